@@ -1,0 +1,1 @@
+"""A durable, fast session store for AI agents."""

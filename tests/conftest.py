@@ -1,0 +1,42 @@
+"""Options and ground rules of the whole suite; fixtures live in the folders of their subjects."""
+
+import os
+import shutil
+import tempfile
+
+import hypothesis
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="longer fault, load and property runs")
+    parser.addoption("--large", action="store_true", help="run the tests marked large, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in [name for name in os.environ if name.startswith("HERMES_")]:
+        del os.environ[name]
+    # A test that forgets to choose its own home must not meet the one of whoever runs it.
+    home = tempfile.mkdtemp(prefix="hermes-tests-")
+    config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
+    os.environ["HERMES_HOME"] = home
+
+    # A busy machine is no failure, so no deadlines; the same examples in every run of a commit.
+    hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
+    hypothesis.settings.register_profile("long", deadline=None, max_examples=2_000)
+    hypothesis.settings.load_profile("long" if config.getoption("--long") else "default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--large"):
+        large = [item for item in items if item.get_closest_marker("large")]
+        config.hook.pytest_deselected(items=large)
+        items[:] = [item for item in items if not item.get_closest_marker("large")]
+    # The long ones first, so that no worker starts one when the others are done.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(scope="session")
+def long_run(pytestconfig: pytest.Config) -> bool:
+    """Whether fault and load tests should take their time."""
+    return bool(pytestconfig.getoption("--long"))

@@ -1,0 +1,234 @@
+"""The house rules that a machine can check: who may import whom, and who may touch what."""
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
+
+# Third-party packages, and the parts of the house that may import each of them.
+HOMES = {
+    "apsw": {"hermes_sessions.storage.sqlite"},
+    "psycopg": {"hermes_sessions.storage.postgresql"},
+    "psycopg_pool": {"hermes_sessions.storage.postgresql"},
+    "pymysql": {"hermes_sessions.storage.mysql"},
+    "yaml": {"hermes_sessions.config"},
+    "click": {"hermes_sessions.cli"},
+    "wcwidth": {"hermes_sessions.cli"},
+    "httpx": {"hermes_sessions.agent", "hermes_sessions.gateway"},
+    "httpx_sse": {"hermes_sessions.agent"},
+    "xllamacpp": {"hermes_sessions.agent"},
+    "telegram": {"hermes_sessions.gateway.platforms.telegram"},
+    "starlette": {"hermes_sessions.gateway", "hermes_sessions.web"},
+    "uvicorn": {"hermes_sessions.gateway", "hermes_sessions.web"},
+    "prometheus_client": {"hermes_sessions.gateway", "hermes_sessions.web"},
+    "hypothesis": {"hermes_sessions.testing"},
+    "pytest": {"hermes_sessions.testing"},
+}
+# The standard library's SQLite must never open a store: two SQLite libraries on one file in one
+# process drop each other's locks. Its error classes are part of the documented API, though.
+NAMES_SQLITE_ERRORS = {"hermes_sessions.errors", "hermes_state"}
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_inside(module: str, folder: str) -> bool:
+    return module == folder or module.startswith(folder + ".")
+
+
+MODULES = {
+    module_name(path): ast.parse(path.read_bytes(), str(path))
+    for path in sorted(SOURCE.rglob("*.py"))
+}
+
+
+def imports_of(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Absolute imports, wherever in the module they are, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module, node.lineno
+
+
+def reads_of_environment(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if name in ENVIRONMENT:
+                yield node.lineno
+            case ast.Attribute(attr="expandvars"):
+                yield node.lineno
+            case ast.ImportFrom(module="os", names=names):
+                if any(alias.name in ENVIRONMENT for alias in names):
+                    yield node.lineno
+
+
+def lint_imports(directory: Path, source: Path) -> subprocess.CompletedProcess[str]:
+    """Run import-linter with *directory*'s configuration on the package found in *source*."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo"],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def contract(kind: str) -> dict[str, list[str]]:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    return next(contract for contract in settings["contracts"] if contract["type"] == kind)
+
+
+def test_imports_keep_the_layer_order() -> None:
+    result = lint_imports(ROOT, SOURCE)
+    assert result.returncode == 0, result.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "kept"),
+    [
+        ("text/words.py", "from hermes_sessions.model import session", True),
+        ("model/words.py", "from hermes_sessions.text import query", False),
+        ("model/words.py", "def f():\n    from hermes_sessions.text import query", False),
+        ("cli/words.py", "import hermes_sessions.gateway", False),
+        ("storage/sqlite/words.py", "from hermes_sessions.storage import mysql", False),
+        ("novelty/__init__.py", "", False),
+        ("novelty.py", "", False),
+    ],
+)
+def test_the_contracts_notice(tmp_path: Path, path: str, text: str, kept: bool) -> None:
+    """The contracts, applied to a small house, so that their silence about ours means something."""
+    package = tmp_path / "hermes_sessions"
+    rooms = ("cli", "gateway", "storage/sqlite", "storage/mysql", "text", "model")
+    files = {f"{room}/__init__.py": "" for room in ("", "storage", *rooms)}
+    files |= {"text/query.py": "", "model/session.py": "", path: text}
+    for name, content in files.items():
+        file = package / name.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    providers = "hermes_sessions.storage.sqlite\n  hermes_sessions.storage.mysql"
+    layers = "\n  ".join(contract("layers")["layers"])
+    (tmp_path / ".importlinter").write_text(
+        "[importlinter]\nroot_package = hermes_sessions\n"
+        "[importlinter:contract:1]\nname = order\ntype = layers\nexhaustive = true\n"
+        f"containers = hermes_sessions\nlayers =\n  {layers}\n"
+        "[importlinter:contract:2]\nname = providers\ntype = independence\n"
+        f"modules =\n  {providers}\n"
+    )
+    result = lint_imports(tmp_path, tmp_path)
+    assert (result.returncode == 0) is kept, result.stdout
+    assert "Contracts: " in result.stdout
+
+
+def test_every_package_of_the_house_has_a_place_in_the_order() -> None:
+    order = contract("layers")
+    placed = {name.strip(" ()") for layer in order["layers"] for name in layer.split("|")}
+    tops = {name.split(".")[1] for name in MODULES if name.startswith("hermes_sessions.")}
+    assert order["exhaustive"]
+    assert tops <= placed
+
+
+def test_every_provider_is_in_the_independence_contract() -> None:
+    homes = {"hermes_sessions.storage." + name for name in ("sqlite", "postgresql", "mysql")}
+    assert set(contract("independence")["modules"]) == homes & set(MODULES)
+
+
+def test_the_public_names_are_for_those_outside() -> None:
+    """Inside the package, importing from its front door would be an import cycle."""
+    strays = [
+        f"{module}:{node.lineno} imports {alias.name}"
+        for module, tree in MODULES.items()
+        if module not in {"hermes_sessions", "hermes_state"}
+        and not is_inside(module, "hermes_sessions.cli")
+        and not is_inside(module, "hermes_sessions.testing")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "hermes_sessions"
+        for alias in node.names
+        if f"hermes_sessions.{alias.name}" not in MODULES
+    ]
+    assert not strays
+
+
+def test_third_party_packages_are_imported_only_at_home() -> None:
+    own = {"hermes_sessions", "hermes_state"}
+    strays = []
+    for module, tree in MODULES.items():
+        for imported, line in imports_of(tree):
+            top = imported.partition(".")[0]
+            if top in sys.stdlib_module_names or top in own:
+                continue
+            if not any(is_inside(module, home) for home in HOMES.get(top, ())):
+                strays.append(f"{module}:{line} imports {imported}")
+    assert not strays
+
+
+def test_the_package_does_not_need_the_drop_in_module() -> None:
+    strays = [
+        f"{module}:{line}"
+        for module, tree in MODULES.items()
+        for imported, line in imports_of(tree)
+        if imported == "hermes_state" and module != "hermes_state"
+    ]
+    assert not strays
+
+
+def test_only_config_reads_the_environment() -> None:
+    strays = [
+        f"{module}:{line}"
+        for module, tree in MODULES.items()
+        for line in reads_of_environment(tree)
+        if not is_inside(module, "hermes_sessions.config")
+    ]
+    assert not strays
+
+
+def test_the_standard_librarys_sqlite_lends_only_its_error_classes() -> None:
+    strays = []
+    for module, tree in MODULES.items():
+        imported = [line for name, line in imports_of(tree) if is_inside(name, "sqlite3")]
+        if module not in NAMES_SQLITE_ERRORS:
+            strays += [f"{module}:{line}" for line in imported]
+            continue
+        for node in ast.walk(tree):
+            match node:
+                case ast.Attribute(value=ast.Name(id="sqlite3"), attr=name):
+                    if not name.endswith(("Error", "Warning")):
+                        strays.append(f"{module}:{node.lineno} uses sqlite3.{name}")
+                case ast.ImportFrom(module="sqlite3", names=names):
+                    strays += [
+                        f"{module}:{node.lineno} uses sqlite3.{alias.name}"
+                        for alias in names
+                        if not alias.name.endswith(("Error", "Warning"))
+                    ]
+    assert not strays
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("import os\nos.environ['HOME']", [2]),
+        ("import os\nos.getenv('HOME')", [2]),
+        ("from os import environ", [1]),
+        ("import os\nos.path.expandvars('$HOME')", [2]),
+        ("import os\nos.path.expanduser('~')\nos.getpid()", []),
+    ],
+)
+def test_reads_of_the_environment_are_seen(source: str, lines: list[int]) -> None:
+    assert list(reads_of_environment(ast.parse(source))) == lines
+
+
+def test_imports_inside_functions_are_seen() -> None:
+    tree = ast.parse("import a.b\ndef f():\n    from c.d import e\nfrom . import g")
+    assert list(imports_of(tree)) == [("a.b", 1), ("c.d", 3)]
