@@ -1,0 +1,145 @@
+"""Every key of the configuration file, declared once.
+
+Validation, error messages, suggestions and the reference in ``docs/configuration.md`` come from
+this table. A new key is one entry here and one field of the same name in ``settings.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+from hermes_sessions.config.kinds import Choice, FilePath, Kind, Seconds, Size, WholeNumber
+from hermes_sessions.config.paths import default_store_path
+from hermes_sessions.config.settings import Durability, JournalMode, ProviderName, ResumeDisplay
+
+
+class ByHome(NamedTuple):
+    """A default that depends on the home directory, and how the reference describes it."""
+
+    value: Callable[[Path], object]
+    described: str
+
+
+class Key(NamedTuple):
+    """One key: its dotted path, what may be written, the default, and one line about it."""
+
+    path: str
+    kind: Kind
+    default: object
+    doc: str
+    environment: tuple[str, ...] = ()
+    """Environment variables that win over the file; the first that is set and not empty."""
+
+    @property
+    def default_text(self) -> str:
+        """The default in words, as errors and the reference show it."""
+        if isinstance(self.default, ByHome):
+            return self.default.described
+        return self.kind.show(self.default)
+
+    def default_value(self, home: Path) -> object:
+        """The value of the key when it is not configured."""
+        return self.default.value(home) if isinstance(self.default, ByHome) else self.default
+
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "sessiondb.provider",
+        Choice(get_args(ProviderName)),
+        "sqlite",
+        "The database that holds the sessions.",
+    ),
+    Key(
+        "sessiondb.max_message_bytes",
+        # The upper bound leaves room for a row's other columns under SQLite's limit of one row.
+        Size(at_least=1024, at_most=512 * 1024**2),
+        8 * 1024**2,
+        "A larger message is refused before anything is written.",
+    ),
+    Key(
+        "sessiondb.sqlite.path",
+        FilePath(),
+        ByHome(
+            default_store_path,
+            "`hermes-sessions.db` in the home directory if it exists, else `state.db` there",
+        ),
+        "The SQLite file.",
+    ),
+    Key(
+        "sessiondb.sqlite.durability",
+        Choice(get_args(Durability)),
+        "full",
+        "`full`: what was acknowledged survives power loss; `normal`: it survives the death of "
+        "the process, and power loss may cost the last moments.",
+    ),
+    Key(
+        "sessiondb.sqlite.lock_timeout",
+        Seconds(at_most=3600),
+        16.0,
+        "How long a write waits for other processes before it gives up.",
+    ),
+    Key(
+        "sessiondb.sqlite.journal",
+        Choice(get_args(JournalMode)),
+        "auto",
+        "`auto`: write-ahead log, and a rollback journal where the file system cannot carry one.",
+    ),
+    Key(
+        "sessions.trash_days",
+        WholeNumber(at_least=0, at_most=36500),
+        30,
+        "How many days a deleted session stays in the trash and can be restored.",
+    ),
+    Key(
+        "display.resume_display",
+        Choice(get_args(ResumeDisplay)),
+        "full",
+        "`full`: a recap of the conversation when it is resumed; `minimal`: one line.",
+    ),
+)
+
+KEY_AT: dict[str, Key] = {key.path: key for key in KEYS}
+
+SECTIONS: frozenset[str] = frozenset(
+    path.rsplit(".", depth)[0] for path in KEY_AT for depth in range(1, path.count(".") + 1)
+)
+"""Every path that leads to a key and must hold further keys."""
+
+SHARED_SECTIONS: frozenset[str] = frozenset({"", "display"})
+"""Where other programs that read the same file keep keys of their own ("" is the top level): an
+unknown key is mentioned only when it looks like a misspelt one of ours."""
+
+RESERVED: frozenset[str] = frozenset(
+    {
+        "agent",
+        "approvals",
+        "compression",
+        "gateway",
+        "group_sessions_per_user",
+        "max_concurrent_sessions",
+        "model",
+        "platforms",
+        "privacy",
+        "session_reset",
+        "session_store_max_age_days",
+        "sessiondb.mysql",
+        "sessiondb.postgresql",
+        "sessions.auto_prune",
+        "sessions.min_interval_hours",
+        "sessions.retention_days",
+        "sessions.vacuum_after_prune",
+        "sessions.write_json_snapshots",
+        "streaming",
+        "thread_sessions_per_user",
+    }
+)
+"""Names that belong to other parts and programs: neither read nor warned about."""
+
+_SECRET_ENDINGS = ("token", "key", "password", "passwd", "dsn", "secret")
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether the value of a key or environment variable of this name is never shown."""
+    return name.lower().endswith(_SECRET_ENDINGS)

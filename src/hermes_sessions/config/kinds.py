@@ -1,0 +1,163 @@
+"""Kinds of values: how the text of a key becomes a value, and how what is allowed is put in words.
+
+A kind reads text, never YAML's own types: what comes from ``${VAR}`` or from an environment
+variable is text, and text keeps ``on`` and ``1:30`` from turning into something nobody wrote.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from hermes_sessions.config.paths import absolute_path
+
+_WHOLE = r"[+-]?[0-9](?:_?[0-9]){0,17}"
+_DECIMAL = r"[+-]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][+-]?[0-9]{1,3})?"
+_SIZE = r"([0-9](?:_?[0-9]){0,17})\s*([A-Za-z]*)"
+
+# One meaning per unit: KB and KiB are both 1024 bytes, as people mean it when they speak of limits.
+_UNITS: dict[str, int] = {"": 1, "b": 1} | {
+    name + ending: 1024**power
+    for power, name in enumerate(("k", "m", "g"), start=1)
+    for ending in ("", "b", "ib")
+}
+
+
+class Surroundings(NamedTuple):
+    """What a value may be relative to."""
+
+    home: Path
+    environ: Mapping[str, str]
+
+
+class NotAllowed(Exception):
+    """The text is not a value of this kind; the caller words the message."""
+
+
+class Kind(Protocol):
+    """One kind of value."""
+
+    @property
+    def allowed(self) -> str:
+        """What may be written, as it reads after the word "allowed:"."""
+        ...
+
+    def parse(self, text: str, surroundings: Surroundings, /) -> object:
+        """Return the value that ``text`` stands for, or raise NotAllowed."""
+        ...
+
+    def show(self, value: object) -> str:
+        """Return ``value`` as a person would write it; ``parse`` reads it back."""
+        ...
+
+
+class Choice:
+    """One of a few words, in any case."""
+
+    def __init__(self, options: tuple[str, ...]) -> None:
+        self.options = options
+        self.allowed = ", ".join(options)
+
+    def parse(self, text: str, _surroundings: Surroundings) -> str:
+        """Return the option as declared, or raise NotAllowed."""
+        word = text.strip().lower()
+        if word not in self.options:
+            raise NotAllowed
+        return word
+
+    def show(self, value: object) -> str:
+        """Return the option itself."""
+        return str(value)
+
+
+class WholeNumber:
+    """A whole number within bounds, both included."""
+
+    def __init__(self, *, at_least: int, at_most: int) -> None:
+        self._bounds = range(at_least, at_most + 1)
+        self.allowed = f"a whole number from {at_least} to {at_most}"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> int:
+        """Return the number, or raise NotAllowed."""
+        if not re.fullmatch(_WHOLE, text.strip()) or (number := int(text)) not in self._bounds:
+            raise NotAllowed
+        return number
+
+    def show(self, value: object) -> str:
+        """Return the number in digits."""
+        return str(value)
+
+
+class Seconds:
+    """A time span in seconds, fractions allowed, above zero."""
+
+    def __init__(self, *, at_most: int) -> None:
+        self._at_most = at_most
+        self.allowed = f"a number of seconds above 0, at most {at_most}"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> float:
+        """Return the seconds, or raise NotAllowed."""
+        if not re.fullmatch(_DECIMAL, text.strip()):
+            raise NotAllowed
+        seconds = float(text)
+        if not math.isfinite(seconds) or not 0 < seconds <= self._at_most:
+            raise NotAllowed
+        return seconds
+
+    def show(self, value: object) -> str:
+        """Return the seconds, whole ones without a fraction."""
+        return str(value).removesuffix(".0")
+
+
+class Size:
+    """A number of bytes, plain or with a unit: ``8388608``, ``8192KB``, ``8MB``."""
+
+    def __init__(self, *, at_least: int, at_most: int) -> None:
+        self._bounds = range(at_least, at_most + 1)
+        self.allowed = (
+            f"a size from {self.show(at_least)} to {self.show(at_most)}, like 8388608 or 8MB"
+        )
+
+    def parse(self, text: str, _surroundings: Surroundings) -> int:
+        """Return the bytes, or raise NotAllowed."""
+        match = re.fullmatch(_SIZE, text.strip())
+        unit = _UNITS.get(match[2].lower()) if match else None
+        if match is None or unit is None:
+            raise NotAllowed
+        size = int(match[1]) * unit
+        if size not in self._bounds:
+            raise NotAllowed
+        return size
+
+    def show(self, value: object) -> str:
+        """Return the size with the largest unit that divides it."""
+        size = int(str(value))
+        for unit in ("GB", "MB", "KB"):
+            factor = _UNITS[unit.lower()]
+            if size and size % factor == 0:
+                return f"{size // factor}{unit}"
+        return str(size)
+
+
+class FilePath:
+    """A path of a file; ``~`` is expanded and a relative path starts at the home directory."""
+
+    allowed = "a path (absolute, starting with ~, or relative to the home directory)"
+
+    def parse(self, text: str, surroundings: Surroundings) -> Path:
+        """Return the absolute path, or raise NotAllowed."""
+        if not text.strip() or "\0" in text:
+            raise NotAllowed
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError:
+            raise NotAllowed from None
+        return absolute_path(text.strip(), surroundings.environ, surroundings.home)
+
+    def show(self, value: object) -> str:
+        """Return the path."""
+        return str(value)

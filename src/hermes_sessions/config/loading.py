@@ -1,0 +1,70 @@
+"""The settings of a home directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from hermes_sessions.config.keys import KEYS
+from hermes_sessions.config.kinds import Surroundings
+from hermes_sessions.config.paths import (
+    absolute_path,
+    config_file_path,
+    hermes_home,
+    process_environment,
+)
+from hermes_sessions.config.settings import SECTION_CLASSES, Settings
+
+
+def load_settings(
+    home: str | os.PathLike[str] | None = None, environ: Mapping[str, str] | None = None
+) -> Settings:
+    """Return the settings of ``home`` (default: ``HERMES_HOME``, else ``~/.hermes``).
+
+    Reads ``config.yaml`` there if it exists and replaces ``${VAR}`` from ``environ`` (default: the
+    environment of the process). Creates nothing and keeps nothing between calls. Raises ConfigError
+    with every problem of the file at once; what is merely odd is in ``Settings.warnings``.
+    """
+    environment = process_environment() if environ is None else environ
+    root = hermes_home(environment) if home is None else absolute_path(home, environment)
+    path = config_file_path(root)
+    if not _is_something_configured(path, environment):
+        return default_settings(root)
+    from hermes_sessions.config.resolving import resolve
+
+    values, warnings = resolve(path, Surroundings(root, environment))
+    return _build(values, root, warnings)
+
+
+def _is_something_configured(path: Path, environ: Mapping[str, str]) -> bool:
+    if any(environ.get(variable) for key in KEYS for variable in key.environment):
+        return True
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # It is there and cannot be looked at, or its directory is no directory: reading it says so.
+        return True
+    return True
+
+
+def default_settings(home: Path) -> Settings:
+    """Return the settings of ``home`` as they are when nothing is configured; reads no file."""
+    return _build({key.path: key.default_value(home) for key in KEYS}, home, ())
+
+
+def _build(values: Mapping[str, object], home: Path, warnings: tuple[str, ...]) -> Settings:
+    fields: dict[str, dict[str, object]] = {section: {} for section in SECTION_CLASSES}
+    fields[""].update(home=home, warnings=warnings)
+    for path, value in values.items():
+        section, _, name = path.rpartition(".")
+        fields[section][name] = value
+    # Inner sections first: an outer one holds the finished inner ones.
+    for path in sorted(SECTION_CLASSES, key=lambda path: path.count("."), reverse=True):
+        if path:
+            outer, _, name = path.rpartition(".")
+            fields[outer][name] = SECTION_CLASSES[path](**fields[path])
+    return cast("Settings", SECTION_CLASSES[""](**fields[""]))

@@ -1,0 +1,72 @@
+"""The settings as the rest of the package sees them: frozen values, one class per section.
+
+Fields carry the names of the keys in ``keys.py`` and have no defaults of their own; a test keeps
+the two in step. A field that holds a secret is declared with ``repr=False``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+ProviderName = Literal["sqlite", "postgresql", "mysql"]
+Durability = Literal["full", "normal"]
+JournalMode = Literal["auto", "wal", "delete"]
+ResumeDisplay = Literal["full", "minimal"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SQLiteSettings:
+    """``sessiondb.sqlite``: one file on this machine."""
+
+    path: Path
+    durability: Durability
+    lock_timeout: float
+    journal: JournalMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDBSettings:
+    """``sessiondb``: which database, and what it accepts."""
+
+    provider: ProviderName
+    max_message_bytes: int
+    sqlite: SQLiteSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsSettings:
+    """``sessions``: what happens to sessions over time."""
+
+    trash_days: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisplaySettings:
+    """``display``: what is shown on the terminal."""
+
+    resume_display: ResumeDisplay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that is configured. Immutable and hashable; equal when configured equally."""
+
+    home: Path
+    """The home directory; absolute, not necessarily existing."""
+    warnings: tuple[str, ...]
+    """What looks like a mistake in the file but does not stop anything; one line each."""
+    sessiondb: SessionDBSettings
+    sessions: SessionsSettings
+    display: DisplaySettings
+
+
+SECTION_CLASSES: dict[str, type] = {
+    "": Settings,
+    "sessiondb": SessionDBSettings,
+    "sessiondb.sqlite": SQLiteSettings,
+    "sessions": SessionsSettings,
+    "display": DisplaySettings,
+}
+"""The class of every section, outer sections first."""

@@ -1,0 +1,35 @@
+"""How text of the configuration is repeated in messages: short, printable, without secrets."""
+
+from __future__ import annotations
+
+import re
+
+MAX_SHOWN = 60
+
+# user:password@ in front of a host, wherever a connection string was written by mistake.
+_USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
+
+
+def shown(text: str) -> str:
+    """Return ``text`` for a message: credentials of URLs hidden, one line, cut when long."""
+    masked = _USER_INFO.sub("...@", text)
+    printable = "".join(character if character.isprintable() else "?" for character in masked)
+    if len(printable) <= MAX_SHOWN:
+        return printable
+    return printable[: MAX_SHOWN - 3] + "..."
+
+
+def closest(word: str, candidates: list[str], *, at_least: float) -> str | None:
+    """Return the candidate most like ``word``, or None when none is at least that similar.
+
+    Case and the choice between ``-`` and ``_`` do not count as differences.
+    """
+    from difflib import get_close_matches
+
+    by_spelling = {_spelling(candidate): candidate for candidate in candidates}
+    matches = get_close_matches(_spelling(word), list(by_spelling), n=1, cutoff=at_least)
+    return by_spelling[matches[0]] if matches else None
+
+
+def _spelling(word: str) -> str:
+    return word.strip().lower().replace("-", "_")
