@@ -205,3 +205,10 @@ def test_a_killed_old_process_leaves_its_last_messages_in_the_wal(path: Path) ->
     assert path.with_name("state.db-wal").stat().st_size > 0
     everything = reader.read_everything(path)
     assert reader.transcripts(everything)[content.GHOST][-1]["content"] == "only in the WAL"
+
+
+def test_an_old_process_reports_that_it_cannot_open_the_file(path: Path) -> None:
+    path.write_bytes(b"this is not a database" * 100)
+
+    with pytest.raises(OldProcessError, match="not a database"):
+        OldProcess(path).__enter__()
