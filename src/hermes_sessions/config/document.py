@@ -192,10 +192,11 @@ def _parse(path: Path, text: str) -> Node | None:
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise ConfigError(_syntax_message(path, text, line, column, error.problem or "")) from None
     except yaml.reader.ReaderError as error:
-        line, column = _place(text[: error.position])
+        # Its position is counted in bytes by one parser and in characters by the other.
+        line, column = _place(text.partition(chr(error.character))[0])
         raise ConfigError(
             f"{path}, line {line}, column {column}: the control character "
-            f"0x{ord(text[error.position]):02x} is not allowed in YAML. Remove it."
+            f"0x{error.character:02x} is not allowed in YAML. Remove it."
         ) from None
 
 

@@ -121,6 +121,8 @@ def _parse(key: Key, text: str, variables: tuple[str, ...], surroundings: Surrou
         return key.kind.parse(text, surroundings)
     except NotAllowed:
         pass
+    except ConfigError as error:
+        raise ConfigError(f"{key.path}: {error}") from error
     hidden = is_secret(key.path) or any(is_secret(name) for name in variables)
     value = "(hidden)" if hidden else f'"{shown(text)}"'
     origin = f" (from {', '.join(variables)})" if variables else ""
