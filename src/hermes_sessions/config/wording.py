@@ -6,13 +6,14 @@ import re
 
 MAX_SHOWN = 60
 
-# user:password@ in front of a host, wherever a connection string was written by mistake.
-_USER_INFO = re.compile(r"(?<=://)[^/\s]*@")
+# Credentials in a connection string that was written where something else belongs.
+_USER_INFO = r"(?s)(?<=://).*@"
+_ASSIGNMENT = r"(?i)((?:password|passwd|pwd|secret|token|key)\s*=\s*)[^&\s]+"
 
 
 def shown(text: str) -> str:
-    """Return ``text`` for a message: credentials of URLs hidden, one line, cut when long."""
-    masked = _USER_INFO.sub("...@", text)
+    """Return ``text`` for a message: credentials hidden, on one line, cut when long."""
+    masked = re.sub(_ASSIGNMENT, r"\1...", re.sub(_USER_INFO, "...@", text))
     printable = "".join(character if character.isprintable() else "?" for character in masked)
     if len(printable) <= MAX_SHOWN:
         return printable

@@ -1,0 +1,114 @@
+import dataclasses
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from hermes_sessions.config.document import Scalar
+from hermes_sessions.config.keys import (
+    KEY_AT,
+    KEYS,
+    RESERVED,
+    SECTIONS,
+    SHARED_SECTIONS,
+    Key,
+    is_secret,
+)
+from hermes_sessions.config.kinds import Choice, Surroundings, WholeNumber
+from hermes_sessions.config.resolving import resolve_values
+from hermes_sessions.config.settings import SECTION_CLASSES
+
+HOME = Path("/home/ada/.hermes")
+
+
+def test_every_key_has_a_field_and_every_field_a_key() -> None:
+    fields = {
+        f"{section}.{name}" if section else name
+        for section, section_class in SECTION_CLASSES.items()
+        for name in get_type_hints(section_class)
+    }
+    assert fields - {"home", "warnings"} == KEY_AT.keys() | SECTIONS
+    assert SECTION_CLASSES.keys() == SECTIONS | {""}
+    assert len(KEY_AT) == len(KEYS)
+
+
+def test_a_default_is_a_value_that_could_be_written() -> None:
+    for key in KEYS:
+        default = key.default_value(HOME)
+        assert key.kind.parse(key.kind.show(default), Surroundings(HOME, {})) == default
+
+
+def test_texts_fit_in_one_row_of_the_reference() -> None:
+    for key in KEYS:
+        for text in (key.default_text, key.kind.allowed, key.doc):
+            assert text
+            assert "|" not in text
+            assert "\n" not in text
+
+
+def test_reserved_and_shared_names_do_not_clash_with_keys() -> None:
+    assert not RESERVED & (KEY_AT.keys() | SECTIONS)
+    assert SECTIONS | {""} >= SHARED_SECTIONS
+    assert all("." not in name or name.rpartition(".")[0] in SECTIONS for name in RESERVED)
+
+
+def test_secrets_are_kept_out_of_representations() -> None:
+    for section, section_class in SECTION_CLASSES.items():
+        for field in dataclasses.fields(section_class):
+            assert field.repr is not is_secret(field.name), f"{section}.{field.name}"
+
+
+@pytest.mark.parametrize(
+    "name", ["model.api_key", "platforms.telegram.token", "sessiondb.mysql.dsn", "DB_PASSWORD"]
+)
+def test_secret_names(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["sessiondb.provider", "sessiondb.sqlite.path", "HOME"])
+def test_public_names(name: str) -> None:
+    assert not is_secret(name)
+
+
+def test_value_of_a_secret_key_is_never_shown() -> None:
+    keys = [Key("x.token", WholeNumber(at_least=0, at_most=9), 1, "doc", ("X_TOKEN", "X_VALUE"))]
+    found = {"x.token": (4, Scalar(4, "hunter2", plain=True))}
+    for environ in ({}, {"X_TOKEN": "hunter2"}, {"X_VALUE": "hunter2"}):
+        values, problems = resolve_values(keys, found, Surroundings(HOME, environ))
+        ((line, problem),) = problems
+        assert values == {}
+        assert line == (0 if environ else 4)
+        assert "x.token is (hidden)" in problem
+        assert "hunter2" not in problem
+
+
+def test_environment_wins_over_file_and_file_over_default() -> None:
+    key = Key("x.y", Choice(("a", "b", "c")), "a", "doc", ("FIRST", "SECOND"))
+    found = {"x.y": (1, Scalar(1, "b", plain=True))}
+
+    def value(environ: dict[str, str], *, in_file: bool) -> object:
+        at = found if in_file else {}
+        values, problems = resolve_values([key], at, Surroundings(HOME, environ))
+        assert problems == []
+        return values["x.y"]
+
+    assert value({}, in_file=False) == "a"
+    assert value({}, in_file=True) == "b"
+    assert value({"FIRST": "", "SECOND": ""}, in_file=True) == "b"
+    assert value({"SECOND": "c"}, in_file=True) == "c"
+    assert value({"FIRST": "a", "SECOND": "c"}, in_file=True) == "a"
+    assert value({"SECOND": "c"}, in_file=False) == "c"
+
+
+def test_a_wrong_environment_variable_is_named() -> None:
+    key = Key("x.y", Choice(("a", "b")), "a", "doc", ("X_KIND",))
+    _, problems = resolve_values([key], {}, Surroundings(HOME, {"X_KIND": "z"}))
+    assert problems == [
+        (
+            0,
+            (
+                'x.y is "z" (from X_KIND); allowed: a, b. '
+                "Change it, or remove the key to get the default (a)."
+            ),
+        )
+    ]

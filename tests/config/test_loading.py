@@ -1,0 +1,331 @@
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import config
+from hermes_sessions.config import (
+    DisplaySettings,
+    SessionDBSettings,
+    SessionsSettings,
+    Settings,
+    SQLiteSettings,
+    default_settings,
+    load_settings,
+)
+from hermes_sessions.errors import ConfigError, HermesSessionsError
+
+Load = Callable[..., Settings]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def load(text: str, **environ: str) -> Settings:
+        (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
+        return load_settings(tmp_path, {"HOME": "/home/ada"} | environ)
+
+    return load
+
+
+@pytest.fixture
+def problems(load: Load) -> Callable[..., list[str]]:
+    def problems(text: str, **environ: str) -> list[str]:
+        with pytest.raises(ConfigError) as caught:
+            load(text, **environ)
+        return str(caught.value).splitlines()[1:]
+
+    return problems
+
+
+def test_defaults(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path, {})
+    assert settings == Settings(
+        home=tmp_path,
+        warnings=(),
+        sessiondb=SessionDBSettings(
+            provider="sqlite",
+            max_message_bytes=8388608,
+            sqlite=SQLiteSettings(
+                path=tmp_path / "state.db", durability="full", lock_timeout=16.0, journal="auto"
+            ),
+        ),
+        sessions=SessionsSettings(trash_days=30),
+        display=DisplaySettings(resume_display="full"),
+    )
+    assert settings == default_settings(tmp_path)
+
+
+def test_every_key_can_be_set(load: Load, tmp_path: Path) -> None:
+    settings = load(
+        """
+        sessiondb:
+          provider: postgresql
+          max_message_bytes: 1MB
+          sqlite:
+            path: data/mine.db
+            durability: normal
+            lock_timeout: 2.5
+            journal: delete
+        sessions: {trash_days: 7}
+        display:
+          resume_display: minimal
+        """
+    )
+    assert settings == Settings(
+        home=tmp_path,
+        warnings=(),
+        sessiondb=SessionDBSettings(
+            provider="postgresql",
+            max_message_bytes=1024**2,
+            sqlite=SQLiteSettings(
+                path=tmp_path / "data" / "mine.db",
+                durability="normal",
+                lock_timeout=2.5,
+                journal="delete",
+            ),
+        ),
+        sessions=SessionsSettings(trash_days=7),
+        display=DisplaySettings(resume_display="minimal"),
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "sessiondb:\n", "sessiondb: {sqlite: ~}\n"])
+def test_what_says_nothing_changes_nothing(load: Load, tmp_path: Path, text: str) -> None:
+    assert load(text) == default_settings(tmp_path)
+
+
+def test_null_means_the_default(load: Load, tmp_path: Path) -> None:
+    text = "sessiondb: {provider: , sqlite: {path: ~, durability: null}}\nsessions: {trash_days: }"
+    assert load(text) == default_settings(tmp_path)
+
+
+def test_an_imported_store_is_the_default(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "hermes-sessions.db").touch()
+    assert load("").sessiondb.sqlite.path == tmp_path / "hermes-sessions.db"
+    assert load("sessiondb: {sqlite: {path: state.db}}").sessiondb.sqlite.path == (
+        tmp_path / "state.db"
+    )
+
+
+def test_home_comes_from_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("sessions: {trash_days: 1}\n", encoding="utf-8")
+    settings = load_settings(environ={"HERMES_HOME": str(tmp_path)})
+    assert (settings.home, settings.sessions.trash_days) == (tmp_path, 1)
+
+
+def test_environment_is_the_one_of_the_process_when_none_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    monkeypatch.setenv("TEST_TRASH_DAYS", "5")
+    (tmp_path / "config.yaml").write_text("sessions: {trash_days: '${TEST_TRASH_DAYS}'}\n")
+    assert load_settings().sessions.trash_days == 5
+
+
+def test_relative_home_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_settings("here", {}).home == tmp_path / "here"
+
+
+def test_nothing_is_created(tmp_path: Path) -> None:
+    load_settings(tmp_path / "none", {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_variables_are_substituted(load: Load) -> None:
+    settings = load(
+        """
+        sessiondb:
+          provider: ${DB:-mysql}
+          max_message_bytes: ${SIZE}KB
+          sqlite:
+            path: "${DATA}/$${literal}/${NAME:-store}.db"
+            lock_timeout: '${WAIT}'
+        """,
+        SIZE="64",
+        DATA="~/data",
+        WAIT="3",
+    )
+    assert settings.sessiondb.provider == "mysql"
+    assert settings.sessiondb.max_message_bytes == 65536
+    assert settings.sessiondb.sqlite.path == Path("/home/ada/data/${literal}/store.db")
+    assert settings.sessiondb.sqlite.lock_timeout == 3.0
+
+
+def test_variables_of_other_programs_are_left_alone(load: Load, tmp_path: Path) -> None:
+    text = (
+        "model: {api_key: '${UNSET_ELSEWHERE}'}\nother: '${'\nsessiondb: {postgresql: {dsn: ${X}}}"
+    )
+    with pytest.raises(ConfigError, match="in quotes"):
+        load(text)
+    assert load(text.replace("${X}", "'${X}'")) == default_settings(tmp_path)
+
+
+def test_unset_variable_names_key_and_variable(problems: Callable[..., list[str]]) -> None:
+    (problem,) = problems("sessiondb:\n  sqlite:\n    path: ${STORE_DIR}/x.db\n")
+    assert problem.startswith("  line 3: sessiondb.sqlite.path refers to STORE_DIR, not set")
+    assert "${STORE_DIR:-default}" in problem
+
+
+def test_wrong_value_is_answered_with_key_value_allowed_and_remedy(
+    problems: Callable[..., list[str]],
+) -> None:
+    assert problems("sessiondb:\n  provider: postgres\n") == [
+        (
+            '  line 2: sessiondb.provider is "postgres"; allowed: sqlite, postgresql, mysql. '
+            "Did you mean postgresql? Change it, or remove the key to get the default (sqlite)."
+        )
+    ]
+
+
+def test_every_problem_is_reported_at_once_in_file_order(
+    problems: Callable[..., list[str]],
+) -> None:
+    found = problems(
+        """display: [a]
+sessiondb:
+  max_message_bytes: 12
+  sqlite:
+    lock_timeout: soon
+    journal: {a: b}
+    path: ${NOWHERE}
+  provider: ""
+  sqlite: {}
+sessions:
+  trash_days: -1
+  trash_days: 3
+"""
+    )
+    assert [problem.split(": ")[:2] for problem in found] == [
+        ["  line 1", ("display is a list, but it is a section with keys of its own, like "
+         "display.resume_display. Write the keys below it, indented.")],
+        ["  line 3", 'sessiondb.max_message_bytes is "12"; allowed'],
+        ["  line 5", 'sessiondb.sqlite.lock_timeout is "soon"; allowed'],
+        ["  line 6", "sessiondb.sqlite.journal is a section; allowed"],
+        ["  line 7", ("sessiondb.sqlite.path refers to NOWHERE, not set in the environment. "
+         "Set it, or write a default, like ${NOWHERE:-default}.")],
+        ["  line 8", 'sessiondb.provider is ""; allowed'],
+        ["  line 9", "sessiondb.sqlite is there twice, first in line 4. Keep one of them."],
+        ["  line 11", 'sessions.trash_days is "-1"; allowed'],
+        ["  line 12", "sessions.trash_days is there twice, first in line 11. Keep one of them."],
+    ]  # fmt: skip
+
+
+def test_duplicates_of_other_programs_are_their_business(load: Load, tmp_path: Path) -> None:
+    text = "tools: 1\ntools: 2\ndisplay: {skin: a, skin: b}\nmodel: {a: 1, a: 2}\n"
+    assert load(text) == default_settings(tmp_path)
+
+
+def test_a_scalar_in_place_of_a_section_does_not_show_itself(
+    problems: Callable[..., list[str]],
+) -> None:
+    (problem,) = problems("sessiondb: mysql://ada:hunter2@db/sessions\n")
+    assert "sessiondb is a single value" in problem
+    assert "hunter2" not in problem
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "mysql://ada:hunter2@db/sessions",
+        "mysql://ada:/@hunter2@db/sessions",
+        "postgresql://db/sessions?user=ada&password=hunter2&x=1",
+        "host=db Password = hunter2",
+    ],
+)
+def test_credentials_in_a_value_are_not_shown(
+    problems: Callable[..., list[str]], value: str
+) -> None:
+    (problem,) = problems(f"sessiondb: {{provider: '{value}'}}\n")
+    assert f'sessiondb.provider is "{value[:5]}' in problem
+    assert "..." in problem
+    assert "hunter2" not in problem
+
+
+def test_value_of_a_secret_variable_is_not_shown(problems: Callable[..., list[str]]) -> None:
+    (problem,) = problems("sessiondb: {provider: '${DB_PASSWORD}'}", DB_PASSWORD="hunter2")
+    assert "sessiondb.provider is (hidden) (from DB_PASSWORD); allowed: sqlite" in problem
+    assert "hunter2" not in problem
+
+
+def test_value_of_another_variable_is_shown_with_its_name(
+    problems: Callable[..., list[str]],
+) -> None:
+    (problem,) = problems("sessiondb: {provider: '${DB_KIND}'}", DB_KIND="oracle")
+    assert 'sessiondb.provider is "oracle" (from DB_KIND); allowed' in problem
+
+
+def test_long_and_unprintable_values_are_shown_short(problems: Callable[..., list[str]]) -> None:
+    (problem,) = problems('sessions: {trash_days: "\\e[31m' + "9" * 500 + '"}')
+    assert 'sessions.trash_days is "?[31m999' in problem
+    assert len(problem) < 250
+
+
+def test_home_of_an_unknown_user_in_a_path_names_the_key(
+    problems: Callable[..., list[str]],
+) -> None:
+    (problem,) = problems("sessiondb: {sqlite: {path: ~no-such-user-here/x.db}}")
+    assert problem.startswith("  line 1: sessiondb.sqlite.path: '~no-such-user-here'")
+
+
+def test_error_is_caught_as_value_error_and_as_ours(load: Load, tmp_path: Path) -> None:
+    for error in (ValueError, HermesSessionsError):
+        with pytest.raises(error, match=str(tmp_path / "config.yaml")):
+            load("sessions: {trash_days: x}")
+
+
+def test_home_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "home").touch()
+    with pytest.raises(ConfigError, match="is not a directory"):
+        load_settings(tmp_path / "home", {})
+
+
+def test_merged_sections_count(load: Load) -> None:
+    settings = load("x: &x {durability: normal}\nsessiondb: {sqlite: {<<: *x, journal: wal}}\n")
+    assert settings.sessiondb.sqlite.durability == "normal"
+    assert settings.sessiondb.sqlite.journal == "wal"
+
+
+def test_settings_are_frozen_and_hashable(tmp_path: Path) -> None:
+    settings = load_settings(tmp_path, {})
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.sessiondb.provider = "mysql"  # type: ignore[misc]
+    assert {settings, default_settings(tmp_path)} == {settings}
+
+
+def test_exported_names_exist() -> None:
+    assert dir(config) == sorted(config.__all__)
+    assert all(getattr(config, name) is not None for name in config.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        config.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import hermes_sessions.config", {"yaml", "difflib", "dataclasses", "pathlib"}),
+        ("from hermes_sessions.config import hermes_home", {"yaml", "difflib", "dataclasses"}),
+        (
+            "from hermes_sessions.config import load_settings; load_settings(sys.argv[1], {})",
+            {"yaml", "difflib", "hermes_sessions.config.resolving"},
+        ),
+    ],
+)
+def test_nothing_is_imported_before_it_is_needed(
+    tmp_path: Path, code: str, absent: set[str]
+) -> None:
+    # Isolated, so that no start-up file of the environment imports something first.
+    source = Path(config.__file__).parents[2]
+    script = f"import sys; sys.path.insert(0, {str(source)!r}); {code}; print(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"]},
+    )
+    assert not absent & set(result.stdout.split())
