@@ -235,6 +235,19 @@ def test_link_that_points_to_itself_is_refused(file: Path) -> None:
         read_document(file)
 
 
+def test_unreadable_file_is_refused(file: Path) -> None:
+    file.write_text("a: 1\n", encoding="utf-8")
+    file.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)  # root may read everything
+    try:
+        with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
+            read_document(file)
+    finally:
+        os.seteuid(user)
+
+
 def test_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").touch()
     with pytest.raises(ConfigError, match="home is not a directory"):
