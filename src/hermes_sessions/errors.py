@@ -1,0 +1,160 @@
+"""Every error Hermes Sessions raises, in one tree.
+
+Each class is also a subclass of the builtin or ``sqlite3`` error that callers of the documented
+API already catch, so ``except sqlite3.IntegrityError`` and ``except ValueError`` keep working on
+every database. Errors of drivers are translated to these classes where they enter the package,
+with the cause kept. Messages say what to do next.
+
+::
+
+    HermesSessionsError
+    ├── InvalidInput (ValueError)             a value the caller passed cannot be used
+    │   ├── InvalidTitle                      too long, or not text
+    │   ├── TitleTaken                        another session holds the title
+    │   └── MessageTooLarge                   over the size limit of one message
+    ├── ConfigError (ValueError)              config.yaml or the environment is wrong
+    ├── NotFound (LookupError)                a session or message that must exist does not
+    ├── ImportRefused (ValueError)            a file offered for import cannot be read
+    └── StoreError (sqlite3.DatabaseError)    the database said no
+        ├── ConstraintViolated (sqlite3.IntegrityError)
+        │   ├── UnknownSession                a write names a session that does not exist
+        │   └── StaleFence                    the writer no longer holds the conversation
+        ├── StoreUnavailable (sqlite3.OperationalError)
+        │   ├── StoreLocked                   another process holds the write lock
+        │   ├── StoreReadOnly                 file, directory or handle cannot be written
+        │   ├── DiskFull                      no space left
+        │   ├── StoreUnreachable              path or server cannot be opened
+        │   └── StoreIOError                  the disk failed a read or a write
+        ├── StoreCorrupt                      the file is damaged
+        ├── NotADatabase                      the file is something else
+        ├── SchemaRefused                     written by a version this one must not write to
+        ├── UnsafeStore (PermissionError)     owned by somebody else
+        └── StoreClosed (sqlite3.ProgrammingError)
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+
+class HermesSessionsError(Exception):
+    """Base of all errors of this package; ``exit_code`` is what the command line returns."""
+
+    exit_code = 1
+
+
+class InvalidInput(HermesSessionsError, ValueError):
+    """A value the caller passed cannot be used; nothing was written."""
+
+
+class InvalidTitle(InvalidInput):
+    """The title is too long or not text; nothing was written."""
+
+
+class TitleTaken(InvalidInput):
+    """Another session already holds this title; nothing was written."""
+
+    def __init__(self, title: str, holder: str) -> None:
+        self.title = title
+        self.holder = holder
+        super().__init__(
+            f"Title {title!r} is already in use by session {holder}. "
+            f"Choose another title, or rename that session first."
+        )
+
+
+class MessageTooLarge(InvalidInput):
+    """One message is over the size limit; nothing was written."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"The message is {size:,} bytes, over the limit of {limit:,} bytes. Store large "
+            f"content elsewhere and keep a reference, or raise sessiondb.max_message_bytes."
+        )
+
+
+class ConfigError(HermesSessionsError, ValueError):
+    """The configuration is wrong; the message names key, value and what is allowed."""
+
+    exit_code = 2
+
+
+class NotFound(HermesSessionsError, LookupError):
+    """Something that must exist does not."""
+
+
+class ImportRefused(HermesSessionsError, ValueError):
+    """A file offered for import cannot be read as sessions; nothing was written."""
+
+
+class StoreError(HermesSessionsError, sqlite3.DatabaseError):
+    """The database refused or failed; the write did not happen."""
+
+    exit_code = 3
+
+
+class ConstraintViolated(StoreError, sqlite3.IntegrityError):
+    """A rule of the schema was broken; the write did not happen."""
+
+    exit_code = 1
+
+
+class UnknownSession(ConstraintViolated):
+    """A write named a session that does not exist; nothing was written."""
+
+    def __init__(self, session_id: str, role: str = "session") -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"FOREIGN KEY constraint failed: there is no {role} {session_id!r}. "
+            f"Create it first with create_session()."
+        )
+
+
+class StaleFence(ConstraintViolated):
+    """The fencing token is not the one that holds the conversation; nothing was written."""
+
+
+class StoreUnavailable(StoreError, sqlite3.OperationalError):
+    """The store cannot be used right now; the operation did not happen."""
+
+
+class StoreLocked(StoreUnavailable):
+    """Another process held the write lock for longer than the configured time."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The store was opened for reading, or its file or directory cannot be written."""
+
+
+class DiskFull(StoreUnavailable):
+    """No space is left where the store lives; the write was rolled back."""
+
+
+class StoreUnreachable(StoreUnavailable):
+    """The path or server cannot be opened."""
+
+
+class StoreIOError(StoreUnavailable):
+    """The disk failed a read or a write; an unfinished write was rolled back."""
+
+
+class StoreCorrupt(StoreError):
+    """The file is damaged. It was not changed."""
+
+
+class NotADatabase(StoreError):
+    """The file is not a SQLite database. It was not changed."""
+
+
+class SchemaRefused(StoreError):
+    """The store was written by a version this one must not write to. It was not changed."""
+
+
+class UnsafeStore(StoreError, PermissionError):
+    """The file or its link belongs to another user and is not trusted."""
+
+
+class StoreClosed(StoreError, sqlite3.ProgrammingError):
+    """This handle was closed; open a new one."""

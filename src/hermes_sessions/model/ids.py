@@ -1,0 +1,41 @@
+"""Session ids: how ours are made, and what any id must satisfy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hermes_sessions.errors import InvalidInput
+
+#: Server databases index ids in bounded columns, so the bound holds on every database.
+MAX_ID_LENGTH = 191
+
+
+def new_session_id(now: float, random_hex: Callable[[int], str]) -> str:
+    """Return ``YYYYMMDD_HHMMSS_<8 hex>`` in local time; *random_hex* gives n random bytes in hex."""
+    return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{random_hex(4)}"
+
+
+def require_id(value: object, what: str = "session id") -> str:
+    """Return *value* when it can be stored as an id.
+
+    Raises:
+        InvalidInput: not text, empty, or longer than `MAX_ID_LENGTH` characters.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(f"A {what} must be text, not {type(value).__name__}.")
+    if not value:
+        raise InvalidInput(f"A {what} must not be empty.")
+    if len(value) > MAX_ID_LENGTH:
+        raise InvalidInput(
+            f"The {what} is {len(value)} characters long; at most {MAX_ID_LENGTH} are allowed."
+        )
+    return value
+
+
+_ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+
+
+def ascii_lower(text: str) -> str:
+    """Fold the case of ASCII letters only, as id prefixes and title families compare."""
+    return text.translate(_ASCII_LOWER)

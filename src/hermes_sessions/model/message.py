@@ -1,0 +1,89 @@
+"""Messages: what they are counted as, how they are previewed, and how they are replayed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+PREVIEW_LENGTH = 60
+
+_WHITESPACE = re.compile(r"\s+")
+
+
+def count_tool_calls(tool_calls: Any) -> int:
+    """Return how many calls a message makes; something that is not a list counts as one."""
+    if tool_calls is None:
+        return 0
+    return len(tool_calls) if isinstance(tool_calls, (list, tuple)) else 1
+
+
+def text_of(content: Any) -> str:
+    """Return the readable text of any content; text parts of structured content joined."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        content = [content]
+    if isinstance(content, (list, tuple)):
+        return " ".join(part for part in map(_text_of_part, content) if part)
+    return ""
+
+
+def _text_of_part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        for key in ("text", "content"):
+            value = part.get(key)
+            if isinstance(value, str):
+                return value
+            if isinstance(value, (list, dict)):
+                return text_of(value)
+    return ""
+
+
+def preview_of(content: Any) -> str:
+    """Return one line that shows what a message is about, at most `PREVIEW_LENGTH` characters
+    and ``...`` when there is more."""
+    # White space is folded before cutting; a bounded slice keeps huge messages cheap.
+    text = _WHITESPACE.sub(" ", text_of(content)[: PREVIEW_LENGTH * 20]).strip()
+    if len(text) <= PREVIEW_LENGTH:
+        return text
+    return text[:PREVIEW_LENGTH] + "..."
+
+
+# ── replay ────────────────────────────────────────────────────────────────────────────────────
+
+_MEMORY_BLOCK = re.compile(r"<memory-context>.*?</memory-context>", re.DOTALL | re.IGNORECASE)
+_MEMORY_NOTE = re.compile(r"\[System note:[^\]]*recalled memory[^\]]*\]", re.IGNORECASE)
+_MEMORY_TAG = re.compile(r"</?\s*memory-context\s*>", re.IGNORECASE)
+
+
+def without_recalled_memory(text: str) -> str:
+    """Return text without the memory blocks a host injected for one turn, stripped."""
+    if "<" in text or "[" in text:
+        for pattern in (_MEMORY_BLOCK, _MEMORY_NOTE, _MEMORY_TAG):
+            text = pattern.sub("", text)
+    return text.strip()
+
+
+def drop_repeated_questions(conversation: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Drop a user message that repeats an earlier one which nobody has answered yet.
+
+    A continuation starts with the question its parent ended with; an assistant message that has
+    content or tool calls answers all questions before it.
+    """
+    kept: list[dict[str, Any]] = []
+    unanswered: set[str] = set()
+    for message in conversation:
+        role, content = message["role"], message["content"]
+        if role == "assistant" and (content or message.get("tool_calls")):
+            unanswered.clear()
+        elif role == "user" and isinstance(content, str) and content:
+            if content in unanswered:
+                continue
+            unanswered.add(content)
+        kept.append(message)
+    return kept

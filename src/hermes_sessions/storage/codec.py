@@ -1,0 +1,109 @@
+"""How values become column values and come back unchanged, on every database.
+
+Text: NUL (PostgreSQL refuses it, SQLite's functions stop at it) and lone surrogates (no UTF-8 for
+them) are written as the noncharacter U+FDD0 followed by four hex digits, and U+FDD0 itself the same
+way. All other text, that is nearly all text, is stored as it is and readable by any tool.
+
+Content: an explicit content type says how to read the text, instead of a marker inside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+logger = logging.getLogger(__name__)
+
+_ESCAPE: Final = "\ufdd0"
+_MUST_ESCAPE = re.compile("[\x00\ud800-\udfff\ufdd0]")
+_ESCAPED = re.compile("\ufdd0([0-9a-f]{4})")
+
+JSON: Final = "json"
+BASE64: Final = "base64"
+
+
+def encode_text(text: str) -> str:
+    """Return *text* in a form every database stores; the inverse of `decode_text`."""
+    if text.isascii() and "\x00" not in text:
+        return text
+    if _MUST_ESCAPE.search(text) is None:
+        return text
+    return _MUST_ESCAPE.sub(lambda match: f"{_ESCAPE}{ord(match[0]):04x}", text)
+
+
+def decode_text(text: str) -> str:
+    """Return what `encode_text` was given. Text written by other tools comes back as it is."""
+    if _ESCAPE not in text:
+        return text
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+
+
+def encode_params(params: Sequence[Any]) -> tuple[Any, ...]:
+    """Return parameters with every text encoded."""
+    return tuple([encode_text(value) if type(value) is str else value for value in params])
+
+
+def decode_row(row: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a row with every text decoded."""
+    return tuple(
+        [decode_text(v) if type(v) is str and _ESCAPE in v else v for v in row]
+    )
+
+
+def encode_content(content: Any) -> tuple[str | None, str | None]:
+    """Return (column text, content type) for any message content.
+
+    Text, numbers and booleans become text; lists, tuples and dicts JSON; bytes base64; anything
+    JSON cannot hold becomes its ``str()``.
+    """
+    if content is None or isinstance(content, str):
+        return content, None
+    if isinstance(content, (list, tuple, dict)):
+        try:
+            return to_json(content), JSON
+        except (TypeError, ValueError):
+            return str(content), None
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return base64.b64encode(bytes(content)).decode("ascii"), BASE64
+    if isinstance(content, bool):
+        return str(int(content)), None
+    return str(content), None
+
+
+def decode_content(column: Any, content_type: str | None) -> Any:
+    """Return the content that `encode_content` was given."""
+    if content_type is None or column is None:
+        return column
+    try:
+        if content_type == JSON:
+            return json.loads(column)
+        if content_type == BASE64:
+            return base64.b64decode(column)
+    except ValueError:
+        logger.warning("content that claims to be %s cannot be read; returned as text", content_type)
+    return column
+
+
+def to_json(value: Any) -> str:
+    """Return JSON with non-ASCII text unescaped, so that it can be searched and stays small."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def to_json_or_none(value: Any) -> str | None:
+    """Return JSON, or None for anything empty, as the optional JSON columns are stored."""
+    return to_json(value) if value else None
+
+
+def from_json(column: str | None, default: Any) -> Any:
+    """Return the decoded column, or *default* when it cannot be read (written by other tools)."""
+    if not column:
+        return default
+    try:
+        return json.loads(column)
+    except ValueError:
+        logger.warning("a JSON column cannot be read; %r is used", default)
+        return default

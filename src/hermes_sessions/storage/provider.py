@@ -1,0 +1,134 @@
+"""The port behind which a database stands.
+
+A provider is connection-shaped: it gives transactions, maps its driver's errors to
+`hermes_sessions.errors`, owns its schema and states its dialect as data. The verbs of the store are
+written once above it, in ``repositories``. A new database implements this class and passes
+``hermes_sessions.testing.conformance``.
+
+SQL given to a transaction uses ``?`` for parameters and double quotes for names, and contains no
+other question mark and no literal values. Text parameters and text results pass through the codec
+inside the transaction, so that no caller can forget it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, TypeVar
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+Params = Sequence[Any]
+
+
+class ReadTransaction(Protocol):
+    """Reads that see one consistent state of the database."""
+
+    def one(self, sql: str, params: Params = ()) -> Row | None:
+        """Return the first row, or None."""
+
+    def all(self, sql: str, params: Params = ()) -> list[Row]:
+        """Return every row."""
+
+    def stream(self, sql: str, params: Params = ()) -> Iterator[Row]:
+        """Yield rows without holding all of them in memory."""
+
+
+class WriteTransaction(ReadTransaction, Protocol):
+    """Reads and writes that happen together or not at all."""
+
+    def run(self, sql: str, params: Params = ()) -> int:
+        """Execute a statement and return how many rows it matched."""
+
+    def run_many(self, sql: str, rows: Iterable[Params]) -> None:
+        """Execute a statement once per row of parameters."""
+
+    def insert(self, sql: str, params: Params = ()) -> int:
+        """Execute an INSERT into a table with a generated ``id`` and return that id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What differs between databases, as data."""
+
+    name: str
+    #: ``UPDATE … RETURNING`` gives the new row in the same round trip.
+    update_returning: bool
+    #: Appended to a SELECT that must keep the rows it read unchanged until commit.
+    for_update: str
+    #: How many parameters one statement may have.
+    max_params: int
+
+    def insert_if_absent(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
+        """Return an INSERT that does nothing when a row with the same *key* exists.
+
+        Other violations still raise.
+        """
+        return f"{_insert(table, columns)} ON CONFLICT ({_names(key)}) DO NOTHING"
+
+    def upsert(
+        self, table: str, columns: Sequence[str], key: Sequence[str], update: Sequence[str]
+    ) -> str:
+        """Return an INSERT that overwrites the *update* columns of an existing row."""
+        changes = ", ".join(f'"{name}" = excluded."{name}"' for name in update)
+        return f"{_insert(table, columns)} ON CONFLICT ({_names(key)}) DO UPDATE SET {changes}"
+
+
+def _names(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
+
+
+def _insert(table: str, columns: Sequence[str]) -> str:
+    return f"INSERT INTO {table} ({_names(columns)}) VALUES ({placeholders(len(columns))})"
+
+
+def placeholders(count: int) -> str:
+    """Return *count* parameter marks for an IN list or a VALUES list."""
+    return ", ".join("?" * count)
+
+
+class SessionDBProvider(ABC):
+    """A database behind `SessionDB`; thread-safe, shared by all handles of one process."""
+
+    name: ClassVar[str]
+    dialect: ClassVar[Dialect]
+
+    @property
+    @abstractmethod
+    def read_only(self) -> bool:
+        """Whether writes are refused on this handle."""
+
+    @abstractmethod
+    def read(self) -> AbstractContextManager[ReadTransaction]:
+        """Open a consistent read that never waits for a writer of the same process."""
+
+    @abstractmethod
+    def write(self, work: Callable[[WriteTransaction], T]) -> T:
+        """Run *work* in one transaction and commit it; return what it returned.
+
+        *work* may be run again from the start when the database asks for a retry, so it must have
+        no effect but its statements. When `write` returns, the commit is as durable as configured;
+        when it raises, nothing of *work* happened.
+        """
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Return how much space the store takes."""
+
+    @abstractmethod
+    def reclaim(self) -> None:
+        """Give unused space back; may take long, never loses anything."""
+
+    @abstractmethod
+    def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
+        """Make generated ids of *table* continue above ids that were inserted explicitly."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return facts for people: location, versions, settings. Never a secret."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release this handle; a second call does nothing."""

@@ -1,0 +1,1 @@
+"""The verbs of the store, written once over the provider port."""

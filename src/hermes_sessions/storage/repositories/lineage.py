@@ -1,0 +1,194 @@
+"""Lineage: families of sessions, chains, and what resuming one means."""
+
+from __future__ import annotations
+
+from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, Member, place
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.rows import (
+    SELECT_SESSION,
+    VISIBLE,
+    Record,
+    session_record,
+)
+from hermes_sessions.storage.store import Store
+
+_ORPHAN_AGE_SECONDS = 7 * 86400
+
+
+class Lineage:
+    """Questions about how sessions belong together."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def tip_of(self, session_id: str) -> str:
+        """See `SessionDB.get_compression_tip`."""
+        with self._store.provider.read() as tx:
+            return follow_compression(tx, session_id)
+
+    def resume_target(self, session_id: str) -> str:
+        """See `SessionDB.resolve_resume_session_id`."""
+        if not session_id:
+            return session_id
+        with self._store.provider.read() as tx:
+            tip = follow_compression(tx, session_id)
+            seen: set[str] = set()
+            current: str | None = tip
+            while current is not None and current not in seen:
+                if _has_messages(tx, current):
+                    return current
+                seen.add(current)
+                current = _newest_child(tx, current)
+        return tip if tip != session_id else session_id
+
+    def conversation_of(self, session_id: str) -> str:
+        """See `SessionDB.get_conversation_root`."""
+        with self._store.provider.read() as tx:
+            return conversation_id_of(tx, session_id) or session_id
+
+    def family_of(self, session_id: str) -> list[Record]:
+        """See `SessionDB.list_conversation`."""
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                f"{SELECT_SESSION} WHERE conversation_id = ? AND {VISIBLE} ORDER BY started_at, id",
+                (conversation_id_of(tx, session_id),),
+            )
+        return [session_record(row) for row in rows]
+
+    def chain_of(self, session_id: str) -> list[str]:
+        """See `SessionDB.get_compression_lineage`."""
+        with self._store.provider.read() as tx:
+            row = tx.one(
+                f"SELECT chain_id, conversation_id FROM sessions WHERE id = ? AND {VISIBLE}",
+                (session_id,),
+            )
+            if row is None:
+                return []
+            members = tx.all(
+                f"SELECT id FROM sessions WHERE conversation_id = ? AND chain_id = ? "
+                f"AND {VISIBLE} ORDER BY started_at, id",
+                (row[1], row[0]),
+            )
+        return [member[0] for member in members]
+
+    def finalize_orphans(self) -> int:
+        """See `SessionDB.finalize_orphaned_compression_sessions`."""
+        now = self._store.clock()
+        return self._store.provider.write(
+            lambda tx: tx.run(
+                f"UPDATE sessions SET ended_at = ?, end_reason = ? "
+                f"WHERE edge_kind = ? AND ended_at IS NULL AND started_at < ? "
+                f"AND api_call_count = 0 AND message_count > 0 AND {VISIBLE}",
+                (now, "orphaned_compression", COMPRESSION, now - _ORPHAN_AGE_SECONDS),
+            )
+        )
+
+
+def conversation_id_of(tx: ReadTransaction, session_id: str) -> str | None:
+    """Return the conversation a session belongs to, or None when there is no such session."""
+    row = tx.one(
+        f"SELECT conversation_id FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)
+    )
+    return row[0] if row else None
+
+
+def follow_compression(tx: ReadTransaction, session_id: str) -> str:
+    """Return the session that continues *session_id* now; itself when nothing does."""
+    seen = {session_id}
+    while True:
+        row = tx.one(
+            f"SELECT id FROM sessions WHERE parent_session_id = ? AND edge_kind = ? "
+            f"AND {VISIBLE} ORDER BY started_at DESC, id DESC LIMIT 1",
+            (session_id, COMPRESSION),
+        )
+        if row is None or row[0] in seen:
+            return session_id
+        session_id = row[0]
+        seen.add(session_id)
+
+
+def ancestors_of(tx: ReadTransaction, session_id: str) -> list[str]:
+    """Return the session and its parents up to the root, nearest first."""
+    chain: list[str] = []
+    current: str | None = session_id
+    while current is not None and current not in chain:
+        row = tx.one(
+            f"SELECT parent_session_id FROM sessions WHERE id = ? AND {VISIBLE}", (current,)
+        )
+        if row is None:
+            break
+        chain.append(current)
+        current = row[0]
+    return chain
+
+
+def subagents_of(tx: ReadTransaction, session_id: str) -> list[str]:
+    """Return every session that was started as a subagent below *session_id*."""
+    found: list[str] = []
+    waiting = [session_id]
+    while waiting:
+        for (child,) in tx.all(
+            "SELECT id FROM sessions WHERE parent_session_id = ? AND edge_kind = ?",
+            (waiting.pop(), SUBAGENT),
+        ):
+            if child != session_id and child not in found:
+                found.append(child)
+                waiting.append(child)
+    return found
+
+
+def adopt(tx: WriteTransaction, session_id: str, parent_id: str, edge_kind: str | None) -> None:
+    """Give a root its parent, unless that would make a circle."""
+    if session_id in ancestors_of(tx, parent_id):
+        return
+    conversation_id = conversation_id_of(tx, parent_id)
+    tx.run(
+        "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",
+        (parent_id, edge_kind, session_id),
+    )
+    tx.run(
+        "UPDATE sessions SET conversation_id = ? WHERE conversation_id = ?",
+        (conversation_id, session_id),
+    )
+    place_family(tx, conversation_id)
+
+
+def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
+    """Recompute chains and listing of one conversation after its edges changed."""
+    rows = tx.all(
+        "SELECT id, parent_session_id, edge_kind, started_at, trashed_at, chain_id, tip_id, listed "
+        "FROM sessions WHERE conversation_id = ?",
+        (conversation_id,),
+    )
+    placements = place(
+        Member(row[0], row[1], row[2], row[3], trashed=row[4] is not None) for row in rows
+    )
+    for row in rows:
+        placement = placements.get(row[0])
+        wanted = (
+            (placement.chain_id, placement.tip_id, int(placement.listed))
+            if placement
+            else (row[0], None, 0)
+        )
+        if wanted != tuple(row[5:8]):
+            tx.run(
+                "UPDATE sessions SET chain_id = ?, tip_id = ?, listed = ? WHERE id = ?",
+                (*wanted, row[0]),
+            )
+
+
+def _has_messages(tx: ReadTransaction, session_id: str) -> bool:
+    row = tx.one(
+        f"SELECT 1 FROM sessions WHERE id = ? AND message_count > 0 AND {VISIBLE}", (session_id,)
+    )
+    return row is not None
+
+
+def _newest_child(tx: ReadTransaction, session_id: str) -> str | None:
+    row = tx.one(
+        f"SELECT id FROM sessions WHERE parent_session_id = ? "
+        f"AND (edge_kind IS NULL OR edge_kind <> ?) AND {VISIBLE} "
+        f"ORDER BY started_at DESC, id DESC LIMIT 1",
+        (session_id, SUBAGENT),
+    )
+    return row[0] if row else None

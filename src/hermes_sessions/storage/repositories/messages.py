@@ -1,0 +1,397 @@
+"""Messages: appending, replacing, reading.
+
+Each message gets its place (ordinal) under the session's row lock, in the same transaction that
+updates the session's counters and summary columns, so that lists never read messages and order
+never depends on a clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hermes_sessions.errors import InvalidInput, MessageTooLarge, StaleFence, UnknownSession
+from hermes_sessions.model.message import count_tool_calls, preview_of
+from hermes_sessions.storage.codec import (
+    decode_content,
+    encode_content,
+    encode_text,
+    from_json,
+    to_json,
+)
+from hermes_sessions.storage.provider import Row, WriteTransaction
+from hermes_sessions.storage.repositories.rows import (
+    SELECT_MESSAGE,
+    VISIBLE,
+    Record,
+    message_record,
+)
+from hermes_sessions.storage.repositories.sessions import require_time
+from hermes_sessions.storage.store import Store
+
+logger = logging.getLogger(__name__)
+
+FIELDS: Final = (
+    "role content tool_name tool_calls tool_call_id token_count finish_reason reasoning "
+    "reasoning_content reasoning_details codex_reasoning_items codex_message_items timestamp "
+    "external_id"
+).split()
+_KNOWN: Final = frozenset(FIELDS)
+_ASSISTANT_ONLY: Final = (
+    "reasoning reasoning_content reasoning_details codex_reasoning_items codex_message_items"
+).split()
+_TEXT_FIELDS: Final = (
+    "role tool_name tool_call_id finish_reason reasoning reasoning_content external_id"
+).split()
+_JSON_FIELDS: Final = (
+    "tool_calls reasoning_details codex_reasoning_items codex_message_items"
+).split()
+#: Columns of an insert, after session_id and ordinal.
+COLUMNS: Final = (
+    "role content content_type tool_call_id tool_calls tool_name timestamp token_count "
+    "finish_reason reasoning reasoning_content reasoning_details codex_reasoning_items "
+    "codex_message_items external_id"
+).split()
+INSERT: Final = (
+    f"INSERT INTO messages (session_id, ordinal, {', '.join(COLUMNS)}) "
+    f"VALUES (?, ?, {', '.join('?' * len(COLUMNS))})"
+)
+_MICROSECOND: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A checked message, ready to be written."""
+
+    #: One value per name in `COLUMNS`.
+    values: tuple[Any, ...]
+    timestamp: float
+    tool_calls: int
+    #: What listings show if this is the session's first user message.
+    preview: str | None
+    external_id: str | None
+
+
+class Messages:
+    """The rows of ``messages``."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────
+
+    def append(self, session_id: str, message: Record, *, fence: int | None) -> int:
+        """See `SessionDB.append_message`."""
+        _check_fence(fence)
+        prepared = self.prepare(message, self._store.clock())
+        return self._store.provider.write(
+            lambda tx: append_prepared(tx, self._store, session_id, [prepared])[0]
+        )
+
+    def append_many(
+        self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None
+    ) -> list[int]:
+        """See `SessionDB.append_messages`."""
+        _check_fence(fence)
+        now = self._store.clock()
+        prepared = []
+        for index, message in enumerate(messages):
+            _require_mapping(message, index)
+            unknown = message.keys() - _KNOWN
+            if unknown:
+                raise InvalidInput(
+                    f"Message {index} has unknown fields: {', '.join(sorted(map(str, unknown)))}. "
+                    f"Known are: {', '.join(FIELDS)}."
+                )
+            prepared.append(self.prepare(message, now + index * _MICROSECOND))
+        if not prepared:
+            return []
+        return self._store.provider.write(
+            lambda tx: append_prepared(tx, self._store, session_id, prepared)
+        )
+
+    def replace(self, session_id: str, messages: Iterable[Mapping[str, Any]]) -> None:
+        """See `SessionDB.replace_messages`."""
+        now = self._store.clock()
+        prepared = []
+        for index, message in enumerate(messages):
+            _require_mapping(message, index)
+            fields = {name: message.get(name) for name in FIELDS}
+            fields["role"] = fields["role"] or "unknown"
+            if fields["role"] != "assistant":
+                fields.update(dict.fromkeys(_ASSISTANT_ONLY))
+            prepared.append(self.prepare(fields, now + index * _MICROSECOND))
+
+        def work(tx: WriteTransaction) -> None:
+            delete_messages(tx, session_id)
+            if prepared:
+                append_prepared(tx, self._store, session_id, prepared)
+
+        self._store.provider.write(work)
+
+    def clear(self, session_id: str) -> None:
+        """See `SessionDB.clear_messages`."""
+        self._store.provider.write(lambda tx: delete_messages(tx, session_id))
+
+    def prepare(self, message: Mapping[str, Any], now: float) -> NewMessage:
+        """Check one message and bring it into the form that is stored.
+
+        Raises:
+            InvalidInput, MessageTooLarge: nothing was written.
+        """
+        role = message.get("role")
+        if not isinstance(role, str) or not role:
+            raise InvalidInput("A message needs a role, such as 'user' or 'assistant'.")
+        content = message.get("content")
+        tool_calls = message.get("tool_calls")
+        given_time = message.get("timestamp")
+        timestamp = now if given_time is None else require_time(given_time)
+        columns: dict[str, Any] = {"timestamp": timestamp}
+        columns["content"], columns["content_type"] = encode_content(content)
+        for name in _TEXT_FIELDS:
+            columns[name] = _text(name, message.get(name))
+        for name in _JSON_FIELDS:
+            columns[name] = _json(name, message.get(name))
+        columns["token_count"] = _count(message.get("token_count"))
+        values = tuple([columns[name] for name in COLUMNS])
+        self._check_size(values)
+        shows = role == "user" and content is not None
+        return NewMessage(
+            values=values,
+            timestamp=timestamp,
+            tool_calls=count_tool_calls(tool_calls),
+            preview=preview_of(content) if shows else None,
+            external_id=columns["external_id"],
+        )
+
+    def _check_size(self, values: Sequence[Any]) -> None:
+        limit = self._store.max_message_bytes
+        texts = [value for value in values if isinstance(value, str)]
+        # A character takes at most four bytes, an escaped one seven: most messages need no count.
+        if sum(map(len, texts)) * 7 <= limit:
+            return
+        size = sum(len(encode_text(text).encode("utf-8")) for text in texts)
+        if size > limit:
+            raise MessageTooLarge(size, limit)
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────
+
+    def list(
+        self, session_id: str, *, limit: int | None, offset: int, include_inactive: bool
+    ) -> list[Record]:
+        """See `SessionDB.get_messages`."""
+        with self._store.provider.read() as tx:
+            if not _is_visible(tx.one, session_id):
+                return []
+            shown = "" if include_inactive else " AND active = 1"
+            rows = tx.all(
+                f"{SELECT_MESSAGE} WHERE session_id = ?{shown} ORDER BY ordinal LIMIT ? OFFSET ?",
+                (session_id, _ALL if limit is None or limit < 0 else limit, max(offset, 0)),
+            )
+        return [message_record(row) for row in rows]
+
+    def has_external_id(self, session_id: str, external_id: str) -> bool:
+        """See `SessionDB.has_external_id`."""
+        with self._store.provider.read() as tx:
+            return _is_visible(tx.one, session_id) and (
+                tx.one(
+                    "SELECT 1 FROM messages WHERE session_id = ? AND external_id = ?",
+                    (session_id, external_id),
+                )
+                is not None
+            )
+
+
+#: LIMIT that means everything, on every database.
+_ALL: Final = 2**62
+
+
+def append_prepared(
+    tx: WriteTransaction, store: Store, session_id: str, messages: Sequence[NewMessage]
+) -> list[int]:
+    """Write checked messages at the end of a session and return their ids, in order.
+
+    A message whose external id is already stored is not written again.
+
+    Raises:
+        UnknownSession: there is no such session.
+    """
+    known = _stored_external_ids(tx, store, session_id, messages)
+    fresh: list[NewMessage] = []
+    for message in messages:
+        if message.external_id is None:
+            fresh.append(message)
+        elif message.external_id not in known:
+            known[message.external_id] = None
+            fresh.append(message)
+    ids: dict[int, int] = {}
+    if fresh:
+        ordinal = _reserve_ordinals(tx, store, session_id, fresh)
+        for position, message in enumerate(fresh):
+            new_id = tx.insert(INSERT, (session_id, ordinal + position, *message.values))
+            ids[id(message)] = new_id
+            if message.external_id is not None:
+                known[message.external_id] = new_id
+    return [_id_of(message, ids, known) for message in messages]
+
+
+def _id_of(message: NewMessage, ids: dict[int, int], known: dict[str, int | None]) -> int:
+    stored = ids.get(id(message))
+    if stored is None and message.external_id is not None:
+        stored = known[message.external_id]
+    assert stored is not None
+    return stored
+
+
+def _reserve_ordinals(
+    tx: WriteTransaction, store: Store, session_id: str, messages: Sequence[NewMessage]
+) -> int:
+    """Update the session's counters and summaries; return the first ordinal of the messages."""
+    count = len(messages)
+    newest = max(message.timestamp for message in messages)
+    preview = next((m.preview for m in messages if m.preview is not None), None)
+    update = (
+        f"UPDATE sessions SET next_ordinal = next_ordinal + ?, "
+        f"message_count = COALESCE(message_count, 0) + ?, "
+        f"tool_call_count = COALESCE(tool_call_count, 0) + ?, "
+        f"last_active = CASE WHEN last_active > ? THEN last_active ELSE ? END, "
+        f"preview = COALESCE(preview, ?) WHERE id = ? AND {VISIBLE}"
+    )
+    params = (
+        count,
+        count,
+        sum(message.tool_calls for message in messages),
+        newest,
+        newest,
+        preview,
+        session_id,
+    )
+    facts = "next_ordinal, listed, chain_id"
+    row: Row | None
+    if store.provider.dialect.update_returning:
+        row = tx.one(f"{update} RETURNING {facts}", params)
+    elif tx.run(update, params):
+        row = tx.one(f"SELECT {facts} FROM sessions WHERE id = ?", (session_id,))
+    else:
+        row = None
+    if row is None:
+        raise UnknownSession(session_id)
+    next_ordinal, listed, chain_id = row
+    if not listed:
+        # A late message in a session that was continued brings the whole thread up.
+        tx.run(
+            "UPDATE sessions SET last_active = ? WHERE last_active < ? "
+            "AND id = (SELECT tip_id FROM (SELECT tip_id FROM sessions WHERE id = ?) AS head)",
+            (newest, newest, chain_id),
+        )
+    return int(next_ordinal) - count
+
+
+def _stored_external_ids(
+    tx: WriteTransaction, store: Store, session_id: str, messages: Sequence[NewMessage]
+) -> dict[str, int | None]:
+    wanted = {m.external_id for m in messages if m.external_id is not None}
+    if not wanted:
+        return {}
+    # Rivals with the same external id wait here for each other.
+    tx.one(
+        f"SELECT id FROM sessions WHERE id = ?{store.provider.dialect.for_update}", (session_id,)
+    )
+    known: dict[str, int | None] = {}
+    for external_id in wanted:
+        row = tx.one(
+            "SELECT id FROM messages WHERE session_id = ? AND external_id = ?",
+            (session_id, external_id),
+        )
+        if row is not None:
+            known[external_id] = row[0]
+    return known
+
+
+def delete_messages(tx: WriteTransaction, session_id: str) -> None:
+    """Delete every message of a session and reset what was derived from them."""
+    if not _is_visible(tx.one, session_id):
+        return
+    tx.run("DELETE FROM rewinds WHERE session_id = ?", (session_id,))
+    tx.run("DELETE FROM messages WHERE session_id = ?", (session_id,))
+    tx.run(
+        "UPDATE sessions SET message_count = 0, tool_call_count = 0, preview = NULL, "
+        "last_active = started_at WHERE id = ?",
+        (session_id,),
+    )
+
+
+def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
+    """Recompute a session's counters, preview and activity from its messages in force."""
+    counts = tx.all(
+        "SELECT tool_calls FROM messages WHERE session_id = ? AND active = 1 AND compacted = 0 "
+        "AND tool_calls IS NOT NULL",
+        (session_id,),
+    )
+    total = tx.one(
+        "SELECT COUNT(*), MAX(timestamp) FROM messages "
+        "WHERE session_id = ? AND active = 1 AND compacted = 0",
+        (session_id,),
+    )
+    first = tx.one(
+        "SELECT content, content_type FROM messages WHERE session_id = ? AND active = 1 "
+        "AND role = ? AND content IS NOT NULL ORDER BY ordinal LIMIT 1",
+        (session_id, "user"),
+    )
+    number, newest = total or (0, None)
+    calls = sum(count_tool_calls(from_json(row[0], [])) for row in counts)
+    preview = preview_of(decode_content(first[0], first[1])) if first else None
+    tx.run(
+        "UPDATE sessions SET message_count = ?, tool_call_count = ?, preview = ?, "
+        "last_active = COALESCE(?, started_at) WHERE id = ?",
+        (number, calls, preview, newest, session_id),
+    )
+
+
+def _is_visible(one: Any, session_id: str) -> bool:
+    return one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)) is not None
+
+
+def _require_mapping(message: object, index: int) -> None:
+    if not isinstance(message, Mapping):
+        raise InvalidInput(
+            f"Message {index} must be a mapping with at least a role, not {type(message).__name__}."
+        )
+
+
+def _check_fence(fence: int | None) -> None:
+    if fence is not None:
+        raise StaleFence(
+            f"Fencing token {fence} does not hold this conversation. Take the lease again before "
+            f"writing."
+        )
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    raise InvalidInput(f"{name} must be text, not {type(value).__name__}.")
+
+
+def _json(name: str, value: Any) -> str | None:
+    if not value:
+        return None
+    if isinstance(value, str):
+        # Already JSON text, as these columns read back.
+        return value
+    try:
+        return to_json(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
+
+
+def _count(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInput(f"token_count must be a number, not {type(value).__name__}.")
+    return int(value)

@@ -1,0 +1,313 @@
+"""Deleting for good: one session, the trash, or everything old enough.
+
+A session is first hidden (doomed) together with what hangs on it, in one transaction; its messages
+then go in bounded steps, so that no writer waits long. Small sessions are hidden and deleted in the
+same transaction. A crash in between leaves only doomed rows, which the next deletion finishes.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.model.lineage import SUBAGENT
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.lineage import place_family, subagents_of
+from hermes_sessions.storage.repositories.meta import Meta
+from hermes_sessions.storage.repositories.rows import (
+    SESSION_COLUMNS,
+    VISIBLE,
+    Record,
+    names,
+)
+from hermes_sessions.storage.repositories.trash import DOOMED, hide
+from hermes_sessions.storage.store import Store
+
+logger = logging.getLogger(__name__)
+
+_DAY: Final = 86400.0
+#: Messages deleted in one transaction.
+_STEP: Final = 1000
+_LAST_RUN: Final = "last_auto_prune"
+Progress = Callable[[int], None]
+
+
+class Retention:
+    """What leaves the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._meta = Meta(store)
+
+    def delete(self, session_ids: Iterable[str], sessions_dir: str | Path | None) -> int:
+        """See `SessionDB.delete_sessions`."""
+        existed = 0
+        for session_id in list(dict.fromkeys(session_ids)):
+            gone = self._store.provider.write(lambda tx, victim=session_id: _doom(tx, victim))
+            if gone:
+                existed += 1
+                self._erase_doomed()
+                _remove_files(gone, sessions_dir)
+        return existed
+
+    def purge_trash(self, older_than_days: float, sessions_dir: str | Path | None) -> int:
+        """See `SessionDB.purge_trash`."""
+        cutoff = self._cutoff(older_than_days)
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                "SELECT id FROM sessions WHERE trashed_at <= ? AND trashed_at > ?",
+                (cutoff, DOOMED),
+            )
+        purged = [row[0] for row in rows]
+        for session_id in purged:
+            self._store.provider.write(lambda tx, victim=session_id: _doom_trashed(tx, victim))
+            self._erase_doomed()
+        _remove_files(purged, sessions_dir)
+        return len(purged)
+
+    def candidates(self, older_than_days: float, source: str | None) -> list[Record]:
+        """See `SessionDB.list_prune_candidates`."""
+        cutoff = self._cutoff(older_than_days)
+        columns = (*SESSION_COLUMNS, "preview", "last_active")
+        records: list[Record] = []
+        with self._store.provider.read() as tx:
+            for conversation_id in _finished_conversations(tx, cutoff, source):
+                rows = tx.all(
+                    f"SELECT {names(columns)} FROM sessions WHERE conversation_id = ? "
+                    f"AND {VISIBLE} ORDER BY started_at, id",
+                    (conversation_id,),
+                )
+                records += [dict(zip(columns, row, strict=True)) for row in rows]
+        return records
+
+    def prune(
+        self,
+        older_than_days: float,
+        source: str | None,
+        sessions_dir: str | Path | None,
+        on_progress: Progress | None,
+    ) -> int:
+        """See `SessionDB.prune_sessions`."""
+        cutoff = self._cutoff(older_than_days)
+        with self._store.provider.read() as tx:
+            waiting = _finished_conversations(tx, cutoff, source)[::-1]
+        self._erase_doomed()
+        pruned = 0
+        while waiting:
+            gone = self._store.provider.write(lambda tx: _prune_step(tx, waiting[:], cutoff))
+            del waiting[len(waiting) - gone.conversations :]
+            if gone.unfinished:
+                self._erase_doomed()
+            pruned += len(gone.session_ids)
+            _remove_files(gone.session_ids, sessions_dir)
+            if on_progress is not None:
+                on_progress(len(gone.session_ids))
+        return pruned
+
+    def prune_ghosts(self, sessions_dir: str | Path | None) -> int:
+        """See `SessionDB.prune_empty_ghost_sessions`."""
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                f"SELECT id FROM sessions WHERE source = ? AND title IS NULL "
+                f"AND ended_at IS NOT NULL AND started_at < ? AND message_count = 0 AND {VISIBLE}",
+                ("tui", self._store.clock() - _DAY),
+            )
+        return self.delete([row[0] for row in rows], sessions_dir)
+
+    def maintain(
+        self,
+        retention_days: int,
+        min_interval_hours: int,
+        vacuum: bool,
+        sessions_dir: str | Path | None,
+    ) -> Record:
+        """See `SessionDB.maybe_auto_prune_and_vacuum`."""
+        result: Record = {"skipped": False, "pruned": 0, "vacuumed": False}
+        try:
+            now = self._store.clock()
+            if now - _number(self._meta.find(_LAST_RUN)) < min_interval_hours * 3600:
+                return result | {"skipped": True}
+            result["pruned"] = self.prune(retention_days, None, sessions_dir, None)
+            if vacuum and result["pruned"]:
+                try:
+                    self._store.provider.reclaim()
+                    result["vacuumed"] = True
+                except HermesSessionsError as error:
+                    logger.warning("space could not be given back: %s", error)
+            self._meta.set(_LAST_RUN, repr(now))
+        except (HermesSessionsError, OSError) as error:
+            logger.warning("automatic maintenance failed: %s", error)
+            result["error"] = str(error)
+        return result
+
+    def _cutoff(self, older_than_days: float) -> float:
+        if isinstance(older_than_days, bool) or not isinstance(older_than_days, (int, float)):
+            raise InvalidInput("An age must be a number of days.")
+        if not older_than_days >= 0:
+            raise InvalidInput(f"An age must be 0 days or more, not {older_than_days}.")
+        return self._store.clock() - older_than_days * _DAY
+
+    def _erase_doomed(self) -> None:
+        """Finish every deletion that was begun, in short steps."""
+        while self._store.provider.write(_erase_step):
+            pass
+
+
+class _Gone:
+    """What one step of a prune did."""
+
+    def __init__(self) -> None:
+        self.conversations = 0
+        self.session_ids: list[str] = []
+        self.unfinished = False
+
+
+def _prune_step(tx: WriteTransaction, waiting: list[str], cutoff: float) -> _Gone:
+    gone = _Gone()
+    messages = 0
+    while waiting and messages < _STEP and not gone.unfinished:
+        conversation_id = waiting.pop()
+        gone.conversations += 1
+        members = tx.all(
+            f"SELECT id, message_count, ended_at, last_active FROM sessions "
+            f"WHERE conversation_id = ? AND {VISIBLE}",
+            (conversation_id,),
+        )
+        # Somebody may have come back to it since the list was made.
+        if any(ended_at is None or active > cutoff for _, _, ended_at, active in members):
+            continue
+        victims = [member[0] for member in members]
+        size = sum(member[1] or 0 for member in members)
+        messages += size
+        for victim in victims:
+            hide(tx, victim, DOOMED)
+            _detach_children(tx, victim)
+        if size > _STEP:
+            gone.unfinished = True
+        else:
+            for victim in victims:
+                _erase_session(tx, victim)
+        gone.session_ids += victims
+    return gone
+
+
+def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
+    """Return conversations whose members all ended and were last active before *cutoff*, oldest
+    first. With *source*, all members but subagents must come from it."""
+    condition, params = "", list[object]()
+    if source:
+        condition = (
+            "AND SUM(CASE WHEN source <> ? AND (edge_kind IS NULL OR edge_kind <> ?) "
+            "THEN 1 ELSE 0 END) = 0 "
+        )
+        params = [source, SUBAGENT]
+    rows = tx.all(
+        f"SELECT conversation_id FROM sessions WHERE {VISIBLE} GROUP BY conversation_id "
+        f"HAVING SUM(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) = 0 "
+        f"AND MAX(last_active) <= ? {condition}ORDER BY MAX(last_active), conversation_id",
+        (cutoff, *params),
+    )
+    return [row[0] for row in rows]
+
+
+def _doom(tx: WriteTransaction, session_id: str) -> list[str]:
+    """Begin to delete a visible session and its subagents; return their ids."""
+    victims = [session_id, *subagents_of(tx, session_id)]
+    gone = [victim for victim in victims if hide(tx, victim, DOOMED)]
+    if session_id not in gone:
+        if gone:
+            raise AssertionError("a subagent of a hidden session was in sight")
+        return []
+    families = set()
+    for victim in gone:
+        families |= _detach_children(tx, victim)
+    row = tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
+    for conversation_id in families | ({row[0]} if row else set()):
+        place_family(tx, conversation_id)
+    if sum(_messages_of(tx, victim) for victim in gone) <= _STEP:
+        for victim in gone:
+            _erase_session(tx, victim)
+    return gone
+
+
+def _doom_trashed(tx: WriteTransaction, session_id: str) -> None:
+    tx.run(
+        "UPDATE sessions SET trashed_at = ? WHERE id = ? AND trashed_at IS NOT NULL",
+        (DOOMED, session_id),
+    )
+    for conversation_id in _detach_children(tx, session_id):
+        place_family(tx, conversation_id)
+
+
+def _detach_children(tx: WriteTransaction, session_id: str) -> set[str]:
+    """Leave children without a parent; return the conversations they belong to."""
+    rows = tx.all(
+        "SELECT DISTINCT conversation_id FROM sessions WHERE parent_session_id = ?", (session_id,)
+    )
+    if rows:
+        tx.run(
+            "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL "
+            "WHERE parent_session_id = ?",
+            (session_id,),
+        )
+    return {row[0] for row in rows}
+
+
+def _messages_of(tx: ReadTransaction, session_id: str) -> int:
+    row = tx.one("SELECT COUNT(*) FROM messages WHERE session_id = ?", (session_id,))
+    return int(row[0]) if row else 0
+
+
+def _erase_step(tx: WriteTransaction) -> bool:
+    """Delete some messages of a doomed session, or its row; return whether more may be left."""
+    row = tx.one("SELECT id FROM sessions WHERE trashed_at = ? LIMIT 1", (DOOMED,))
+    if row is None:
+        return False
+    session_id = row[0]
+    last = tx.one(
+        "SELECT ordinal FROM messages WHERE session_id = ? ORDER BY ordinal LIMIT 1 OFFSET ?",
+        (session_id, _STEP - 1),
+    )
+    if last is None:
+        _erase_session(tx, session_id)
+    else:
+        tx.run(
+            "DELETE FROM messages WHERE session_id = ? AND ordinal <= ?", (session_id, last[0])
+        )
+    return True
+
+
+def _erase_session(tx: WriteTransaction, session_id: str) -> None:
+    for table in ("messages", "rewinds", "session_model_usage", "compression_locks"):
+        tx.run(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))
+    _detach_children(tx, session_id)
+    tx.run("DELETE FROM sessions WHERE id = ?", (session_id,))
+
+
+def _remove_files(session_ids: Iterable[str], sessions_dir: str | Path | None) -> None:
+    """Remove transcript files of deleted sessions; what cannot be removed is logged."""
+    if sessions_dir is None:
+        return
+    folder = Path(sessions_dir)
+    for session_id in session_ids:
+        if "/" in session_id or "\\" in session_id or "\x00" in session_id:
+            continue  # Such an id never named a file of ours.
+        escaped = glob.escape(session_id)
+        files = [folder / f"{session_id}.json", folder / f"{session_id}.jsonl"]
+        files += folder.glob(f"request_dump_{escaped}_*.json")
+        for file in files:
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                logger.warning("%s could not be removed: %s", file, error)
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text) if text else 0.0
+    except ValueError:
+        return 0.0

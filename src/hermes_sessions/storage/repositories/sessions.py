@@ -1,0 +1,265 @@
+"""Sessions: creation, end, lookup by id."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hermes_sessions.errors import InvalidInput, UnknownSession
+from hermes_sessions.model.ids import ascii_lower, require_id
+from hermes_sessions.model.lineage import (
+    COMPRESSION,
+    LISTED_KINDS,
+    edge_kind_at_creation,
+    require_edge_kind,
+)
+from hermes_sessions.storage.codec import to_json
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.lineage import adopt, place_family
+from hermes_sessions.storage.repositories.rows import (
+    SELECT_SESSION,
+    VISIBLE,
+    Record,
+    session_record,
+)
+from hermes_sessions.storage.store import Store
+
+logger = logging.getLogger(__name__)
+
+#: Values a later `create` fills in when the first one did not know them.
+_FILLED_LATER: Final = ("model", "model_config", "system_prompt", "user_id")
+_CREATED: Final = (
+    "id source user_id model model_config system_prompt parent_session_id started_at "
+    "conversation_id edge_kind chain_id tip_id listed last_active"
+).split()
+_ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
+
+
+class Sessions:
+    """The rows of ``sessions``, one by one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create(
+        self,
+        session_id: str,
+        source: str,
+        *,
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        user_id: str | None = None,
+        parent_session_id: str | None = None,
+        edge_kind: str | None = None,
+        started_at: float | None = None,
+    ) -> str:
+        """See `SessionDB.create_session`."""
+        require_id(session_id)
+        if not isinstance(source, str) or not source:
+            raise InvalidInput("A session needs a source, such as 'cli' or 'telegram'.")
+        if edge_kind is not None:
+            require_edge_kind(edge_kind)
+            if parent_session_id is None:
+                raise InvalidInput("An edge kind needs a parent_session_id.")
+        values = {
+            "id": session_id,
+            "source": source,
+            "user_id": user_id,
+            "model": model,
+            "model_config": _config_text(model_config),
+            "system_prompt": system_prompt,
+            "started_at": self._store.clock() if started_at is None else require_time(started_at),
+        }
+        config = dict(model_config) if model_config else None
+        self._store.provider.write(
+            lambda tx: self._create(tx, values, parent_session_id, edge_kind, config)
+        )
+        return session_id
+
+    def _create(
+        self,
+        tx: WriteTransaction,
+        values: dict[str, Any],
+        parent_id: str | None,
+        edge_kind: str | None,
+        config: dict[str, Any] | None,
+    ) -> None:
+        session_id = values["id"]
+        existing = tx.one(
+            "SELECT trashed_at, parent_session_id FROM sessions WHERE id = ?", (session_id,)
+        )
+        if existing is None:
+            self._insert(tx, values, parent_id, edge_kind, config)
+            return
+        trashed_at, stored_parent = existing
+        if trashed_at is not None:
+            raise InvalidInput(
+                f"Session {session_id!r} is in the trash. Restore it with restore_sessions(), or "
+                f"purge the trash, or use another id."
+            )
+        filled = {name: values[name] for name in _FILLED_LATER if values[name] is not None}
+        if filled:
+            changes = ", ".join(f"{name} = COALESCE({name}, ?)" for name in filled)
+            tx.run(f"UPDATE sessions SET {changes} WHERE id = ?", (*filled.values(), session_id))
+        if stored_parent is None and parent_id is not None and parent_id != session_id:
+            _, kind = _edge_to(tx, parent_id, edge_kind, config)
+            adopt(tx, session_id, parent_id, kind)
+
+    @staticmethod
+    def _insert(
+        tx: WriteTransaction,
+        values: dict[str, Any],
+        parent_id: str | None,
+        edge_kind: str | None,
+        config: dict[str, Any] | None,
+    ) -> None:
+        session_id = values["id"]
+        conversation_id, kind = session_id, None
+        if parent_id is not None:
+            conversation_id, kind = _edge_to(tx, parent_id, edge_kind, config)
+        listed = parent_id is None or kind in LISTED_KINDS
+        row = values | {
+            "parent_session_id": parent_id,
+            "conversation_id": conversation_id,
+            "edge_kind": kind,
+            "chain_id": session_id,
+            "tip_id": session_id if listed else None,
+            "listed": int(listed),
+            "last_active": values["started_at"],
+        }
+        marks = ", ".join("?" * len(_CREATED))
+        tx.run(
+            f"INSERT INTO sessions ({', '.join(_CREATED)}) VALUES ({marks})",
+            [row[name] for name in _CREATED],
+        )
+        if kind == COMPRESSION:
+            place_family(tx, conversation_id)
+
+    def ensure(
+        self, tx: WriteTransaction, session_id: str, model: str | None, now: float
+    ) -> None:
+        """Create, inside an open transaction, a session that only its usage tells about."""
+        require_id(session_id)
+        values = dict.fromkeys(_FILLED_LATER) | {
+            "id": session_id,
+            "source": "unknown",
+            "model": model,
+            "started_at": now,
+        }
+        self._create(tx, values, None, None, None)
+
+    def find(self, session_id: str) -> Record | None:
+        """See `SessionDB.get_session`."""
+        with self._store.provider.read() as tx:
+            return find_session(tx, session_id)
+
+    def end(self, session_id: str, end_reason: str) -> None:
+        """See `SessionDB.end_session`."""
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> bool:
+            changed = tx.run(
+                f"UPDATE sessions SET ended_at = ?, end_reason = ? "
+                f"WHERE id = ? AND ended_at IS NULL AND {VISIBLE}",
+                (now, end_reason, session_id),
+            )
+            return bool(changed) or find_session(tx, session_id) is not None
+
+        if not self._store.provider.write(work):
+            logger.warning("end_session: there is no session %r", session_id)
+
+    def reopen(self, session_id: str) -> None:
+        """See `SessionDB.reopen_session`."""
+        self.set_columns(session_id, ended_at=None, end_reason=None)
+
+    def promote_to_session_reset(self, session_id: str) -> bool:
+        """See `SessionDB.promote_to_session_reset`."""
+        marks = ", ".join("?" * len(_ACCIDENTAL_ENDS))
+        return bool(
+            self._store.provider.write(
+                lambda tx: tx.run(
+                    f"UPDATE sessions SET end_reason = ? "
+                    f"WHERE id = ? AND end_reason IN ({marks}) AND {VISIBLE}",
+                    ("session_reset", session_id, *_ACCIDENTAL_ENDS),
+                )
+            )
+        )
+
+    def set_columns(self, session_id: str, **values: Any) -> None:
+        """Overwrite columns of one session; an unknown id is logged and changes nothing."""
+        changes = ", ".join(f"{name} = ?" for name in values)
+        matched = self._store.provider.write(
+            lambda tx: tx.run(
+                f"UPDATE sessions SET {changes} WHERE id = ? AND {VISIBLE}",
+                (*values.values(), session_id),
+            )
+        )
+        if not matched:
+            logger.warning("update of %s: there is no session %r", ", ".join(values), session_id)
+
+    def resolve_prefix(self, prefix: str) -> str | None:
+        """See `SessionDB.resolve_session_id`."""
+        if not isinstance(prefix, str):
+            raise InvalidInput(f"A session id must be text, not {type(prefix).__name__}.")
+        if not prefix:
+            return None
+        with self._store.provider.read() as tx:
+            if tx.one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (prefix,)):
+                return prefix
+            matches = _with_prefix(tx, prefix)
+        return matches[0] if len(matches) == 1 else None
+
+    def ids_with_prefix(self, prefix: str, limit: int) -> list[str]:
+        """See `SessionDB.find_session_ids`."""
+        with self._store.provider.read() as tx:
+            return _with_prefix(tx, prefix)[:limit]
+
+
+def find_session(tx: ReadTransaction, session_id: str) -> Record | None:
+    """Return the record of a session that is not in the trash, or None."""
+    row = tx.one(f"{SELECT_SESSION} WHERE id = ? AND {VISIBLE}", (session_id,))
+    return session_record(row) if row else None
+
+
+def require_time(value: float) -> float:
+    """Return a time that can be stored, or raise `InvalidInput`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise InvalidInput(f"A time must be seconds since the epoch, not {value!r}.")
+    return float(value)
+
+
+def _with_prefix(tx: ReadTransaction, prefix: str) -> list[str]:
+    # The database narrows by its own idea of case; the ASCII rule is applied here.
+    rows = tx.stream(
+        f"SELECT id FROM sessions WHERE lower(substr(id, 1, ?)) = lower(?) AND {VISIBLE} "
+        f"ORDER BY last_active DESC, id DESC",
+        (len(prefix), prefix),
+    )
+    wanted = ascii_lower(prefix)
+    return [row[0] for row in rows if ascii_lower(row[0][: len(prefix)]) == wanted]
+
+
+def _edge_to(
+    tx: ReadTransaction, parent_id: str, edge_kind: str | None, config: dict[str, Any] | None
+) -> tuple[str, str | None]:
+    """Return (conversation id, edge kind) of a child of *parent_id*."""
+    parent = tx.one(
+        f"SELECT conversation_id, end_reason FROM sessions WHERE id = ? AND {VISIBLE}",
+        (parent_id,),
+    )
+    if parent is None:
+        raise UnknownSession(parent_id, "parent session")
+    conversation_id, end_reason = parent
+    return conversation_id or parent_id, edge_kind or edge_kind_at_creation(end_reason, config)
+
+
+def _config_text(model_config: Mapping[str, Any] | None) -> str | None:
+    if not model_config:
+        return None
+    try:
+        return to_json(dict(model_config))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"model_config cannot be stored as JSON: {error}.") from error

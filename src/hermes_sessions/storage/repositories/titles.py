@@ -1,0 +1,119 @@
+"""Titles: unique names of sessions, and the numbered families they form."""
+
+from __future__ import annotations
+
+from hermes_sessions.errors import TitleTaken
+from hermes_sessions.model import title as rules
+from hermes_sessions.model.ids import ascii_lower
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.rows import (
+    SELECT_SESSION,
+    VISIBLE,
+    Record,
+    session_record,
+)
+from hermes_sessions.storage.store import Store
+
+
+class Titles:
+    """The ``title`` column, with its rules."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def set(self, session_id: str, title: str | None) -> bool:
+        """See `SessionDB.set_session_title`."""
+        wanted = rules.sanitize_title(title)
+
+        def work(tx: WriteTransaction) -> bool:
+            if wanted is not None:
+                _free_title(tx, session_id, wanted)
+            return bool(
+                tx.run(
+                    f"UPDATE sessions SET title = ? WHERE id = ? AND {VISIBLE}",
+                    (wanted, session_id),
+                )
+            )
+
+        return self._store.provider.write(work)
+
+    def set_if_empty(self, session_id: str, title: str) -> bool:
+        """See `SessionDB.set_auto_title_if_empty`."""
+        wanted = rules.sanitize_title(title)
+        if wanted is None:
+            return False
+
+        def work(tx: WriteTransaction) -> bool:
+            return bool(
+                tx.run(
+                    f"UPDATE sessions SET title = ? WHERE id = ? AND title IS NULL AND {VISIBLE}",
+                    (free_variant(tx, wanted), session_id),
+                )
+            )
+
+        return self._store.provider.write(work)
+
+    def find(self, session_id: str) -> str | None:
+        """See `SessionDB.get_session_title`."""
+        with self._store.provider.read() as tx:
+            row = tx.one(f"SELECT title FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,))
+        return row[0] if row else None
+
+    def find_session(self, title: str) -> Record | None:
+        """See `SessionDB.get_session_by_title`."""
+        with self._store.provider.read() as tx:
+            row = tx.one(f"{SELECT_SESSION} WHERE title = ? AND {VISIBLE}", (title,))
+        return session_record(row) if row else None
+
+    def resolve(self, title: str) -> str | None:
+        """See `SessionDB.resolve_session_by_title`."""
+        if not title:
+            return None
+        with self._store.provider.read() as tx:
+            exact = tx.all(
+                f"SELECT title, id, last_active FROM sessions WHERE title = ? AND {VISIBLE}",
+                (title,),
+            )
+            family = tx.all(
+                f"SELECT title, id, last_active FROM sessions WHERE title_key = ? AND {VISIBLE}",
+                (ascii_lower(title),),
+            )
+        numbered = [row for row in family if rules.split_number(row[0])[1] is not None]
+        variants = {row[1]: row for row in (*exact, *numbered)}
+        if not variants:
+            return None
+        best = max(
+            variants.values(), key=lambda row: (row[2], rules.split_number(row[0])[1] or 1, row[1])
+        )
+        return str(best[1])
+
+    def next_in_family(self, base_title: str) -> str:
+        """See `SessionDB.get_next_title_in_lineage`."""
+        with self._store.provider.read() as tx:
+            return rules.next_in_family(base_title, family_titles(tx, base_title))
+
+
+def family_titles(tx: ReadTransaction, title: str) -> list[str]:
+    """Return the stored titles of the numbered family *title* belongs to."""
+    rows = tx.all("SELECT title FROM sessions WHERE title_key = ?", (rules.family_key(title),))
+    return [row[0] for row in rows]
+
+
+def free_variant(tx: ReadTransaction, title: str) -> str:
+    """Return *title* when no session holds it, else the next number of its family."""
+    if tx.one("SELECT 1 FROM sessions WHERE title = ?", (title,)) is None:
+        return title
+    return rules.next_in_family(title, family_titles(tx, title))
+
+
+def _free_title(tx: WriteTransaction, session_id: str, title: str) -> None:
+    """Make *title* free for *session_id*, taking it from earlier parts of the same chain."""
+    holder = tx.one(
+        "SELECT id, chain_id FROM sessions WHERE title = ? AND id <> ?", (title, session_id)
+    )
+    if holder is None:
+        return
+    own = tx.one("SELECT chain_id FROM sessions WHERE id = ?", (session_id,))
+    if own is None or own[0] != holder[1]:
+        raise TitleTaken(title, holder[0])
+    tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder[0],))

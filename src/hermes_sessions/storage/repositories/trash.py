@@ -1,0 +1,130 @@
+"""Archive and trash: out of sight, nothing lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.lineage import place_family, subagents_of
+from hermes_sessions.storage.repositories.rows import (
+    SESSION_COLUMNS,
+    VISIBLE,
+    Record,
+    names,
+)
+from hermes_sessions.storage.repositories.titles import free_variant
+from hermes_sessions.storage.store import Store
+
+#: `trashed_at` of a session that is being deleted for good; see retention.
+DOOMED = 0
+
+
+class Trash:
+    """Sessions that are hidden on request."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def set_archived(self, session_id: str, *, archived: bool) -> bool:
+        """See `SessionDB.set_session_archived`."""
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> bool:
+            row = tx.one(
+                f"SELECT conversation_id, chain_id FROM sessions WHERE id = ? AND {VISIBLE}",
+                (session_id,),
+            )
+            if row is None:
+                return False
+            tx.run(
+                f"UPDATE sessions SET archived_at = ? "
+                f"WHERE conversation_id = ? AND chain_id = ? AND {VISIBLE}",
+                (now if archived else None, *row),
+            )
+            return True
+
+        return self._store.provider.write(work)
+
+    def put(self, session_ids: Iterable[str]) -> list[str]:
+        """See `SessionDB.trash_sessions`."""
+        wanted = list(session_ids)
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> list[str]:
+            moved: list[str] = []
+            for session_id in wanted:
+                for victim in (session_id, *subagents_of(tx, session_id)):
+                    if hide(tx, victim, now):
+                        moved.append(victim)
+            _place_families(tx, moved)
+            return moved
+
+        return self._store.provider.write(work)
+
+    def restore(self, session_ids: Iterable[str]) -> list[str]:
+        """See `SessionDB.restore_sessions`."""
+        wanted = list(session_ids)
+
+        def work(tx: WriteTransaction) -> list[str]:
+            restored: list[str] = []
+            for session_id in wanted:
+                for candidate in (session_id, *subagents_of(tx, session_id)):
+                    if candidate not in restored and _show(tx, candidate):
+                        restored.append(candidate)
+            _place_families(tx, restored)
+            return restored
+
+        return self._store.provider.write(work)
+
+    def list(self) -> list[Record]:
+        """See `SessionDB.list_trash`."""
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                f"SELECT {names(SESSION_COLUMNS)}, trashed_title, trashed_at, preview, last_active "
+                f"FROM sessions WHERE trashed_at > ? ORDER BY trashed_at DESC, id DESC",
+                (DOOMED,),
+            )
+        columns = (*SESSION_COLUMNS, "trashed_title", "trashed_at", "preview", "last_active")
+        records = []
+        for row in rows:
+            record = dict(zip(columns, row, strict=True))
+            record["title"] = record.pop("trashed_title")
+            record["preview"] = record["preview"] or ""
+            records.append(record)
+        return records
+
+
+def hide(tx: WriteTransaction, session_id: str, when: float) -> bool:
+    """Take one session out of every verb's sight and free its title; return whether it was in
+    sight. The caller places the families afterwards."""
+    return bool(
+        tx.run(
+            f"UPDATE sessions SET trashed_at = ?, trashed_title = title, title = NULL "
+            f"WHERE id = ? AND {VISIBLE}",
+            (when, session_id),
+        )
+    )
+
+
+def _show(tx: WriteTransaction, session_id: str) -> bool:
+    row = tx.one(
+        "SELECT trashed_title FROM sessions WHERE id = ? AND trashed_at > ?", (session_id, DOOMED)
+    )
+    if row is None:
+        return False
+    title = free_variant(tx, row[0]) if row[0] is not None else None
+    tx.run(
+        "UPDATE sessions SET trashed_at = NULL, trashed_title = NULL, title = ? WHERE id = ?",
+        (title, session_id),
+    )
+    return True
+
+
+def _place_families(tx: WriteTransaction, session_ids: Iterable[str]) -> None:
+    families = {
+        row[0]
+        for session_id in session_ids
+        if (row := tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,)))
+    }
+    for conversation_id in sorted(families):
+        place_family(tx, conversation_id)

@@ -1,0 +1,687 @@
+"""SessionDB: the public face of the store.
+
+The documented verbs, each one line of delegation. Behaviour lives in ``repositories``. Every verb
+is safe to call from any thread; every write is one transaction and durable when the call returns,
+unless its docstring says otherwise. Sessions in the trash are hidden from every verb but those of
+the trash itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from hermes_sessions.model import title as titles_model
+from hermes_sessions.storage.provider import SessionDBProvider
+from hermes_sessions.storage.repositories.anchors import Anchors
+from hermes_sessions.storage.repositories.compaction import CompressionLocks
+from hermes_sessions.storage.repositories.conversation import Conversations
+from hermes_sessions.storage.repositories.exchange import Exchange
+from hermes_sessions.storage.repositories.lineage import Lineage
+from hermes_sessions.storage.repositories.listing import Listing
+from hermes_sessions.storage.repositories.messages import Messages
+from hermes_sessions.storage.repositories.meta import Meta
+from hermes_sessions.storage.repositories.retention import Retention
+from hermes_sessions.storage.repositories.rewind import Rewinds
+from hermes_sessions.storage.repositories.sessions import Sessions
+from hermes_sessions.storage.repositories.titles import Titles
+from hermes_sessions.storage.repositories.trash import Trash
+from hermes_sessions.storage.repositories.usage import Usage
+from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, Store
+
+Record = dict[str, Any]
+
+
+class SessionDB:
+    """Every session and message, stored durably."""
+
+    MAX_TITLE_LENGTH: ClassVar[int] = titles_model.MAX_TITLE_LENGTH
+
+    def __init__(
+        self,
+        db_path: str | Path | None = None,
+        *,
+        provider: SessionDBProvider | None = None,
+        read_only: bool = False,
+        durability: Literal["full", "normal"] | None = None,
+        lock_timeout: float | None = None,
+        max_message_bytes: int | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open a store.
+
+        Args:
+            db_path: a SQLite file, created with its directories when missing, or ``:memory:``.
+                Without it, and without *provider*, the configured store is opened.
+            provider: a database that is already configured.
+            read_only: refuse writes.
+            durability: ``full`` (default): what was acknowledged survives power loss;
+                ``normal``: it survives the death of the process.
+            lock_timeout: seconds to wait for other writers (default 16).
+            max_message_bytes: limit of one message (default 8 MiB).
+            clock: seconds since the epoch.
+
+        Raises:
+            StoreError: a subclass says why the store cannot be used and what to do.
+            ConfigError: config.yaml is wrong (only when the configured store is opened).
+        """
+        from hermes_sessions.storage.opening import open_provider
+
+        if provider is None:
+            provider, configured_limit = open_provider(
+                db_path, read_only=read_only, durability=durability, lock_timeout=lock_timeout
+            )
+            max_message_bytes = max_message_bytes or configured_limit
+        self._provider = provider
+        store = Store(
+            provider=provider,
+            clock=clock,
+            max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
+        )
+        self._sessions = Sessions(store)
+        self._messages = Messages(store)
+        self._conversations = Conversations(store)
+        self._anchors = Anchors(store)
+        self._titles = Titles(store)
+        self._lineage = Lineage(store)
+        self._listing = Listing(store)
+        self._usage = Usage(store)
+        self._rewinds = Rewinds(store)
+        self._retention = Retention(store)
+        self._trash = Trash(store)
+        self._exchange = Exchange(store)
+        self._locks = CompressionLocks(store)
+        self._meta = Meta(store)
+
+    # ── the store itself ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def provider(self) -> SessionDBProvider:
+        """The database behind this store."""
+        return self._provider
+
+    def describe(self) -> Record:
+        """Return where the store is and how it is set up; never a secret."""
+        return self._provider.describe()
+
+    def close(self) -> None:
+        """Release this handle. A second call does nothing; any other verb then raises
+        `StoreClosed`."""
+        self._provider.close()
+
+    def __enter__(self) -> SessionDB:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    # ── sessions ──────────────────────────────────────────────────────────────────────────────
+
+    def create_session(
+        self,
+        session_id: str,
+        source: str,
+        *,
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        user_id: str | None = None,
+        parent_session_id: str | None = None,
+        edge_kind: str | None = None,
+        started_at: float | None = None,
+    ) -> str:
+        """Create a session if its id is new and return the id.
+
+        An existing session keeps its values; those it lacks (model, configuration, prompt, user,
+        parent) are filled in. *edge_kind* (compression, branch, subagent, handoff) says why there
+        is a parent; unstated, it follows from how the parent ended.
+
+        Raises:
+            InvalidInput: the id, source or edge kind cannot be used, or the id is in the trash.
+            UnknownSession: the parent does not exist.
+        """
+        return self._sessions.create(
+            session_id,
+            source,
+            model=model,
+            model_config=model_config,
+            system_prompt=system_prompt,
+            user_id=user_id,
+            parent_session_id=parent_session_id,
+            edge_kind=edge_kind,
+            started_at=started_at,
+        )
+
+    def ensure_session(
+        self, session_id: str, source: str = "unknown", model: str | None = None, **kwargs: Any
+    ) -> str:
+        """Create a session if its id is new, as `create_session` does; return the id."""
+        return self._sessions.create(session_id, source, model=model, **kwargs)
+
+    def get_session(self, session_id: str) -> Record | None:
+        """Return all columns of a session, or None. ``model_config`` stays JSON text."""
+        return self._sessions.find(session_id)
+
+    def end_session(self, session_id: str, end_reason: str) -> None:
+        """Mark a session as ended; the first reason and time win."""
+        self._sessions.end(session_id, end_reason)
+
+    def reopen_session(self, session_id: str) -> None:
+        """Clear the end of a session."""
+        self._sessions.reopen(session_id)
+
+    def promote_to_session_reset(self, session_id: str) -> bool:
+        """Turn an accidental end (agent_close, ws_orphan_reap) into ``session_reset``; return
+        whether that was done."""
+        return self._sessions.promote_to_session_reset(session_id)
+
+    def update_system_prompt(self, session_id: str, system_prompt: str | None) -> None:
+        """Overwrite the stored prompt; it reads back byte for byte."""
+        self._sessions.set_columns(session_id, system_prompt=system_prompt)
+
+    def update_session_model(self, session_id: str, model: str | None) -> None:
+        """Overwrite the model of a session."""
+        self._sessions.set_columns(session_id, model=model)
+
+    def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
+        """Return the session with this id, or the only one whose id starts with it (ASCII case
+        ignored); None when there is none or more than one."""
+        return self._sessions.resolve_prefix(session_id_or_prefix)
+
+    def find_session_ids(self, prefix: str, limit: int = 20) -> list[str]:
+        """Return ids that start with *prefix* (ASCII case ignored), newest activity first."""
+        return self._sessions.ids_with_prefix(prefix, limit)
+
+    # ── titles ────────────────────────────────────────────────────────────────────────────────
+
+    @staticmethod
+    def sanitize_title(title: str | None) -> str | None:
+        """Return a title as it would be stored, None when nothing visible is left; see
+        `hermes_sessions.model.title.sanitize_title`."""
+        return titles_model.sanitize_title(title)
+
+    def set_session_title(self, session_id: str, title: str | None) -> bool:
+        """Set the title, or clear it with a blank one; return whether the session exists.
+
+        A title held by an earlier session of the same compression chain moves to this one.
+
+        Raises:
+            TitleTaken, InvalidTitle: both are ValueErrors; nothing was written.
+        """
+        return self._titles.set(session_id, title)
+
+    def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
+        """Set a generated title unless the session has one; a taken title gets the next number.
+        Return whether it was set."""
+        return self._titles.set_if_empty(session_id, title)
+
+    def get_session_title(self, session_id: str) -> str | None:
+        """Return the title; None for an untitled or unknown session."""
+        return self._titles.find(session_id)
+
+    def get_session_by_title(self, title: str) -> Record | None:
+        """Return the session with exactly this title, or None."""
+        return self._titles.find_session(title)
+
+    def resolve_session_by_title(self, title: str) -> str | None:
+        """Return the most recently active session among *title* and ``title #<number>``."""
+        return self._titles.resolve(title)
+
+    def get_next_title_in_lineage(self, base_title: str) -> str:
+        """Return the next free title of the numbered family; see
+        `hermes_sessions.model.title.next_in_family`."""
+        return self._titles.next_in_family(base_title)
+
+    # ── lineage ───────────────────────────────────────────────────────────────────────────────
+
+    def get_compression_tip(self, session_id: str) -> str:
+        """Return the session that continues this one now; itself when nothing does."""
+        return self._lineage.tip_of(session_id)
+
+    def resolve_resume_session_id(self, session_id: str) -> str:
+        """Return the session to load when this one is resumed: the tip of its chain, or, when it
+        is empty, the nearest descendant with messages."""
+        return self._lineage.resume_target(session_id)
+
+    def get_conversation_root(self, session_id: str) -> str:
+        """Return the id of the conversation, which is its first session's and never changes."""
+        return self._lineage.conversation_of(session_id)
+
+    def list_conversation(self, session_id: str) -> list[Record]:
+        """Return every session of the conversation this one belongs to, oldest first."""
+        return self._lineage.family_of(session_id)
+
+    def get_compression_lineage(self, session_id: str) -> list[str]:
+        """Return the ids of the compression chain this session is part of, oldest first."""
+        return self._lineage.chain_of(session_id)
+
+    def finalize_orphaned_compression_sessions(self) -> int:
+        """End continuations of a week or older that never reached a model; return how many."""
+        return self._lineage.finalize_orphans()
+
+    # ── listing ───────────────────────────────────────────────────────────────────────────────
+
+    def list_sessions_rich(
+        self,
+        source: str | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        include_children: bool = False,
+        project_compression_tips: bool = True,
+        order_by_last_active: bool = True,
+        *,
+        include_archived: bool = False,
+        archived_only: bool = False,
+        min_message_count: int = 0,
+        compact_rows: bool = False,
+    ) -> list[Record]:
+        """Return sessions with ``preview`` and ``last_active``, newest activity first.
+
+        One row per conversation thread: a compression chain is shown with its head's identity and
+        its tip's state (then ``_lineage_root_id`` is the head's id), subagents are hidden,
+        branches are shown. *limit* -1 means all. *compact_rows* leaves the system prompt out.
+        """
+        return self._listing.rich(
+            source=source,
+            exclude_sources=exclude_sources,
+            limit=limit,
+            offset=offset,
+            include_children=include_children,
+            project_tips=project_compression_tips,
+            by_activity=order_by_last_active,
+            include_archived=include_archived,
+            archived_only=archived_only,
+            min_message_count=min_message_count,
+            compact=compact_rows,
+        )
+
+    def search_sessions(
+        self, source: str | None = None, limit: int = 20, offset: int = 0
+    ) -> list[Record]:
+        """Return sessions, children included, with ``last_active``, newest activity first."""
+        return self._listing.flat(source, limit, offset)
+
+    def session_count(self, source: str | None = None, *, include_archived: bool = False) -> int:
+        """Return how many sessions there are, children included."""
+        return self._listing.count(source, include_archived=include_archived)
+
+    def message_count(self, session_id: str | None = None) -> int:
+        """Return how many messages a session, or the whole store, has; rewound ones excluded."""
+        return self._listing.message_count(session_id)
+
+    def get_stats(self) -> Record:
+        """Return totals for people: sessions and messages, by source, archived, in the trash,
+        and the size of the store in bytes."""
+        return self._listing.stats()
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────
+
+    def append_message(
+        self,
+        session_id: str,
+        role: str,
+        content: Any = None,
+        tool_name: str | None = None,
+        tool_calls: Any = None,
+        tool_call_id: str | None = None,
+        token_count: int | None = None,
+        finish_reason: str | None = None,
+        reasoning: str | None = None,
+        reasoning_content: str | None = None,
+        reasoning_details: Any = None,
+        codex_reasoning_items: Any = None,
+        codex_message_items: Any = None,
+        *,
+        timestamp: float | None = None,
+        external_id: str | None = None,
+        fence: int | None = None,
+    ) -> int:
+        """Store one message at the end of a session and return its id.
+
+        With *external_id*, the caller's own id of the message, a second append returns the id of
+        the first and changes nothing.
+
+        Raises:
+            UnknownSession: create the session first.
+            MessageTooLarge, InvalidInput: nothing was written.
+            StaleFence: *fence* is not the token that holds the conversation.
+        """
+        return self._messages.append(
+            session_id,
+            {
+                "role": role,
+                "content": content,
+                "tool_name": tool_name,
+                "tool_calls": tool_calls,
+                "tool_call_id": tool_call_id,
+                "token_count": token_count,
+                "finish_reason": finish_reason,
+                "reasoning": reasoning,
+                "reasoning_content": reasoning_content,
+                "reasoning_details": reasoning_details,
+                "codex_reasoning_items": codex_reasoning_items,
+                "codex_message_items": codex_message_items,
+                "timestamp": timestamp,
+                "external_id": external_id,
+            },
+            fence=fence,
+        )
+
+    def append_messages(
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None = None,
+    ) -> list[int]:
+        """Store several messages in one transaction and return their ids, in order.
+
+        Each is a mapping with the parameters of `append_message`; all are stored or none.
+        """
+        return self._messages.append_many(session_id, messages, fence=fence)
+
+    def replace_messages(self, session_id: str, messages: Iterable[Mapping[str, Any]]) -> None:
+        """Replace the whole transcript, in one transaction; the old one survives any error."""
+        self._messages.replace(session_id, messages)
+
+    def clear_messages(self, session_id: str) -> None:
+        """Delete every message of a session and keep its row."""
+        self._messages.clear(session_id)
+
+    def get_messages(
+        self,
+        session_id: str,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        include_inactive: bool = False,
+    ) -> list[Record]:
+        """Return messages in order, with content and tool calls decoded; [] for an unknown id."""
+        return self._messages.list(
+            session_id, limit=limit, offset=offset, include_inactive=include_inactive
+        )
+
+    def get_messages_as_conversation(
+        self, session_id: str, include_ancestors: bool = False
+    ) -> list[Record]:
+        """Return the transcript in the form model providers take; with *include_ancestors*
+        preceded by what the sessions it continues hold."""
+        return self._conversations.load(session_id, include_ancestors=include_ancestors)
+
+    def get_messages_around(
+        self, session_id: str, around_message_id: int, window: int = 5
+    ) -> Record:
+        """Return ``window``: up to *window* messages on each side of one, itself included, and
+        ``messages_before`` and ``messages_after``: how many lie beyond. An unknown anchor gives
+        an empty window."""
+        return self._anchors.around(session_id, around_message_id, window)
+
+    def get_anchored_view(
+        self,
+        session_id: str,
+        around_message_id: int,
+        window: int = 5,
+        bookend: int = 3,
+        keep_roles: Sequence[str] | None = ("user", "assistant"),
+    ) -> Record:
+        """Return `get_messages_around` limited to *keep_roles* (the anchor always stays), with
+        ``bookend_start`` and ``bookend_end``: the first and last messages with text outside the
+        window."""
+        return self._anchors.view(session_id, around_message_id, window, bookend, keep_roles)
+
+    def has_external_id(self, session_id: str, external_id: str) -> bool:
+        """Return whether a message with this external id is stored in the session."""
+        return self._messages.has_external_id(session_id, external_id)
+
+    # ── rewind ────────────────────────────────────────────────────────────────────────────────
+
+    def rewind_to_message(self, session_id: str, message_id: int) -> Record:
+        """Hide a user message and everything after it; nothing is deleted.
+
+        Returns ``rewind_id``, ``rewound_count``, ``target_text`` and ``new_head_id`` (the message
+        that is last now). Each call is recorded.
+
+        Raises:
+            InvalidInput: the message is not a user message of this session.
+        """
+        return self._rewinds.rewind(session_id, message_id)
+
+    def restore_rewound(self, session_id: str) -> int:
+        """Undo the newest rewind that is still in force; return how many messages came back.
+
+        Raises:
+            InvalidInput: the session went on since; rewind what came after first.
+        """
+        return self._rewinds.restore(session_id)
+
+    def list_rewinds(self, session_id: str) -> list[Record]:
+        """Return the record of every rewind of a session, oldest first."""
+        return self._rewinds.list(session_id)
+
+    def list_recent_user_messages(self, session_id: str, limit: int = 10) -> list[Record]:
+        """Return the newest user messages still in force, newest first: what one can rewind to."""
+        return self._rewinds.recent_user_messages(session_id, limit)
+
+    # ── usage ─────────────────────────────────────────────────────────────────────────────────
+
+    def update_token_counts(
+        self,
+        session_id: str,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        model: str | None = None,
+        cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        estimated_cost_usd: float | None = None,
+        actual_cost_usd: float | None = None,
+        cost_status: str | None = None,
+        cost_source: str | None = None,
+        pricing_version: str | None = None,
+        billing_provider: str | None = None,
+        billing_base_url: str | None = None,
+        billing_mode: str | None = None,
+        api_call_count: int = 0,
+        absolute: bool = False,
+    ) -> None:
+        """Add to the session's counters, or set them with *absolute*; a missing session is
+        created with source ``unknown``. What is added is also kept per model and route."""
+        self._usage.update(
+            session_id,
+            tokens={
+                "input_tokens": input_tokens,
+                "output_tokens": output_tokens,
+                "cache_read_tokens": cache_read_tokens,
+                "cache_write_tokens": cache_write_tokens,
+                "reasoning_tokens": reasoning_tokens,
+                "api_call_count": api_call_count,
+            },
+            estimated_cost_usd=estimated_cost_usd,
+            actual_cost_usd=actual_cost_usd,
+            labels={
+                "cost_status": cost_status,
+                "cost_source": cost_source,
+                "pricing_version": pricing_version,
+            },
+            route={
+                "model": model,
+                "billing_provider": billing_provider,
+                "billing_base_url": billing_base_url,
+                "billing_mode": billing_mode,
+            },
+            absolute=absolute,
+        )
+
+    def record_auxiliary_usage(
+        self,
+        session_id: str,
+        task: str,
+        *,
+        model: str | None = None,
+        billing_provider: str | None = None,
+        billing_base_url: str | None = None,
+        billing_mode: str | None = None,
+        estimated_cost_usd: float | None = None,
+        actual_cost_usd: float | None = None,
+        api_call_count: int = 1,
+        **tokens: int,
+    ) -> None:
+        """Record a side call (title, summary, …) under its task, apart from the session's own
+        counters. *tokens* are input_tokens, output_tokens, cache_read_tokens,
+        cache_write_tokens, reasoning_tokens."""
+        self._usage.record_auxiliary(
+            session_id,
+            task,
+            route={
+                "model": model,
+                "billing_provider": billing_provider,
+                "billing_base_url": billing_base_url,
+                "billing_mode": billing_mode,
+            },
+            tokens={"api_call_count": api_call_count, **tokens},
+            estimated_cost_usd=estimated_cost_usd,
+            actual_cost_usd=actual_cost_usd,
+        )
+
+    def get_model_usage(self, session_id: str) -> list[Record]:
+        """Return tokens and cost per model, route and task of a session, oldest first."""
+        return self._usage.list(session_id)
+
+    # ── archive, trash, delete ────────────────────────────────────────────────────────────────
+
+    def set_session_archived(self, session_id: str, archived: bool = True) -> bool:
+        """Take the whole compression chain of a session out of lists, or put it back; return
+        whether the session exists."""
+        return self._trash.set_archived(session_id, archived=archived)
+
+    def trash_sessions(self, session_ids: Iterable[str]) -> list[str]:
+        """Move sessions, and the subagents they started, to the trash; return the ids moved.
+        They are hidden from every verb and their titles are free."""
+        return self._trash.put(session_ids)
+
+    def restore_sessions(self, session_ids: Iterable[str]) -> list[str]:
+        """Bring sessions back from the trash and return their ids; a title taken meanwhile gets
+        the next number."""
+        return self._trash.restore(session_ids)
+
+    def list_trash(self) -> list[Record]:
+        """Return the sessions in the trash with ``trashed_at``, newest first."""
+        return self._trash.list()
+
+    def purge_trash(
+        self, older_than_days: float = 0, sessions_dir: str | Path | None = None
+    ) -> int:
+        """Delete for good what has been in the trash that long; return how many sessions."""
+        return self._retention.purge_trash(older_than_days, sessions_dir)
+
+    def delete_session(self, session_id: str, sessions_dir: str | Path | None = None) -> bool:
+        """Delete a session for good, with the subagents it started; return whether it existed.
+
+        Other children stay, without a parent. With *sessions_dir* its transcript files go too. A
+        very large session is hidden at once and deleted in steps.
+        """
+        return self._retention.delete([session_id], sessions_dir) > 0
+
+    def delete_sessions(
+        self, session_ids: Iterable[str], sessions_dir: str | Path | None = None
+    ) -> int:
+        """Delete several sessions as `delete_session` does; return how many existed."""
+        return self._retention.delete(session_ids, sessions_dir)
+
+    def list_prune_candidates(
+        self, older_than_days: float = 90, source: str | None = None
+    ) -> list[Record]:
+        """Return what `prune_sessions` would delete, oldest activity first."""
+        return self._retention.candidates(older_than_days, source)
+
+    def prune_sessions(
+        self,
+        older_than_days: float = 90,
+        source: str | None = None,
+        sessions_dir: str | Path | None = None,
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Delete conversations that ended and were last active that long ago; return how many
+        sessions went. A conversation goes as a whole or, with a live member, not at all. The
+        write lock is held for short steps only."""
+        return self._retention.prune(older_than_days, source, sessions_dir, on_progress)
+
+    def prune_empty_ghost_sessions(self, sessions_dir: str | Path | None = None) -> int:
+        """Delete untitled, ended, empty ``tui`` sessions older than a day; return how many."""
+        return self._retention.prune_ghosts(sessions_dir)
+
+    # ── export and import ─────────────────────────────────────────────────────────────────────
+
+    def export_session(self, session_id: str) -> Record | None:
+        """Return a session with its ``messages``, rewound ones included, or None."""
+        return self._exchange.export(session_id)
+
+    def export_session_lineage(self, session_id: str) -> list[Record]:
+        """Return every session of the conversation as `export_session` does, oldest first."""
+        return self._exchange.export_family(session_id)
+
+    def export_all(self, source: str | None = None) -> list[Record]:
+        """Return all sessions as `export_session` does, with ``last_active``, newest first."""
+        return list(self._exchange.iter_export(source))
+
+    def iter_export(self, source: str | None = None) -> Iterator[Record]:
+        """Yield what `export_all` returns, one session at a time, of one consistent state."""
+        return self._exchange.iter_export(source)
+
+    def import_sessions(self, sessions: Iterable[Mapping[str, Any]]) -> Record:
+        """Store exported sessions; importing them again changes nothing.
+
+        Everything is checked first: with any invalid session nothing is written. Returns ``ok``,
+        ``imported``, ``extended`` (sessions that had grown), ``skipped`` (already there),
+        ``conflicts`` (same id, other content: left alone) and ``errors`` (``index``, ``error``).
+        """
+        return self._exchange.import_all(sessions)
+
+    # ── meta, locks, maintenance ──────────────────────────────────────────────────────────────
+
+    def get_meta(self, key: str) -> str | None:
+        """Return a stored value, or None."""
+        return self._meta.find(key)
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Store a value as text, overwriting an old one."""
+        self._meta.set(key, value)
+
+    def try_acquire_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = 300
+    ) -> bool:
+        """Take or renew the right to compact a session; False when another holder has it."""
+        return self._locks.acquire(session_id, holder, ttl_seconds)
+
+    def refresh_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = 300
+    ) -> bool:
+        """Extend a lock this holder has; return whether it still had it."""
+        return self._locks.refresh(session_id, holder, ttl_seconds)
+
+    def release_compression_lock(self, session_id: str, holder: str) -> bool:
+        """Give the lock back; return whether this holder had it."""
+        return self._locks.release(session_id, holder)
+
+    def get_compression_lock_holder(self, session_id: str) -> str | None:
+        """Return who may compact the session now, or None."""
+        return self._locks.holder(session_id)
+
+    def vacuum(self) -> None:
+        """Give unused space back to the system; on SQLite this rewrites the file."""
+        self._provider.reclaim()
+
+    def maybe_auto_prune_and_vacuum(
+        self,
+        retention_days: int = 90,
+        min_interval_hours: int = 24,
+        vacuum: bool = True,
+        sessions_dir: str | Path | None = None,
+    ) -> Record:
+        """Prune and vacuum at most once per interval. Never raises: returns ``skipped``,
+        ``pruned``, ``vacuumed``, and ``error`` when something failed."""
+        return self._retention.maintain(retention_days, min_interval_hours, vacuum, sessions_dir)

@@ -1,0 +1,1 @@
+"""SQLite: the default database, one file, no server."""

@@ -1,0 +1,76 @@
+"""Translates the driver's errors to ours, by table, with the cause kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import apsw
+
+from hermes_sessions import errors
+
+_TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...]] = (
+    (
+        apsw.BusyError,
+        errors.StoreLocked,
+        "database is locked by another connection. Try again, or end the program that holds it",
+    ),
+    (apsw.LockedError, errors.StoreLocked, "database table is locked within this process"),
+    (
+        apsw.ProtocolError,
+        errors.StoreUnavailable,
+        "locking protocol failed; the file system may not support the locks SQLite needs. "
+        "Move the store to a local disk, or set sessiondb.sqlite.journal to delete",
+    ),
+    (
+        apsw.FullError,
+        errors.DiskFull,
+        "no space is left where the store lives; the write was rolled back. Free some space "
+        "and try again",
+    ),
+    (
+        apsw.ReadOnlyError,
+        errors.StoreReadOnly,
+        "attempt to write a readonly database. Check the permissions of the file and its "
+        "directory, or open the store without read_only",
+    ),
+    (
+        apsw.CantOpenError,
+        errors.StoreUnreachable,
+        "unable to open database file. Check that the path exists and that you may use it",
+    ),
+    (
+        apsw.CorruptError,
+        errors.StoreCorrupt,
+        "database disk image is malformed; nothing was changed. Keep the file, restore a backup",
+    ),
+    (
+        apsw.NotADBError,
+        errors.NotADatabase,
+        "file is not a database; nothing was changed. Choose another path, or move the file away",
+    ),
+    (apsw.ConstraintError, errors.ConstraintViolated, "constraint failed"),
+    (
+        apsw.IOError,
+        errors.StoreIOError,
+        "disk I/O error; an unfinished write was rolled back. Check the disk and its free space",
+    ),
+)
+
+
+def translate(error: apsw.Error, location: str) -> errors.StoreError:
+    """Return our error for a driver's error, naming the store it happened to."""
+    for driver_class, our_class, advice in _TRANSLATIONS:
+        if isinstance(error, driver_class):
+            return our_class(f"{location}: {advice} ({error}).")
+    return errors.StoreError(f"{location}: {error}.")
+
+
+@contextmanager
+def translated(location: str) -> Iterator[None]:
+    """Raise our errors instead of the driver's inside the block."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, location) from error

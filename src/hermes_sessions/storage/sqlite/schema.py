@@ -1,0 +1,238 @@
+"""The tables of a SQLite store, and the ordered steps that lead to them.
+
+Tables and columns carry the documented names, in the documented order, with ours after them.
+``schema_version`` says 11, the documented layout that scripts know. Beside it stand our own marks:
+``application_id`` tells our files from others, ``store_migrations`` lists the steps applied, and
+``user_version`` is the level a program must know to be allowed to write.
+
+Two triggers complete rows that other tools insert with the documented columns alone; the store
+itself never fires them. They are plain SQL, so any SQLite library can write the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+APPLICATION_ID: Final = 0x48535342  # "HSSB"
+WRITER_LEVEL: Final = 1
+DOCUMENTED_VERSION: Final = 11
+
+SESSIONS_COLUMNS: Final = """
+    id TEXT PRIMARY KEY,
+    source TEXT NOT NULL,
+    user_id TEXT,
+    model TEXT,
+    model_config TEXT,
+    system_prompt TEXT,
+    parent_session_id TEXT,
+    started_at REAL NOT NULL,
+    ended_at REAL,
+    end_reason TEXT,
+    message_count INTEGER DEFAULT 0,
+    tool_call_count INTEGER DEFAULT 0,
+    input_tokens INTEGER DEFAULT 0,
+    output_tokens INTEGER DEFAULT 0,
+    cache_read_tokens INTEGER DEFAULT 0,
+    cache_write_tokens INTEGER DEFAULT 0,
+    reasoning_tokens INTEGER DEFAULT 0,
+    billing_provider TEXT,
+    billing_base_url TEXT,
+    billing_mode TEXT,
+    estimated_cost_usd REAL,
+    actual_cost_usd REAL,
+    cost_status TEXT,
+    cost_source TEXT,
+    pricing_version TEXT,
+    title TEXT,
+    api_call_count INTEGER DEFAULT 0,
+    handoff_state TEXT,
+    handoff_platform TEXT,
+    handoff_error TEXT"""
+
+#: Columns beyond the documented ones; a file of an older layout gains them by ALTER TABLE.
+SESSIONS_ADDED: Final = (
+    # Lineage: the root's id, why there is a parent, head of the compression chain, and on
+    # listed heads the tip that continues it.
+    "conversation_id TEXT",
+    "edge_kind TEXT",
+    "chain_id TEXT",
+    "tip_id TEXT",
+    # Summaries kept by every append, so that no list ever reads messages.
+    "listed INTEGER NOT NULL DEFAULT 0",
+    "last_active REAL",
+    "preview TEXT",
+    "next_ordinal INTEGER NOT NULL DEFAULT 1",
+    "rewind_count INTEGER NOT NULL DEFAULT 0",
+    "archived_at REAL",
+    "trashed_at REAL",
+    "trashed_title TEXT",
+    # Columns of other layouts that came with an import, as a JSON object.
+    "extra TEXT",
+    # What numbered variants of a title share; see model.title.family_key.
+    """title_key TEXT GENERATED ALWAYS AS (
+        CASE
+            WHEN length(rtrim(title, '0123456789')) < length(title)
+                AND substr(rtrim(title, '0123456789'), -2) = ' #'
+            THEN lower(substr(title, 1, length(rtrim(title, '0123456789')) - 2))
+            ELSE lower(title)
+        END) VIRTUAL""",
+)
+
+MESSAGES_COLUMNS: Final = """
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL REFERENCES sessions(id),
+    role TEXT NOT NULL,
+    content TEXT,
+    tool_call_id TEXT,
+    tool_calls TEXT,
+    tool_name TEXT,
+    timestamp REAL NOT NULL,
+    token_count INTEGER,
+    finish_reason TEXT,
+    reasoning TEXT,
+    reasoning_content TEXT,
+    reasoning_details TEXT,
+    codex_reasoning_items TEXT,
+    codex_message_items TEXT"""
+
+MESSAGES_ADDED: Final = (
+    # Position in the session, given under the session's lock; order is never a clock.
+    "ordinal INTEGER",
+    "content_type TEXT",
+    # The caller's own id of the message: appending it twice stores it once.
+    "external_id TEXT",
+    # 0 = rewound: hidden from replay and search, kept for audit and restore.
+    "active INTEGER NOT NULL DEFAULT 1",
+    # 1 = replaced by a summary: hidden from replay, still found by search.
+    "compacted INTEGER NOT NULL DEFAULT 0",
+    "rewind_id INTEGER",
+    "extra TEXT",
+)
+
+SIDE_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS state_meta (key TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS store_migrations (
+    name TEXT PRIMARY KEY,
+    applied_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS rewinds (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL REFERENCES sessions(id),
+    target_message_id INTEGER NOT NULL,
+    target_ordinal INTEGER NOT NULL,
+    hidden_count INTEGER NOT NULL,
+    rewound_at REAL NOT NULL,
+    restored_at REAL
+);
+CREATE INDEX IF NOT EXISTS idx_rewinds_session ON rewinds(session_id);
+CREATE TABLE IF NOT EXISTS session_model_usage (
+    session_id TEXT NOT NULL REFERENCES sessions(id),
+    route_key TEXT NOT NULL,
+    model TEXT,
+    billing_provider TEXT,
+    billing_base_url TEXT,
+    billing_mode TEXT,
+    task TEXT,
+    input_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    cache_read_tokens INTEGER NOT NULL DEFAULT 0,
+    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
+    reasoning_tokens INTEGER NOT NULL DEFAULT 0,
+    api_call_count INTEGER NOT NULL DEFAULT 0,
+    estimated_cost_usd REAL,
+    actual_cost_usd REAL,
+    first_at REAL NOT NULL,
+    last_at REAL NOT NULL,
+    PRIMARY KEY (session_id, route_key)
+);
+CREATE TABLE IF NOT EXISTS compression_locks (
+    session_id TEXT PRIMARY KEY,
+    holder TEXT NOT NULL,
+    acquired_at REAL NOT NULL,
+    expires_at REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS foreign_rows (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    origin TEXT NOT NULL,
+    table_name TEXT NOT NULL,
+    row_key TEXT NOT NULL,
+    row TEXT NOT NULL,
+    UNIQUE (table_name, row_key)
+);
+"""
+
+INDEXES: Final = """
+CREATE INDEX IF NOT EXISTS idx_sessions_source ON sessions(source);
+CREATE INDEX IF NOT EXISTS idx_sessions_parent ON sessions(parent_session_id);
+CREATE INDEX IF NOT EXISTS idx_sessions_started ON sessions(started_at DESC);
+CREATE UNIQUE INDEX IF NOT EXISTS idx_sessions_title_unique
+    ON sessions(title) WHERE title IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idx_sessions_title_key ON sessions(title_key)
+    WHERE title_key IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idx_sessions_conversation ON sessions(conversation_id);
+CREATE INDEX IF NOT EXISTS idx_sessions_active
+    ON sessions(last_active DESC, started_at DESC, id DESC, listed, source);
+CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_ordinal ON messages(session_id, ordinal);
+CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_external
+    ON messages(session_id, external_id) WHERE external_id IS NOT NULL;
+"""
+
+TRIGGERS: Final = """
+CREATE TRIGGER IF NOT EXISTS sessions_complete AFTER INSERT ON sessions
+WHEN new.conversation_id IS NULL BEGIN
+    UPDATE sessions SET
+        conversation_id = COALESCE(
+            (SELECT p.conversation_id FROM sessions p WHERE p.id = new.parent_session_id), new.id),
+        chain_id = new.id,
+        tip_id = CASE WHEN new.parent_session_id IS NULL THEN new.id END,
+        listed = new.parent_session_id IS NULL,
+        last_active = COALESCE(new.last_active, new.started_at)
+    WHERE id = new.id;
+END;
+CREATE TRIGGER IF NOT EXISTS messages_complete AFTER INSERT ON messages
+WHEN new.ordinal IS NULL BEGIN
+    UPDATE messages SET ordinal =
+        (SELECT s.next_ordinal FROM sessions s WHERE s.id = new.session_id)
+    WHERE id = new.id;
+    UPDATE sessions SET
+        next_ordinal = next_ordinal + 1,
+        last_active = MAX(COALESCE(last_active, new.timestamp), new.timestamp),
+        preview = COALESCE(preview, CASE WHEN new.role = 'user' THEN substr(new.content, 1, 60) END)
+    WHERE id = new.session_id;
+END;
+"""
+
+
+def _table(name: str, documented: str, added: tuple[str, ...], constraints: str = "") -> str:
+    return f"CREATE TABLE {name} ({documented},\n    " + ",\n    ".join(added) + constraints + "\n);"
+
+
+CREATE_TABLES: Final = "\n".join(
+    (
+        _table(
+            "sessions",
+            SESSIONS_COLUMNS,
+            SESSIONS_ADDED,
+            ",\n    FOREIGN KEY (parent_session_id) REFERENCES sessions(id)",
+        ),
+        _table("messages", MESSAGES_COLUMNS, MESSAGES_ADDED),
+        SIDE_TABLES,
+        INDEXES,
+        TRIGGERS,
+        f"INSERT INTO schema_version (version) VALUES ({DOCUMENTED_VERSION});",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One named step; applied in the transaction that records its name."""
+
+    name: str
+    sql: str
+
+
+#: In order. A fresh file and an upgraded one take the same steps after the base.
+MIGRATIONS: Final = (Migration("0001_base", CREATE_TABLES),)

@@ -1,0 +1,51 @@
+"""Statements on one connection, with the codec applied to every text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import apsw
+
+from hermes_sessions.storage.codec import decode_row, encode_params
+from hermes_sessions.storage.provider import Params, Row
+
+
+class ApswTransaction:
+    """The port's read and write transaction over an apsw connection."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def one(self, sql: str, params: Params = ()) -> Row | None:
+        """See `ReadTransaction.one`."""
+        cursor = self._connection.execute(sql, encode_params(params))
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        cursor.close()
+        return decode_row(row)
+
+    def all(self, sql: str, params: Params = ()) -> list[Row]:
+        """See `ReadTransaction.all`."""
+        return [decode_row(row) for row in self._connection.execute(sql, encode_params(params))]
+
+    def stream(self, sql: str, params: Params = ()) -> Iterator[Row]:
+        """See `ReadTransaction.stream`."""
+        for row in self._connection.execute(sql, encode_params(params)):
+            yield decode_row(row)
+
+    def run(self, sql: str, params: Params = ()) -> int:
+        """See `WriteTransaction.run`."""
+        self._connection.execute(sql, encode_params(params))
+        return self._connection.changes()
+
+    def run_many(self, sql: str, rows: Iterable[Params]) -> None:
+        """See `WriteTransaction.run_many`."""
+        self._connection.executemany(sql, map(encode_params, rows))
+
+    def insert(self, sql: str, params: Params = ()) -> int:
+        """See `WriteTransaction.insert`."""
+        self._connection.execute(sql, encode_params(params))
+        return self._connection.last_insert_rowid()

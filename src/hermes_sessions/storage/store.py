@@ -1,0 +1,20 @@
+"""What every repository needs: the provider, the clock, the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hermes_sessions.storage.provider import SessionDBProvider
+
+DEFAULT_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """One open store, as the repositories see it."""
+
+    provider: SessionDBProvider
+    #: Seconds since the epoch.
+    clock: Callable[[], float]
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
