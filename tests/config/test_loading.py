@@ -1,5 +1,4 @@
 import dataclasses
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -318,14 +317,17 @@ def test_exported_names_exist() -> None:
 def test_nothing_is_imported_before_it_is_needed(
     tmp_path: Path, code: str, absent: set[str]
 ) -> None:
-    # Isolated, so that no start-up file of the environment imports something first.
-    source = Path(config.__file__).parents[2]
-    script = f"import sys; sys.path.insert(0, {str(source)!r}); {code}; print(*sys.modules)"
+    # Without start-up files and with the package above left empty, only config's own imports count.
+    package = Path(config.__file__).parents[1]
+    script = (
+        "import sys, types; above = types.ModuleType('hermes_sessions'); "
+        f"above.__path__ = [{str(package)!r}]; sys.modules['hermes_sessions'] = above; "
+        f"{code}; print(*sys.modules)"
+    )
     result = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script, str(tmp_path)],
         capture_output=True,
         text=True,
         check=True,
-        env={"PATH": os.environ["PATH"]},
     )
     assert not absent & set(result.stdout.split())
