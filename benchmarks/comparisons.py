@@ -1,0 +1,57 @@
+"""The comparisons between opponents that the table and the chart show: times as good as Hermes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.results import Results
+
+BASELINE = "hermes-0.13"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One metric of one scenario, turned so that more is better."""
+
+    scenario: str
+    metric: str
+    title: str
+    unit: str
+    more_is_better: bool = False
+
+    def advantage(self, results: Results, opponent: str) -> float | None:
+        """How many times as good as the baseline; None when either was not measured."""
+        if opponent == BASELINE:
+            measured = results.value(self.scenario, opponent, self.metric)
+            return None if measured is None else 1.0
+        if self.more_is_better:
+            return results.ratio(self.scenario, self.metric, opponent, BASELINE)
+        return results.ratio(self.scenario, self.metric, BASELINE, opponent)
+
+
+COMPARISONS: tuple[Comparison, ...] = (
+    Comparison(
+        scenario="append",
+        metric="per_second",
+        title="append, one process",
+        unit="messages/s",
+        more_is_better=True,
+    ),
+    Comparison(
+        scenario="processes",
+        metric="per_second",
+        title="append, 8 processes",
+        unit="messages/s",
+        more_is_better=True,
+    ),
+    Comparison(scenario="processes", metric="p999_ms", title="8 processes, p99.9", unit="ms"),
+    Comparison(scenario="append-large", metric="p99_ms", title="large store, p99", unit="ms"),
+    Comparison(scenario="append-large", metric="worst_ms", title="large store, worst", unit="ms"),
+    Comparison(scenario="reading", metric="p50_ms", title="append beside a reader", unit="ms"),
+    Comparison(scenario="listing", metric="p50_ms", title="list the 20 most recent", unit="ms"),
+    Comparison(scenario="resume", metric="p50_ms", title="resume a long session", unit="ms"),
+    Comparison(scenario="prune", metric="per_session_ms", title="prune, per session", unit="ms"),
+    Comparison(scenario="prune", metric="longest_wait_ms", title="prune, others wait", unit="ms"),
+    Comparison(scenario="opening", metric="p50_ms", title="open a large store", unit="ms"),
+    Comparison(scenario="startup", metric="list_ms", title="hermes sessions list", unit="ms"),
+)

@@ -1,0 +1,180 @@
+"""Runs scenarios: prepares environments and stores, then goes round-robin over the opponents."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks import corpus, environments, worker
+from benchmarks.opponents import OPPONENTS, Opponent
+from benchmarks.results import Results
+from benchmarks.scenarios import PreparedStore, Scenario
+from benchmarks.sizes import Size
+
+JOB_TIMEOUT_SECONDS = 1800
+
+
+class RunFailed(RuntimeError):
+    """A worker failed: its library raised, or the stored rows were not the acknowledged ones."""
+
+
+@dataclass
+class Harness:
+    """One run over chosen opponents; everything it makes lives in ``cache``."""
+
+    size: Size
+    opponents: tuple[Opponent, ...]
+    cache: Path
+    say: Callable[[str], None]
+    results: Results = field(default_factory=Results)
+    sqlite_versions: dict[str, str] = field(default_factory=dict)
+    _pythons: dict[str, Path] = field(default_factory=dict)
+
+    def run(self, scenarios: Iterable[Scenario]) -> Results:
+        """Measure every scenario; raises :class:`RunFailed` at the first worthless run."""
+        chosen = [scenario for scenario in scenarios if scenario.is_part_of(self.size)]
+        self.install()
+        self._build_stores(chosen)
+        for scenario in chosen:
+            self._run_scenario(scenario)
+        return self.results
+
+    def install(self) -> None:
+        """Make the environments of the chosen opponents."""
+        for opponent in self.opponents:
+            name = opponent.environment.name
+            if name not in self._pythons:
+                self.say(f"environment: {name}")
+                self._pythons[name] = environments.prepare(opponent.environment, self.cache)
+
+    def _contestants(self, scenario: Scenario) -> list[Opponent]:
+        return [opponent for opponent in self.opponents if opponent.name in scenario.opponents]
+
+    def _run_scenario(self, scenario: Scenario) -> None:
+        for number in range(1, self.size.rounds + 1):
+            for opponent in self._contestants(scenario):
+                self.say(
+                    f"{scenario.title}: round {number} of {self.size.rounds}, {opponent.label}"
+                )
+                with tempfile.TemporaryDirectory(dir=self._directory("runs")) as scratch:
+                    answer = self._run_once(scenario, opponent, Path(scratch))
+                self.results.add(scenario.name, opponent.name, answer["metrics"])
+                self.sqlite_versions[opponent.name] = answer["sqlite"]
+
+    def _run_once(self, scenario: Scenario, opponent: Opponent, scratch: Path) -> dict[str, Any]:
+        store = scratch / "state.db"
+        if scenario.prepared is not None:
+            prepared = self._prepared_file(scenario.prepared, opponent)
+            if scenario.changes_store:
+                _copy_durably(prepared, store)
+            else:
+                store = prepared
+        return self._work(
+            opponent,
+            task=scenario.name,
+            store=store,
+            scratch=scratch,
+            corpus=self._corpus(scenario.corpus),
+            prepared_corpus=self._corpus(scenario.prepared.corpus if scenario.prepared else None),
+            parameters=scenario.parameters(self.size, opponent),
+        )
+
+    def _work(self, opponent: Opponent, *, scratch: Path, **request: Any) -> dict[str, Any]:
+        message = json.dumps(
+            {"opponent": opponent.name, "scratch": scratch, **request}, default=str
+        )
+        finished = subprocess.run(
+            [str(self._pythons[opponent.environment.name]), "-m", "benchmarks.worker"],
+            input=message,
+            capture_output=True,
+            text=True,
+            cwd=scratch,
+            env=_worker_environment(scratch),
+            timeout=JOB_TIMEOUT_SECONDS,
+            check=False,
+        )
+        if finished.returncode != 0:
+            raise RunFailed(f"{request['task']}, {opponent.label}:\n{finished.stderr[-3000:]}")
+        answer: dict[str, Any] = json.loads(finished.stdout)
+        return answer
+
+    def _build_stores(self, scenarios: list[Scenario]) -> None:
+        """Fill the prepared stores that are missing, as many at a time as there are cores."""
+        wanted = {
+            self._prepared_file(scenario.prepared, opponent): (scenario.prepared, opponent)
+            for scenario in scenarios
+            if scenario.prepared is not None
+            for opponent in self._contestants(scenario)
+        }
+        missing = {path: what for path, what in wanted.items() if not path.exists()}
+        for prepared, _ in missing.values():
+            self._corpus(prepared.corpus)
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            builds = [pool.submit(self._build, path, *what) for path, what in missing.items()]
+            for build in builds:
+                build.result()
+
+    def _build(self, path: Path, prepared: PreparedStore, opponent: Opponent) -> None:
+        self.say(f"filling the {prepared.name} store of {opponent.label}")
+        with tempfile.TemporaryDirectory(dir=self._directory("runs")) as scratch:
+            unfinished = Path(scratch) / path.name
+            self._work(
+                opponent,
+                task=worker.BUILD,
+                store=unfinished,
+                scratch=Path(scratch),
+                prepared_corpus=self._corpus(prepared.corpus),
+            )
+            # Stores of the same kind that an older environment filled are of no more use.
+            for old in path.parent.glob(f"{path.name.rsplit('-', 1)[0]}-*"):
+                old.unlink()
+            unfinished.replace(path)
+
+    def _prepared_file(self, prepared: PreparedStore, opponent: Opponent) -> Path:
+        spec = prepared.corpus(self.size)
+        environment = opponent.environment
+        name = f"{environment.name}-{Path(spec.file_name).stem}-{environment.fingerprint()}.db"
+        return self._directory("stores") / name
+
+    def _corpus(self, spec: Callable[[Size], corpus.CorpusSpec] | None) -> Path | None:
+        return None if spec is None else corpus.write(spec(self.size), self._directory("corpora"))
+
+    def _directory(self, name: str) -> Path:
+        directory = self.cache / name
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+
+def choose_opponents(names: Iterable[str]) -> tuple[Opponent, ...]:
+    """The opponents of these names; raises :class:`LookupError` naming the known ones."""
+    unknown = sorted(set(names) - set(OPPONENTS))
+    if unknown:
+        raise LookupError(f"unknown: {', '.join(unknown)}; known: {', '.join(OPPONENTS)}")
+    return tuple(opponent for name, opponent in OPPONENTS.items() if name in set(names))
+
+
+def _worker_environment(scratch: Path) -> dict[str, str]:
+    """Nothing of the user's environment reaches the measured libraries, their home included."""
+    return {
+        "PATH": os.defpath,
+        "HOME": str(scratch),
+        "HERMES_HOME": str(scratch / "hermes-home"),
+        "PYTHONPATH": str(environments.REPOSITORY),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LANG": "C.UTF-8",
+    }
+
+
+def _copy_durably(source: Path, target: Path) -> None:
+    """Copy and wait for the disk: write-back must not run into what is measured next."""
+    shutil.copyfile(source, target)
+    with target.open("rb") as copied:
+        os.fsync(copied.fileno())

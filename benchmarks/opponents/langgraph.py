@@ -1,0 +1,73 @@
+"""LangGraph's SQLite checkpointer: one checkpoint a message, holding the list so far."""
+
+# ruff: noqa: D102 - the verbs are described once, in opponents/base.py
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpus import CorpusMessage, CorpusSession
+from benchmarks.environments import Environment
+from benchmarks.opponents import sqlite_rows
+from benchmarks.opponents.base import Opponent
+
+
+class CheckpointStore:
+    """A thread for each session; appending writes the thread's next checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, check_same_thread=False)
+        self._saver: Any = import_module("langgraph.checkpoint.sqlite").SqliteSaver(
+            self._connection
+        )
+        self._saver.setup()
+        self._empty_checkpoint: Any = import_module("langgraph.checkpoint.base").empty_checkpoint
+        self._messages: dict[str, list[dict[str, Any]]] = {}
+        self._configs: dict[str, Any] = {}
+
+    def create_session(self, session: CorpusSession) -> None:
+        self._messages[session.id] = []
+        self._configs[session.id] = _config(session.id)
+
+    def append(self, session_id: str, message: CorpusMessage) -> None:
+        messages = self._messages[session_id]
+        messages.append(asdict(message))
+        step = len(messages)
+        checkpoint = self._empty_checkpoint()
+        checkpoint["channel_values"] = {"messages": messages}
+        checkpoint["channel_versions"] = {"messages": step}
+        self._configs[session_id] = self._saver.put(
+            self._configs[session_id],
+            checkpoint,
+            {"source": "loop", "step": step, "parents": {}},
+            {"messages": step},
+        )
+
+    def contents(self, session_id: str) -> list[str]:
+        found = self._saver.get_tuple(_config(session_id))
+        if found is None:
+            return []
+        return [message["content"] for message in found.checkpoint["channel_values"]["messages"]]
+
+    def count_messages(self) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM checkpoints").fetchone()[0])
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _config(session_id: str) -> dict[str, Any]:
+    return {"configurable": {"thread_id": session_id, "checkpoint_ns": ""}}
+
+
+LANGGRAPH = Opponent(
+    name="langgraph",
+    label="LangGraph SQLite checkpointer",
+    environment=Environment(name="langgraph", requirements=("langgraph-checkpoint-sqlite==3.1.2",)),
+    open=CheckpointStore,
+    sqlite_version=sqlite_rows.sqlite_version,
+)

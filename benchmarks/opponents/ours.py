@@ -1,0 +1,73 @@
+"""Hermes Sessions itself, installed from this repository and driven through ``hermes_state``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.corpus import CorpusMessage, CorpusSession
+from benchmarks.environments import Environment
+from benchmarks.opponents.base import Opponent
+from benchmarks.opponents.hermes_api import SessionDBStore
+from benchmarks.opponents.sqlite_rows import SELECT_CONVERSATION
+
+
+class OwnStore(SessionDBStore):
+    """Adds what only this project's ``SessionDB`` offers."""
+
+    def append_all(self, session_id: str, messages: list[CorpusMessage]) -> None:
+        """Append a session's messages in one transaction."""
+        self._db.append_messages(session_id, [_fields(message) for message in messages])
+
+
+def _fields(message: CorpusMessage) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in asdict(message).items()
+        if value is not None and name != "kind"
+    }
+
+
+def _load(path: Path, sessions: Iterable[CorpusSession]) -> None:
+    store = OwnStore(path, durability="normal")
+    for session in sessions:
+        store.create_session(session)
+        store.append_all(session.id, session.messages)
+        if session.end_reason:
+            store.end(session.id, session.end_reason)
+    store.close()
+
+
+def _select_rows(path: Path) -> Callable[[str], list[Any]]:
+    import apsw  # the store's own driver: two SQLite libraries must not share a file
+
+    connection = apsw.Connection(str(path))
+    return lambda session_id: list(connection.execute(SELECT_CONVERSATION, (session_id,)))
+
+
+def _sqlite_version() -> str:
+    import apsw
+
+    return str(apsw.sqlite_lib_version())
+
+
+def _opponent(name: str, label: str, durability: str) -> Opponent:
+    open_store = partial(SessionDBStore, durability=durability)
+    return Opponent(
+        name=name,
+        label=label,
+        environment=Environment(name="ours", project=True),
+        open=open_store,
+        open_agent=open_store,
+        load=_load,
+        select_rows=_select_rows,
+        sqlite_version=_sqlite_version,
+        is_reference=False,
+    )
+
+
+OURS = _opponent("ours", "Hermes Sessions", "full")
+OURS_NORMAL = _opponent("ours-normal", "Hermes Sessions, normal", "normal")

@@ -1,0 +1,31 @@
+"""The scenarios, in the order they are run. A new subject adds a module and a line here."""
+
+from __future__ import annotations
+
+from benchmarks.scenarios.append import APPEND, APPEND_LARGE
+from benchmarks.scenarios.base import Job, PreparedStore, Scenario, StoredRowsDiffer
+from benchmarks.scenarios.listing import LISTING, LISTING_LARGE
+from benchmarks.scenarios.opening import OPENING
+from benchmarks.scenarios.processes import PROCESSES
+from benchmarks.scenarios.prune import PRUNE
+from benchmarks.scenarios.reading import READING
+from benchmarks.scenarios.resume import RESUME
+from benchmarks.scenarios.startup import STARTUP
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        STARTUP,
+        APPEND,
+        PROCESSES,
+        RESUME,
+        LISTING,
+        LISTING_LARGE,
+        OPENING,
+        READING,
+        APPEND_LARGE,
+        PRUNE,
+    )
+}
+
+__all__ = ["SCENARIOS", "Job", "PreparedStore", "Scenario", "StoredRowsDiffer"]

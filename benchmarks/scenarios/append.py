@@ -1,0 +1,61 @@
+"""Append one message at a time, one process: into an empty store and into a large one."""
+
+from __future__ import annotations
+
+from benchmarks.corpus import CorpusSpec
+from benchmarks.measures import Metrics, latency_metrics
+from benchmarks.scenarios.base import (
+    Job,
+    Scenario,
+    append_timed,
+    check_stored,
+    reference_seconds,
+)
+from benchmarks.scenarios.prepared import MESSAGES
+
+
+def _run_empty(job: Job) -> Metrics:
+    sessions = job.sessions_to_append()
+    store = job.open()
+    latencies, acknowledged = append_timed(store, sessions)
+    store.close()
+    check_stored(job, acknowledged)
+    return latency_metrics(latencies)
+
+
+def _run_large(job: Job) -> Metrics:
+    sessions = job.sessions_to_append()
+    store = job.open()
+    before = store.count_messages()
+    latencies, acknowledged = append_timed(store, sessions, seconds=job.seconds)
+    store.close()
+    check_stored(job, acknowledged, already_there=before)
+    return latency_metrics(latencies)
+
+
+APPEND = Scenario(
+    name="append",
+    title="append, one process",
+    opponents=(
+        "ours",
+        "ours-normal",
+        "hermes-0.13",
+        "hermes-0.19",
+        "openai-agents",
+        "langgraph",
+        "raw",
+        "raw-normal",
+    ),
+    corpus=lambda size: CorpusSpec(name="append", messages=size.appended_messages),
+    run=_run_empty,
+)
+
+APPEND_LARGE = Scenario(
+    name="append-large",
+    title="append into a large store",
+    opponents=("ours", "hermes-0.13", "hermes-0.19", "raw"),
+    corpus=lambda size: CorpusSpec(name="more", messages=size.large_appends),
+    prepared=MESSAGES,
+    parameters=reference_seconds,
+    run=_run_large,
+)

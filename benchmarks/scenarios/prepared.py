@@ -1,0 +1,48 @@
+"""The prepared stores that scenarios start from."""
+
+from __future__ import annotations
+
+from benchmarks.corpus import CorpusSpec
+from benchmarks.scenarios.base import PreparedStore
+
+#: Many messages; the first sessions are ended so that they can be pruned.
+MESSAGES = PreparedStore(
+    name="messages",
+    corpus=lambda size: CorpusSpec(
+        name="stored", messages=size.store_messages, ended_sessions=size.pruned_sessions
+    ),
+)
+
+#: Many short sessions, for listing.
+SESSIONS = PreparedStore(
+    name="sessions",
+    corpus=lambda size: CorpusSpec(
+        name="listed",
+        sessions=size.listed_sessions,
+        messages_per_session=2,
+        fixed_length=True,
+        mean_characters=80,
+    ),
+)
+
+SESSIONS_LARGE = PreparedStore(
+    name="sessions-large",
+    corpus=lambda size: CorpusSpec(
+        name="listed",
+        sessions=size.listed_sessions_large,
+        messages_per_session=1,
+        fixed_length=True,
+        mean_characters=40,
+    ),
+)
+
+#: A few long sessions, for resuming.
+TRANSCRIPTS = PreparedStore(
+    name="transcripts",
+    corpus=lambda size: CorpusSpec(
+        name="long",
+        sessions=3,
+        messages_per_session=size.resumed_messages,
+        fixed_length=True,
+    ),
+)
