@@ -12,7 +12,7 @@ MAX_ID_LENGTH = 191
 
 
 def new_session_id(now: float, random_hex: Callable[[int], str]) -> str:
-    """Return ``YYYYMMDD_HHMMSS_<8 hex>`` in local time; *random_hex* gives n random bytes in hex."""
+    """Return ``YYYYMMDD_HHMMSS_<8 hex>``, local time; *random_hex* gives n random bytes in hex."""
     return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{random_hex(4)}"
 
 

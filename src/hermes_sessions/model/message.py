@@ -46,7 +46,8 @@ def _text_of_part(part: Any) -> str:
 
 def preview_of(content: Any) -> str:
     """Return one line that shows what a message is about, at most `PREVIEW_LENGTH` characters
-    and ``...`` when there is more."""
+    and ``...`` when there is more.
+    """
     # White space is folded before cutting; a bounded slice keeps huge messages cheap.
     text = _WHITESPACE.sub(" ", text_of(content)[: PREVIEW_LENGTH * 20]).strip()
     if len(text) <= PREVIEW_LENGTH:

@@ -49,9 +49,7 @@ def encode_params(params: Sequence[Any]) -> tuple[Any, ...]:
 
 def decode_row(row: Sequence[Any]) -> tuple[Any, ...]:
     """Return a row with every text decoded."""
-    return tuple(
-        [decode_text(v) if type(v) is str and _ESCAPE in v else v for v in row]
-    )
+    return tuple([decode_text(v) if type(v) is str and _ESCAPE in v else v for v in row])
 
 
 def encode_content(content: Any) -> tuple[str | None, str | None]:
@@ -84,7 +82,9 @@ def decode_content(column: Any, content_type: str | None) -> Any:
         if content_type == BASE64:
             return base64.b64decode(column)
     except ValueError:
-        logger.warning("content that claims to be %s cannot be read; returned as text", content_type)
+        logger.warning(
+            "content that claims to be %s cannot be read; returned as text", content_type
+        )
     return column
 
 

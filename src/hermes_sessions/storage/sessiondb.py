@@ -108,7 +108,8 @@ class SessionDB:
 
     def close(self) -> None:
         """Release this handle. A second call does nothing; any other verb then raises
-        `StoreClosed`."""
+        `StoreClosed`.
+        """
         self._provider.close()
 
     def __enter__(self) -> SessionDB:
@@ -174,7 +175,8 @@ class SessionDB:
 
     def promote_to_session_reset(self, session_id: str) -> bool:
         """Turn an accidental end (agent_close, ws_orphan_reap) into ``session_reset``; return
-        whether that was done."""
+        whether that was done.
+        """
         return self._sessions.promote_to_session_reset(session_id)
 
     def update_system_prompt(self, session_id: str, system_prompt: str | None) -> None:
@@ -187,7 +189,8 @@ class SessionDB:
 
     def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
         """Return the session with this id, or the only one whose id starts with it (ASCII case
-        ignored); None when there is none or more than one."""
+        ignored); None when there is none or more than one.
+        """
         return self._sessions.resolve_prefix(session_id_or_prefix)
 
     def find_session_ids(self, prefix: str, limit: int = 20) -> list[str]:
@@ -199,7 +202,8 @@ class SessionDB:
     @staticmethod
     def sanitize_title(title: str | None) -> str | None:
         """Return a title as it would be stored, None when nothing visible is left; see
-        `hermes_sessions.model.title.sanitize_title`."""
+        `hermes_sessions.model.title.sanitize_title`.
+        """
         return titles_model.sanitize_title(title)
 
     def set_session_title(self, session_id: str, title: str | None) -> bool:
@@ -214,7 +218,8 @@ class SessionDB:
 
     def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
         """Set a generated title unless the session has one; a taken title gets the next number.
-        Return whether it was set."""
+        Return whether it was set.
+        """
         return self._titles.set_if_empty(session_id, title)
 
     def get_session_title(self, session_id: str) -> str | None:
@@ -231,7 +236,8 @@ class SessionDB:
 
     def get_next_title_in_lineage(self, base_title: str) -> str:
         """Return the next free title of the numbered family; see
-        `hermes_sessions.model.title.next_in_family`."""
+        `hermes_sessions.model.title.next_in_family`.
+        """
         return self._titles.next_in_family(base_title)
 
     # ── lineage ───────────────────────────────────────────────────────────────────────────────
@@ -242,7 +248,8 @@ class SessionDB:
 
     def resolve_resume_session_id(self, session_id: str) -> str:
         """Return the session to load when this one is resumed: the tip of its chain, or, when it
-        is empty, the nearest descendant with messages."""
+        is empty, the nearest descendant with messages.
+        """
         return self._lineage.resume_target(session_id)
 
     def get_conversation_root(self, session_id: str) -> str:
@@ -314,7 +321,8 @@ class SessionDB:
 
     def get_stats(self) -> Record:
         """Return totals for people: sessions and messages, by source, archived, in the trash,
-        and the size of the store in bytes."""
+        and the size of the store in bytes.
+        """
         return self._listing.stats()
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────
@@ -408,7 +416,8 @@ class SessionDB:
         self, session_id: str, include_ancestors: bool = False
     ) -> list[Record]:
         """Return the transcript in the form model providers take; with *include_ancestors*
-        preceded by what the sessions it continues hold."""
+        preceded by what the sessions it continues hold.
+        """
         return self._conversations.load(session_id, include_ancestors=include_ancestors)
 
     def get_messages_around(
@@ -416,7 +425,8 @@ class SessionDB:
     ) -> Record:
         """Return ``window``: up to *window* messages on each side of one, itself included, and
         ``messages_before`` and ``messages_after``: how many lie beyond. An unknown anchor gives
-        an empty window."""
+        an empty window.
+        """
         return self._anchors.around(session_id, around_message_id, window)
 
     def get_anchored_view(
@@ -429,7 +439,8 @@ class SessionDB:
     ) -> Record:
         """Return `get_messages_around` limited to *keep_roles* (the anchor always stays), with
         ``bookend_start`` and ``bookend_end``: the first and last messages with text outside the
-        window."""
+        window.
+        """
         return self._anchors.view(session_id, around_message_id, window, bookend, keep_roles)
 
     def has_external_id(self, session_id: str, external_id: str) -> bool:
@@ -459,7 +470,7 @@ class SessionDB:
 
     def list_rewinds(self, session_id: str) -> list[Record]:
         """Return the record of every rewind of a session, oldest first."""
-        return self._rewinds.list(session_id)
+        return self._rewinds.history(session_id)
 
     def list_recent_user_messages(self, session_id: str, limit: int = 10) -> list[Record]:
         """Return the newest user messages still in force, newest first: what one can rewind to."""
@@ -488,7 +499,8 @@ class SessionDB:
         absolute: bool = False,
     ) -> None:
         """Add to the session's counters, or set them with *absolute*; a missing session is
-        created with source ``unknown``. What is added is also kept per model and route."""
+        created with source ``unknown``. What is added is also kept per model and route.
+        """
         self._usage.update(
             session_id,
             tokens={
@@ -531,7 +543,8 @@ class SessionDB:
     ) -> None:
         """Record a side call (title, summary, …) under its task, apart from the session's own
         counters. *tokens* are input_tokens, output_tokens, cache_read_tokens,
-        cache_write_tokens, reasoning_tokens."""
+        cache_write_tokens, reasoning_tokens.
+        """
         self._usage.record_auxiliary(
             session_id,
             task,
@@ -554,17 +567,20 @@ class SessionDB:
 
     def set_session_archived(self, session_id: str, archived: bool = True) -> bool:
         """Take the whole compression chain of a session out of lists, or put it back; return
-        whether the session exists."""
+        whether the session exists.
+        """
         return self._trash.set_archived(session_id, archived=archived)
 
     def trash_sessions(self, session_ids: Iterable[str]) -> list[str]:
         """Move sessions, and the subagents they started, to the trash; return the ids moved.
-        They are hidden from every verb and their titles are free."""
+        They are hidden from every verb and their titles are free.
+        """
         return self._trash.put(session_ids)
 
     def restore_sessions(self, session_ids: Iterable[str]) -> list[str]:
         """Bring sessions back from the trash and return their ids; a title taken meanwhile gets
-        the next number."""
+        the next number.
+        """
         return self._trash.restore(session_ids)
 
     def list_trash(self) -> list[Record]:
@@ -607,7 +623,8 @@ class SessionDB:
     ) -> int:
         """Delete conversations that ended and were last active that long ago; return how many
         sessions went. A conversation goes as a whole or, with a live member, not at all. The
-        write lock is held for short steps only."""
+        write lock is held for short steps only.
+        """
         return self._retention.prune(older_than_days, source, sessions_dir, on_progress)
 
     def prune_empty_ghost_sessions(self, sessions_dir: str | Path | None = None) -> int:
@@ -683,5 +700,6 @@ class SessionDB:
         sessions_dir: str | Path | None = None,
     ) -> Record:
         """Prune and vacuum at most once per interval. Never raises: returns ``skipped``,
-        ``pruned``, ``vacuumed``, and ``error`` when something failed."""
+        ``pruned``, ``vacuumed``, and ``error`` when something failed.
+        """
         return self._retention.maintain(retention_days, min_interval_hours, vacuum, sessions_dir)

@@ -86,9 +86,7 @@ class Lineage:
 
 def conversation_id_of(tx: ReadTransaction, session_id: str) -> str | None:
     """Return the conversation a session belongs to, or None when there is no such session."""
-    row = tx.one(
-        f"SELECT conversation_id FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)
-    )
+    row = tx.one(f"SELECT conversation_id FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,))
     return row[0] if row else None
 
 

@@ -17,8 +17,17 @@ from hermes_sessions.storage.store import Store
 
 #: What a listed row takes from the tip of its chain; everything else is the head's.
 _FROM_TIP: Final = frozenset(
-    "id ended_at end_reason message_count tool_call_count title model system_prompt "
-    "archived_at".split()
+    [
+        "id",
+        "ended_at",
+        "end_reason",
+        "message_count",
+        "tool_call_count",
+        "title",
+        "model",
+        "system_prompt",
+        "archived_at",
+    ]
 )
 _EVERYTHING: Final = 2**62
 
@@ -61,8 +70,10 @@ class Listing:
             shown, head, tip = "tip_id IS NOT NULL", "id", "tip_id"
         if not project_tips and not include_children:
             tip = head
-        order = "last_active DESC, started_at DESC, id DESC" if by_activity else (
-            "started_at DESC, id DESC"
+        order = (
+            "last_active DESC, started_at DESC, id DESC"
+            if by_activity
+            else ("started_at DESC, id DESC")
         )
         ordered = ", ".join(f"page.{part}" for part in order.split(", "))
         columns = [c for c in SESSION_COLUMNS if not (compact and c == "system_prompt")]

@@ -33,27 +33,63 @@ from hermes_sessions.storage.store import Store
 
 logger = logging.getLogger(__name__)
 
-FIELDS: Final = (
-    "role content tool_name tool_calls tool_call_id token_count finish_reason reasoning "
-    "reasoning_content reasoning_details codex_reasoning_items codex_message_items timestamp "
-    "external_id"
-).split()
+FIELDS: Final = [
+    "role",
+    "content",
+    "tool_name",
+    "tool_calls",
+    "tool_call_id",
+    "token_count",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+    "timestamp",
+    "external_id",
+]
 _KNOWN: Final = frozenset(FIELDS)
-_ASSISTANT_ONLY: Final = (
-    "reasoning reasoning_content reasoning_details codex_reasoning_items codex_message_items"
-).split()
-_TEXT_FIELDS: Final = (
-    "role tool_name tool_call_id finish_reason reasoning reasoning_content external_id"
-).split()
-_JSON_FIELDS: Final = (
-    "tool_calls reasoning_details codex_reasoning_items codex_message_items"
-).split()
+_ASSISTANT_ONLY: Final = [
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+]
+_TEXT_FIELDS: Final = [
+    "role",
+    "tool_name",
+    "tool_call_id",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "external_id",
+]
+_JSON_FIELDS: Final = [
+    "tool_calls",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+]
 #: Columns of an insert, after session_id and ordinal.
-COLUMNS: Final = (
-    "role content content_type tool_call_id tool_calls tool_name timestamp token_count "
-    "finish_reason reasoning reasoning_content reasoning_details codex_reasoning_items "
-    "codex_message_items external_id"
-).split()
+COLUMNS: Final = [
+    "role",
+    "content",
+    "content_type",
+    "tool_call_id",
+    "tool_calls",
+    "tool_name",
+    "timestamp",
+    "token_count",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+    "external_id",
+]
 INSERT: Final = (
     f"INSERT INTO messages (session_id, ordinal, {', '.join(COLUMNS)}) "
     f"VALUES (?, ?, {', '.join('?' * len(COLUMNS))})"
@@ -220,29 +256,26 @@ def append_prepared(
     """
     known = _stored_external_ids(tx, store, session_id, messages)
     fresh: list[NewMessage] = []
+    seen = set(known)
     for message in messages:
-        if message.external_id is None:
+        if message.external_id is None or message.external_id not in seen:
             fresh.append(message)
-        elif message.external_id not in known:
-            known[message.external_id] = None
-            fresh.append(message)
-    ids: dict[int, int] = {}
-    if fresh:
-        ordinal = _reserve_ordinals(tx, store, session_id, fresh)
-        for position, message in enumerate(fresh):
-            new_id = tx.insert(INSERT, (session_id, ordinal + position, *message.values))
-            ids[id(message)] = new_id
+            seen.add(message.external_id or "")
+    ordinal = _reserve_ordinals(tx, store, session_id, fresh) if fresh else 0
+    waiting = iter(fresh)
+    upcoming = next(waiting, None)
+    ids: list[int] = []
+    for message in messages:
+        if message is upcoming:
+            new_id = tx.insert(INSERT, (session_id, ordinal, *message.values))
+            ordinal += 1
+            upcoming = next(waiting, None)
             if message.external_id is not None:
                 known[message.external_id] = new_id
-    return [_id_of(message, ids, known) for message in messages]
-
-
-def _id_of(message: NewMessage, ids: dict[int, int], known: dict[str, int | None]) -> int:
-    stored = ids.get(id(message))
-    if stored is None and message.external_id is not None:
-        stored = known[message.external_id]
-    assert stored is not None
-    return stored
+            ids.append(new_id)
+        else:
+            ids.append(known[message.external_id or ""])
+    return ids
 
 
 def _reserve_ordinals(
@@ -291,7 +324,7 @@ def _reserve_ordinals(
 
 def _stored_external_ids(
     tx: WriteTransaction, store: Store, session_id: str, messages: Sequence[NewMessage]
-) -> dict[str, int | None]:
+) -> dict[str, int]:
     wanted = {m.external_id for m in messages if m.external_id is not None}
     if not wanted:
         return {}
@@ -299,7 +332,7 @@ def _stored_external_ids(
     tx.one(
         f"SELECT id FROM sessions WHERE id = ?{store.provider.dialect.for_update}", (session_id,)
     )
-    known: dict[str, int | None] = {}
+    known: dict[str, int] = {}
     for external_id in wanted:
         row = tx.one(
             "SELECT id FROM messages WHERE session_id = ? AND external_id = ?",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +48,7 @@ class Retention:
         """See `SessionDB.delete_sessions`."""
         existed = 0
         for session_id in list(dict.fromkeys(session_ids)):
-            gone = self._store.provider.write(lambda tx, victim=session_id: _doom(tx, victim))
+            gone = self._store.provider.write(partial(_doom, session_id))
             if gone:
                 existed += 1
                 self._erase_doomed()
@@ -64,7 +65,7 @@ class Retention:
             )
         purged = [row[0] for row in rows]
         for session_id in purged:
-            self._store.provider.write(lambda tx, victim=session_id: _doom_trashed(tx, victim))
+            self._store.provider.write(partial(_doom_trashed, session_id))
             self._erase_doomed()
         _remove_files(purged, sessions_dir)
         return len(purged)
@@ -197,7 +198,8 @@ def _prune_step(tx: WriteTransaction, waiting: list[str], cutoff: float) -> _Gon
 
 def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
     """Return conversations whose members all ended and were last active before *cutoff*, oldest
-    first. With *source*, all members but subagents must come from it."""
+    first. With *source*, all members but subagents must come from it.
+    """
     condition, params = "", list[object]()
     if source:
         condition = (
@@ -214,14 +216,11 @@ def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | No
     return [row[0] for row in rows]
 
 
-def _doom(tx: WriteTransaction, session_id: str) -> list[str]:
+def _doom(session_id: str, tx: WriteTransaction) -> list[str]:
     """Begin to delete a visible session and its subagents; return their ids."""
-    victims = [session_id, *subagents_of(tx, session_id)]
-    gone = [victim for victim in victims if hide(tx, victim, DOOMED)]
-    if session_id not in gone:
-        if gone:
-            raise AssertionError("a subagent of a hidden session was in sight")
+    if not hide(tx, session_id, DOOMED):
         return []
+    gone = [session_id, *(s for s in subagents_of(tx, session_id) if hide(tx, s, DOOMED))]
     families = set()
     for victim in gone:
         families |= _detach_children(tx, victim)
@@ -234,7 +233,7 @@ def _doom(tx: WriteTransaction, session_id: str) -> list[str]:
     return gone
 
 
-def _doom_trashed(tx: WriteTransaction, session_id: str) -> None:
+def _doom_trashed(session_id: str, tx: WriteTransaction) -> None:
     tx.run(
         "UPDATE sessions SET trashed_at = ? WHERE id = ? AND trashed_at IS NOT NULL",
         (DOOMED, session_id),
@@ -275,9 +274,7 @@ def _erase_step(tx: WriteTransaction) -> bool:
     if last is None:
         _erase_session(tx, session_id)
     else:
-        tx.run(
-            "DELETE FROM messages WHERE session_id = ? AND ordinal <= ?", (session_id, last[0])
-        )
+        tx.run("DELETE FROM messages WHERE session_id = ? AND ordinal <= ?", (session_id, last[0]))
     return True
 
 

@@ -14,9 +14,15 @@ from hermes_sessions.storage.repositories.rows import (
 )
 from hermes_sessions.storage.store import Store
 
-_COLUMNS = (
-    "id session_id target_message_id target_ordinal hidden_count rewound_at restored_at".split()
-)
+_COLUMNS = [
+    "id",
+    "session_id",
+    "target_message_id",
+    "target_ordinal",
+    "hidden_count",
+    "rewound_at",
+    "restored_at",
+]
 
 
 class Rewinds:
@@ -28,9 +34,7 @@ class Rewinds:
     def rewind(self, session_id: str, message_id: int) -> Record:
         """See `SessionDB.rewind_to_message`."""
         now = self._store.clock()
-        return self._store.provider.write(
-            lambda tx: self._rewind(tx, session_id, message_id, now)
-        )
+        return self._store.provider.write(lambda tx: self._rewind(tx, session_id, message_id, now))
 
     @staticmethod
     def _rewind(tx: WriteTransaction, session_id: str, message_id: int, now: float) -> Record:
@@ -39,9 +43,7 @@ class Rewinds:
             f"UPDATE sessions SET rewind_count = rewind_count + 1 WHERE id = ? AND {VISIBLE}",
             (session_id,),
         )
-        row = tx.one(
-            f"{SELECT_MESSAGE} WHERE id = ? AND session_id = ?", (message_id, session_id)
-        )
+        row = tx.one(f"{SELECT_MESSAGE} WHERE id = ? AND session_id = ?", (message_id, session_id))
         if not known or row is None:
             raise InvalidInput(
                 f"There is no message {message_id} in session {session_id!r}; choose one from "
@@ -85,8 +87,10 @@ class Rewinds:
 
     @staticmethod
     def _restore(tx: WriteTransaction, session_id: str, now: float) -> int:
-        tx.run(f"UPDATE sessions SET rewind_count = rewind_count WHERE id = ? AND {VISIBLE}",
-               (session_id,))
+        tx.run(
+            f"UPDATE sessions SET rewind_count = rewind_count WHERE id = ? AND {VISIBLE}",
+            (session_id,),
+        )
         newest = tx.one(
             "SELECT id, target_ordinal FROM rewinds WHERE session_id = ? AND restored_at IS NULL "
             "AND hidden_count > 0 ORDER BY id DESC LIMIT 1",
@@ -113,7 +117,7 @@ class Rewinds:
         refresh_summary(tx, session_id)
         return restored
 
-    def list(self, session_id: str) -> list[Record]:
+    def history(self, session_id: str) -> list[Record]:
         """See `SessionDB.list_rewinds`."""
         with self._store.provider.read() as tx:
             rows = tx.all(

@@ -10,21 +10,65 @@ from hermes_sessions.storage.provider import Row
 Record = dict[str, Any]
 
 #: Columns of a session that callers see: the documented ones, then ours.
-SESSION_COLUMNS: Final = (
-    "id source user_id model model_config system_prompt parent_session_id started_at ended_at "
-    "end_reason message_count tool_call_count input_tokens output_tokens cache_read_tokens "
-    "cache_write_tokens reasoning_tokens billing_provider billing_base_url billing_mode "
-    "estimated_cost_usd actual_cost_usd cost_status cost_source pricing_version title "
-    "api_call_count handoff_state handoff_platform handoff_error "
-    "conversation_id edge_kind archived_at rewind_count"
-).split()
+SESSION_COLUMNS: Final = [
+    "id",
+    "source",
+    "user_id",
+    "model",
+    "model_config",
+    "system_prompt",
+    "parent_session_id",
+    "started_at",
+    "ended_at",
+    "end_reason",
+    "message_count",
+    "tool_call_count",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "billing_provider",
+    "billing_base_url",
+    "billing_mode",
+    "estimated_cost_usd",
+    "actual_cost_usd",
+    "cost_status",
+    "cost_source",
+    "pricing_version",
+    "title",
+    "api_call_count",
+    "handoff_state",
+    "handoff_platform",
+    "handoff_error",
+    "conversation_id",
+    "edge_kind",
+    "archived_at",
+    "rewind_count",
+]
 
 #: Columns of a message that callers see: the documented ones, then ours.
-MESSAGE_COLUMNS: Final = (
-    "id session_id role content tool_call_id tool_calls tool_name timestamp token_count "
-    "finish_reason reasoning reasoning_content reasoning_details codex_reasoning_items "
-    "codex_message_items ordinal external_id active compacted"
-).split()
+MESSAGE_COLUMNS: Final = [
+    "id",
+    "session_id",
+    "role",
+    "content",
+    "tool_call_id",
+    "tool_calls",
+    "tool_name",
+    "timestamp",
+    "token_count",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+    "ordinal",
+    "external_id",
+    "active",
+    "compacted",
+]
 
 #: Verbs see a session only while it is not in the trash.
 VISIBLE: Final = "trashed_at IS NULL"

@@ -30,10 +30,22 @@ logger = logging.getLogger(__name__)
 
 #: Values a later `create` fills in when the first one did not know them.
 _FILLED_LATER: Final = ("model", "model_config", "system_prompt", "user_id")
-_CREATED: Final = (
-    "id source user_id model model_config system_prompt parent_session_id started_at "
-    "conversation_id edge_kind chain_id tip_id listed last_active"
-).split()
+_CREATED: Final = [
+    "id",
+    "source",
+    "user_id",
+    "model",
+    "model_config",
+    "system_prompt",
+    "parent_session_id",
+    "started_at",
+    "conversation_id",
+    "edge_kind",
+    "chain_id",
+    "tip_id",
+    "listed",
+    "last_active",
+]
 _ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
 
 
@@ -138,9 +150,7 @@ class Sessions:
         if kind == COMPRESSION:
             place_family(tx, conversation_id)
 
-    def ensure(
-        self, tx: WriteTransaction, session_id: str, model: str | None, now: float
-    ) -> None:
+    def ensure(self, tx: WriteTransaction, session_id: str, model: str | None, now: float) -> None:
         """Create, inside an open transaction, a session that only its usage tells about."""
         require_id(session_id)
         values = dict.fromkeys(_FILLED_LATER) | {

@@ -53,9 +53,8 @@ class Trash:
         def work(tx: WriteTransaction) -> list[str]:
             moved: list[str] = []
             for session_id in wanted:
-                for victim in (session_id, *subagents_of(tx, session_id)):
-                    if hide(tx, victim, now):
-                        moved.append(victim)
+                victims = (session_id, *subagents_of(tx, session_id))
+                moved += [victim for victim in victims if hide(tx, victim, now)]
             _place_families(tx, moved)
             return moved
 
@@ -96,7 +95,8 @@ class Trash:
 
 def hide(tx: WriteTransaction, session_id: str, when: float) -> bool:
     """Take one session out of every verb's sight and free its title; return whether it was in
-    sight. The caller places the families afterwards."""
+    sight. The caller places the families afterwards.
+    """
     return bool(
         tx.run(
             f"UPDATE sessions SET trashed_at = ?, trashed_title = title, title = NULL "

@@ -12,11 +12,15 @@ from hermes_sessions.storage.repositories.rows import VISIBLE, Record
 from hermes_sessions.storage.repositories.sessions import Sessions
 from hermes_sessions.storage.store import Store
 
-TOKEN_COLUMNS: Final = (
-    "input_tokens output_tokens cache_read_tokens cache_write_tokens reasoning_tokens "
-    "api_call_count"
-).split()
-ROUTE_COLUMNS: Final = "model billing_provider billing_base_url billing_mode".split()
+TOKEN_COLUMNS: Final = [
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "api_call_count",
+]
+ROUTE_COLUMNS: Final = ["model", "billing_provider", "billing_base_url", "billing_mode"]
 USAGE_COLUMNS: Final = (
     *ROUTE_COLUMNS,
     "task",

@@ -61,9 +61,13 @@ class Checkpointer:
             self._thread = None
 
     def _run(self) -> None:
-        connection = self._connect()
         try:
-            while not self._stopping:
+            connection = self._connect()
+        except apsw.Error as error:
+            logger.warning("no connection for checkpoints: %s", error)
+            return
+        try:
+            while True:
                 self._wake.wait()
                 self._wake.clear()
                 if self._stopping:

@@ -63,7 +63,7 @@ class Engine:
 
     def _reset(self) -> None:
         """Set what a forked child must not share with its parent."""
-        self._write_lock: threading.Lock | threading.RLock = (  # type: ignore[valid-type]
+        self._write_lock: threading.Lock | threading.RLock = (
             threading.RLock() if self.path == MEMORY else threading.Lock()
         )
         self._writing_thread: int | None = None
@@ -79,17 +79,23 @@ class Engine:
     @contextmanager
     def read(self) -> Iterator[ApswTransaction]:
         """See `SessionDBProvider.read`."""
+        with self.reading_connection() as connection:
+            yield ApswTransaction(connection)
+
+    @contextmanager
+    def reading_connection(self) -> Iterator[apsw.Connection]:
+        """Lend a connection that sees one state of the database and cannot write."""
         self._check_usable()
         if self.path == MEMORY:
             with self._write_lock, translated(self.path):
-                yield ApswTransaction(self._writer_connection())
+                yield self._writer_connection()
             return
         with translated(self.path):
             connection, deadline = self._borrow_reader()
             try:
                 deadline.start(self.options.lock_timeout)
                 connection.execute("BEGIN")
-                yield ApswTransaction(connection)
+                yield connection
             finally:
                 self._return_reader(connection, deadline)
 
@@ -131,10 +137,14 @@ class Engine:
 
     def write(self, work: Callable[[ApswTransaction], T]) -> T:
         """See `SessionDBProvider.write`."""
+        return self.write_on_connection(lambda connection: work(ApswTransaction(connection)))
+
+    def write_on_connection(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run *work* in one transaction on the writer connection itself."""
         with self.writer() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                result = work(ApswTransaction(connection))
+                result = work(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -200,8 +210,11 @@ class Engine:
                 self.path, self.options, self._write_deadline, query_only=False
             )
             if self.path != MEMORY:
-                self._writer.set_wal_hook(lambda *facts: self._checkpointer.after_commit(*facts))
+                self._writer.set_wal_hook(self._after_commit)
         return self._writer
+
+    def _after_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
+        return self._checkpointer.after_commit(connection, database, pages)
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────
 

@@ -20,20 +20,20 @@ _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str]
     (
         apsw.ProtocolError,
         errors.StoreUnavailable,
-        "locking protocol failed; the file system may not support the locks SQLite needs. "
-        "Move the store to a local disk, or set sessiondb.sqlite.journal to delete",
+        (
+            "locking protocol failed; the file system may not support the locks SQLite needs. "
+            "Move the store to a local disk, or set sessiondb.sqlite.journal to delete"
+        ),
     ),
     (
         apsw.FullError,
         errors.DiskFull,
-        "no space is left where the store lives; the write was rolled back. Free some space "
-        "and try again",
+        "no space is left where the store lives; the write was rolled back. Free some space first",
     ),
     (
         apsw.ReadOnlyError,
         errors.StoreReadOnly,
-        "attempt to write a readonly database. Check the permissions of the file and its "
-        "directory, or open the store without read_only",
+        "attempt to write a readonly database. Check the permissions of the file and directory",
     ),
     (
         apsw.CantOpenError,

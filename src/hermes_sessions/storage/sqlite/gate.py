@@ -62,7 +62,8 @@ class Gate:
 
     def close(self) -> None:
         """Forget the gate's file. Record locks belong to the process, so a child that closes an
-        inherited descriptor takes nothing from its parent."""
+        inherited descriptor takes nothing from its parent.
+        """
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -16,8 +16,32 @@ from hermes_sessions.errors import StoreUnreachable, UnsafeStore
 
 #: File systems whose locks or shared memory do not carry SQLite's write-ahead log.
 NETWORK_FILE_SYSTEMS: Final = frozenset(
-    "9p afs afpfs beegfs ceph cifs coda davfs fuse.sshfs gfs2 glusterfs lustre ncpfs nfs nfs4 "
-    "ocfs2 prl_fs smb2 smb3 smbfs vboxsf virtiofs vmhgfs webdav".split()
+    [
+        "9p",
+        "afs",
+        "afpfs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "davfs",
+        "fuse.sshfs",
+        "gfs2",
+        "glusterfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "prl_fs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+        "virtiofs",
+        "vmhgfs",
+        "webdav",
+    ]
 )
 _LOCAL_FUSE: Final = frozenset({"fuseblk"})
 _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -52,7 +76,9 @@ def carries_wal(file_system: str | None) -> bool:
 def read_mount_table() -> list[str]:
     """Return this process's mounts, or nothing where the system does not tell."""
     try:
-        return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").split("\n")
+        return (
+            Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").split("\n")
+        )
     except OSError:
         return []
 
@@ -109,7 +135,7 @@ def _lstat(path: Path) -> os.stat_result | None:
 
 def _stat(path: Path) -> os.stat_result | None:
     try:
-        return os.stat(path)
+        return path.stat()
     except FileNotFoundError:
         return None
 

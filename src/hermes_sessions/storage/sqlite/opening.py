@@ -15,7 +15,6 @@ from pathlib import Path
 import apsw
 
 from hermes_sessions.errors import (
-    NotADatabase,
     SchemaRefused,
     StoreReadOnly,
     StoreUnreachable,
@@ -57,9 +56,7 @@ def nature_of(connection: apsw.Connection) -> Nature:
         return Nature(Kind.OTHER)
     row = connection.execute("SELECT version FROM schema_version LIMIT 1").fetchone()
     version = int(row[0]) if row else 1
-    return Nature(
-        Kind.DOCUMENTED if version <= schema.DOCUMENTED_VERSION else Kind.LATER, version
-    )
+    return Nature(Kind.DOCUMENTED if version <= schema.DOCUMENTED_VERSION else Kind.LATER, version)
 
 
 def open_engine(path: Path, options: Options) -> Engine:
@@ -150,15 +147,14 @@ def _first_connection(
             continue
         try:
             connection.pragma("application_id")
-            if attempt.read_only and not options.read_only:
-                logger.warning("%s cannot be written; opened for reading only", real)
-            elif not attempt.read_only and connection.readonly("main"):
-                logger.warning("%s cannot be written; opened for reading only", real)
-                attempt = replace(attempt, read_only=True)
-            return connection, attempt, immutable
         except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as failure:
             connection.close()
             error = error or failure
+            continue
+        read_only = attempt.read_only or connection.readonly("main")
+        if read_only and not options.read_only:
+            logger.warning("%s cannot be written; opened for reading only", real)
+        return connection, replace(attempt, read_only=read_only), immutable
     if error is None:
         raise StoreUnreachable(f"unable to open database file: {real}")
     raise error
@@ -206,7 +202,7 @@ def _bring_up_to_date(
     options: Options,
     carries_wal: bool,
 ) -> None:
-    if options.read_only or nature.version > schema.WRITER_LEVEL and nature.kind is Kind.OURS:
+    if options.read_only or (nature.version > schema.WRITER_LEVEL and nature.kind is Kind.OURS):
         return
     deadline.start(options.lock_timeout)
     if nature.kind is Kind.EMPTY:

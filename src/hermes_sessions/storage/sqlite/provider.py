@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -70,17 +70,18 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         path = self.engine.path
         if path == MEMORY:
             with self.engine.read() as tx:
-                row = tx.one("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+                row = tx.one(
+                    "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+                )
             return int(row[0]) if row else 0
         return Path(path).stat().st_size + log_size(path)
 
     def reclaim(self) -> None:
         """Copy the log back and rebuild the file without its free pages (VACUUM)."""
         with self.engine.writer() as connection:
-            try:
+            # A reader may need the log a little longer; VACUUM works all the same.
+            with suppress(apsw.BusyError):
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            except apsw.BusyError:
-                pass  # A reader needs the log a little longer; VACUUM works all the same.
             # Files of older layouts gain incremental reclaiming with their first VACUUM.
             connection.pragma("auto_vacuum", 2)
             connection.execute("VACUUM")

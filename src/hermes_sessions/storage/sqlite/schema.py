@@ -206,7 +206,9 @@ END;
 
 
 def _table(name: str, documented: str, added: tuple[str, ...], constraints: str = "") -> str:
-    return f"CREATE TABLE {name} ({documented},\n    " + ",\n    ".join(added) + constraints + "\n);"
+    return (
+        f"CREATE TABLE {name} ({documented},\n    " + ",\n    ".join(added) + constraints + "\n);"
+    )
 
 
 CREATE_TABLES: Final = "\n".join(

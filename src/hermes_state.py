@@ -1,0 +1,144 @@
+"""The documented drop-in module: ``from hermes_state import SessionDB``.
+
+Everything that code written for the described system imports is here. `SessionDB` is
+`hermes_sessions.SessionDB` with the private names such code reaches into (``_conn``, ``_lock``,
+``_execute_write``, ``db_path``), offered over the shared engine. New code imports
+`hermes_sessions`, which has public methods for the same needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+from hermes_sessions import SessionDB as _SessionDB
+from hermes_sessions.config import hermes_home
+from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+from hermes_sessions.storage.sqlite.schema import CREATE_TABLES as SCHEMA_SQL
+from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION as SCHEMA_VERSION
+from hermes_sessions.storage.sqlite.statements import BoundStatements, Statements
+
+__all__ = [
+    "DEFAULT_DB_PATH",
+    "FTS_SQL",
+    "FTS_TRIGRAM_SQL",
+    "SCHEMA_SQL",
+    "SCHEMA_VERSION",
+    "SessionDB",
+    "apply_wal_with_fallback",
+    "format_session_db_unavailable",
+    "get_last_init_error",
+]
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: Where the store is when nothing else is configured, as of import. `SessionDB()` follows the
+#: environment and config.yaml at the time of the call, unless this name was given another value.
+DEFAULT_DB_PATH: Path = hermes_home() / "state.db"
+_DEFAULT_AT_IMPORT: Final = DEFAULT_DB_PATH
+
+#: The documented full-text tables, for code that sets up such tables of its own. The store does
+#: not use them.
+FTS_SQL: Final = "CREATE VIRTUAL TABLE IF NOT EXISTS messages_fts USING fts5(content);"
+FTS_TRIGRAM_SQL: Final = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS messages_fts_trigram "
+    "USING fts5(content, tokenize='trigram');"
+)
+
+_NO_WAL_MARKERS: Final = ("locking protocol", "not authorized", "disk i/o error")
+_init_lock = threading.Lock()
+_last_init_error: str | None = None
+_labels_warned: set[str] = set()
+
+
+class SessionDB(_SessionDB):
+    """`hermes_sessions.SessionDB` with the names that older code reaches into."""
+
+    def __init__(self, db_path: str | Path | None = None, **options: Any) -> None:
+        if db_path is None and DEFAULT_DB_PATH != _DEFAULT_AT_IMPORT:
+            db_path = DEFAULT_DB_PATH
+        try:
+            super().__init__(db_path, **options)
+        except Exception as error:
+            _set_last_init_error(f"{type(error).__name__}: {error}")
+            raise
+        self._lock = threading.RLock()
+        self._conn = Statements(lambda: self._sqlite.engine)
+
+    @property
+    def db_path(self) -> Path:
+        """The file behind this store."""
+        return Path(self._sqlite.engine.path)
+
+    def _execute_write(self, fn: Callable[[BoundStatements], T]) -> T:
+        """Run *fn* with a connection-like object in one transaction."""
+        return self._conn.transaction(fn)
+
+    @property
+    def _sqlite(self) -> SQLiteSessionDBProvider:
+        if not isinstance(self.provider, SQLiteSessionDBProvider):
+            # Callers probe with getattr() for a connection to use.
+            raise AttributeError("raw SQL exists on SQLite stores only")  # noqa: TRY004
+        return self.provider
+
+
+def get_last_init_error() -> str | None:
+    """Return the last failure to open a store in this process, as ``Class: message``.
+
+    A later success does not clear it, so that a parallel open cannot hide another thread's cause.
+    """
+    return _last_init_error
+
+
+def _set_last_init_error(message: str | None) -> None:
+    global _last_init_error  # noqa: PLW0603 - documented as a fact about the process
+    with _init_lock:
+        _last_init_error = message
+
+
+def format_session_db_unavailable(prefix: str = "Session database not available") -> str:
+    """Return one sentence for people: the prefix, the last cause, and a hint where there is one."""
+    cause = get_last_init_error()
+    if not cause:
+        return f"{prefix}."
+    hint = ""
+    if any(marker in cause.lower() for marker in _NO_WAL_MARKERS):
+        hint = (
+            " (the file may be on a network or user-space file system such as NFS, SMB or FUSE, "
+            "which cannot carry a write-ahead log: see sqlite.org/wal.html)"
+        )
+    return f"{prefix}: {cause.rstrip('.')}{hint}."
+
+
+class _Executes(Protocol):
+    def execute(self, sql: str, /) -> Any: ...
+
+
+def apply_wal_with_fallback(conn: _Executes, *, db_label: str = "state.db") -> str:
+    """Switch a connection of the caller's own to write-ahead logging.
+
+    Returns ``wal``, or ``delete`` where the file system does not carry it (warned about once per
+    label). Any other failure is raised.
+    """
+    try:
+        conn.execute("PRAGMA journal_mode=WAL")
+    except sqlite3.OperationalError as error:
+        if not any(marker in str(error).lower() for marker in _NO_WAL_MARKERS):
+            raise
+        conn.execute("PRAGMA journal_mode=DELETE")
+        with _init_lock:
+            first = db_label not in _labels_warned
+            _labels_warned.add(db_label)
+        if first:
+            logger.warning(
+                "%s: write-ahead logging is not possible here (%s); rollback journal is used",
+                db_label,
+                error,
+            )
+        return "delete"
+    return "wal"
