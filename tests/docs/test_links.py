@@ -1,0 +1,52 @@
+"""Links between the pages of the repository lead somewhere."""
+
+import itertools
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def targets(page: Path) -> list[str]:
+    """Return the link and image targets of *page* that are not addresses of other sites."""
+    found = []
+    for token in MarkdownIt().parse(page.read_text(encoding="utf-8")):
+        for child in token.children or ():
+            target = child.attrs.get("href") or child.attrs.get("src")
+            if target and not re.match(r"[a-z]+:", str(target)):
+                found.append(unquote(str(target)))
+    return found
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that the headings of *page* get where Markdown is shown."""
+    tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
+    found = set()
+    for opening, inline in itertools.pairwise(tokens):
+        if opening.type == "heading_open":
+            text = "".join(child.content for child in inline.children or ())
+            found.add(re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    dead = []
+    for target in targets(page):
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
+            dead.append(target)
+    assert not dead
+
+
+def test_a_dead_link_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Two `words`, here\n\n[a](x%20y.md#z) ![b](c.svg) [d](https://example.org)\n")
+    assert targets(page) == ["x y.md#z", "c.svg"]
+    assert anchors(page) == {"two-words-here"}
