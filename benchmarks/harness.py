@@ -36,7 +36,8 @@ class Harness:
     say: Callable[[str], None]
     results: Results = field(default_factory=Results)
     sqlite_versions: dict[str, str] = field(default_factory=dict)
-    _pythons: dict[str, Path] = field(default_factory=dict)
+    #: The Python of each environment; one that is given here is used as it is.
+    pythons: dict[str, Path] = field(default_factory=dict)
 
     def run(self, scenarios: Iterable[Scenario]) -> Results:
         """Measure every scenario; raises :class:`RunFailed` at the first worthless run."""
@@ -51,9 +52,9 @@ class Harness:
         """Make the environments of the chosen opponents."""
         for opponent in self.opponents:
             name = opponent.environment.name
-            if name not in self._pythons:
+            if name not in self.pythons:
                 self.say(f"environment: {name}")
-                self._pythons[name] = environments.prepare(opponent.environment, self.cache)
+                self.pythons[name] = environments.prepare(opponent.environment, self.cache)
 
     def _contestants(self, scenario: Scenario) -> list[Opponent]:
         return [opponent for opponent in self.opponents if opponent.name in scenario.opponents]
@@ -92,7 +93,7 @@ class Harness:
             {"opponent": opponent.name, "scratch": scratch, **request}, default=str
         )
         finished = subprocess.run(
-            [str(self._pythons[opponent.environment.name]), "-m", "benchmarks.worker"],
+            [str(self.pythons[opponent.environment.name]), "-m", "benchmarks.worker"],
             input=message,
             capture_output=True,
             text=True,
@@ -115,7 +116,8 @@ class Harness:
             for opponent in self._contestants(scenario)
         }
         missing = {path: what for path, what in wanted.items() if not path.exists()}
-        for prepared, _ in missing.values():
+        for prepared in {prepared.name: prepared for prepared, _ in missing.values()}.values():
+            self.say(f"writing the corpus of the {prepared.name} store")
             self._corpus(prepared.corpus)
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             builds = [pool.submit(self._build, path, *what) for path, what in missing.items()]

@@ -1,7 +1,5 @@
 """The words the benchmark corpus is made of: English, identifiers, Chinese, Japanese, Korean."""
 
-# ruff: noqa: SIM905 - lists of words are kept as text, the way people read and edit them
-
 from __future__ import annotations
 
 COMMON = tuple(
