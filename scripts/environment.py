@@ -81,15 +81,15 @@ def is_current(stamps: dict[str, str]) -> bool:
 def is_reusable() -> bool:
     """Whether packages may be exchanged in place instead of starting from nothing.
 
-    Every stamp ends with the place the environment was made for: one that was moved or copied
-    has scripts that start the Python of its old place.
+    Every stamp names the place the environment was made for: one that was moved or copied has
+    scripts that start the Python of its old place.
     """
     stamps = [path.read_text() for path in VENV.glob("*.stamp")]
     return (
         bool(stamps)
         and not INCOMPLETE.exists()
         and (VENV / "bin" / "python").exists()
-        and all(stamp.endswith(f" {ROOT}\n") for stamp in stamps)
+        and all(f" {ROOT}/pyproject.toml\n" in stamp for stamp in stamps)
     )
 
 

@@ -5,16 +5,18 @@ say() {
   printf '%s: %s\n' "$(basename -- "$0")" "$*" >&2
 }
 
-# stamp_of LOCK: what the environment depends on, as one line. The path is part of it because
-# an environment that was moved or copied still points at its old place.
+# stamp_of LOCK: what the environment depends on, in two lines of checksum and path. The path
+# counts because an environment that was moved or copied still points at its old place.
 stamp_of() {
-  printf '%s %s' "$(cat -- "$root/pyproject.toml" "$root/requirements/$1.lock" | cksum)" "$root"
+  cksum "$root/pyproject.toml" "$root/requirements/$1.lock"
 }
 
 # is_current LOCK STAMP: the environment was set up completely from exactly these inputs.
 is_current() {
   [ -x "$root/.venv/bin/python" ] && [ ! -e "$root/.venv/incomplete" ] &&
-    IFS= read -r found <"$root/.venv/$1.stamp" && [ "$found" = "$2" ]
+    { IFS= read -r first && IFS= read -r second; } <"$root/.venv/$1.stamp" &&
+    [ "$first
+$second" = "$2" ]
 } 2>/dev/null
 
 # usable_python: prints a Python that can make the environment, or fails.
