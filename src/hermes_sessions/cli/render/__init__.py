@@ -1,0 +1,1 @@
+"""What commands print, as pure functions: no input or output, the clock passed in."""

@@ -1,0 +1,42 @@
+"""When something happened, as people say it."""
+
+from __future__ import annotations
+
+import time
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def relative_time(timestamp: float | None, now: float) -> str:
+    """Return how long ago *timestamp* was, or its date after a week; ``?`` when unknown."""
+    if timestamp is None:
+        return "?"
+    age = now - timestamp
+    if age < -_MINUTE or age >= 7 * _DAY:
+        return date(timestamp)
+    if _DAY <= age < 2 * _DAY:
+        return "yesterday"
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if age >= unit:
+            return f"{int(age // unit)}{letter} ago"
+    return "just now"
+
+
+def date(timestamp: float | None) -> str:
+    """Return the local date, ``YYYY-MM-DD``; ``?`` when there is none."""
+    return _formatted(timestamp, "%Y-%m-%d")
+
+
+def date_and_time(timestamp: float | None) -> str:
+    """Return the local date and time to the second; ``?`` when there is none."""
+    return _formatted(timestamp, "%Y-%m-%d %H:%M:%S")
+
+
+def _formatted(timestamp: float | None, form: str) -> str:
+    if timestamp is None:
+        return "?"
+    try:
+        return time.strftime(form, time.localtime(timestamp))
+    except (OverflowError, ValueError, OSError):
+        # A file from elsewhere may hold any number; a strange one must not hide the others.
+        return "?"

@@ -1,0 +1,91 @@
+"""The JSON that ``--json`` prints: documented keys, in a fixed order, values as stored.
+
+Times are seconds since 1970 (UTC), as in the Python interface and in exports. Keys may be added
+in later versions; none is renamed or removed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Record = Mapping[str, Any]
+
+SESSION_KEYS = (
+    "id",
+    "title",
+    "preview",
+    "source",
+    "user_id",
+    "model",
+    "started_at",
+    "last_active",
+    "ended_at",
+    "end_reason",
+    "message_count",
+    "tool_call_count",
+    "api_call_count",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "estimated_cost_usd",
+    "actual_cost_usd",
+    "parent_session_id",
+    "edge_kind",
+    "conversation_id",
+    "archived_at",
+)
+MESSAGE_KEYS = (
+    "id",
+    "role",
+    "content",
+    "timestamp",
+    "tool_name",
+    "tool_calls",
+    "tool_call_id",
+    "token_count",
+    "finish_reason",
+    "reasoning",
+    "external_id",
+)
+
+# JSON may hold these only escaped, or no terminal and no encoder should meet them raw.
+_MUST_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def json_text(value: Any) -> str:
+    """Return *value* as readable JSON, with only those characters escaped that must be."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=_bytes_as_base64)
+    return _MUST_ESCAPE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _bytes_as_base64(value: object) -> dict[str, str]:
+    if isinstance(value, bytes):
+        from base64 import b64encode
+
+        return {"base64": b64encode(value).decode("ascii")}
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def session_document(session: Record) -> dict[str, Any]:
+    """Return the documented keys of one session; what is not known is null."""
+    return {key: session.get(key) for key in SESSION_KEYS}
+
+
+def trashed_document(session: Record) -> dict[str, Any]:
+    """Return the documented keys of a session in the trash."""
+    return {**session_document(session), "trashed_at": session["trashed_at"]}
+
+
+def message_document(message: Record) -> dict[str, Any]:
+    """Return the documented keys of one message."""
+    return {key: message.get(key) for key in MESSAGE_KEYS}
+
+
+def sessions_document(sessions: Sequence[Record]) -> dict[str, Any]:
+    """Return what lists print."""
+    return {"sessions": [session_document(session) for session in sessions]}

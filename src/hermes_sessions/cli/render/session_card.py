@@ -1,0 +1,106 @@
+"""Everything about one session that people ask for, one fact per line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hermes_sessions.cli.render.age import date_and_time, relative_time
+from hermes_sessions.cli.render.columns import wrap
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.style import Style
+
+Record = Mapping[str, Any]
+
+_LABEL_WIDTH = 14
+_TOKEN_KINDS = (
+    ("input_tokens", "input"),
+    ("output_tokens", "output"),
+    ("cache_read_tokens", "cache read"),
+    ("cache_write_tokens", "cache write"),
+    ("reasoning_tokens", "reasoning"),
+)
+
+
+def session_card(
+    session: Record, *, conversation: Sequence[Record], now: float, style: Style
+) -> list[str]:
+    """Return the lines about *session*; *conversation* are all sessions of its family."""
+    lines: list[str] = []
+    room = None if style.width is None else max(style.width - _LABEL_WIDTH, 16)
+    for label, value in _facts(session, conversation, now, style):
+        pieces = wrap(value, room) if room else [value]
+        lines.append(style.dim(f"{label + ':':<{_LABEL_WIDTH}}") + pieces[0])
+        lines += [" " * _LABEL_WIDTH + piece for piece in pieces[1:]]
+    return lines
+
+
+def _facts(
+    session: Record, conversation: Sequence[Record], now: float, style: Style
+) -> Iterator[tuple[str, str]]:
+    yield "Title", one_line(session.get("title") or "") or style.nothing
+    yield "ID", one_line(session["id"])
+    yield "Source", _joined(session, ("source", "user_id"), style)
+    if session.get("model"):
+        yield "Model", one_line(session["model"])
+    yield "Started", _time(session.get("started_at"), now)
+    if session.get("last_active"):
+        yield "Last active", _time(session["last_active"], now)
+    if session.get("ended_at"):
+        reason = one_line(session.get("end_reason") or "")
+        yield "Ended", _time(session["ended_at"], now) + (f", {reason}" if reason else "")
+    yield "Messages", _messages(session, style)
+    tokens = _tokens(session)
+    if tokens:
+        yield "Tokens", tokens
+    cost = _cost(session)
+    if cost:
+        yield "Cost", cost
+    if session.get("archived_at"):
+        yield "Archived", _time(session["archived_at"], now)
+    yield from _family(session, conversation)
+
+
+def _joined(session: Record, columns: Sequence[str], style: Style) -> str:
+    values = [one_line(str(session[column])) for column in columns if session.get(column)]
+    return style.separator.join(values) or style.nothing
+
+
+def _time(timestamp: float | None, now: float) -> str:
+    exact, ago = date_and_time(timestamp), relative_time(timestamp, now)
+    return exact if exact.startswith(ago) else f"{exact} ({ago})"
+
+
+def _messages(session: Record, style: Style) -> str:
+    parts = [str(session.get("message_count") or 0)]
+    if session.get("tool_call_count"):
+        parts.append(counted(session["tool_call_count"], "tool call"))
+    if session.get("api_call_count"):
+        parts.append(counted(session["api_call_count"], "model call"))
+    return style.separator.join(parts)
+
+
+def _tokens(session: Record) -> str:
+    return ", ".join(
+        f"{session[column]} {name}" for column, name in _TOKEN_KINDS if session.get(column)
+    )
+
+
+def _cost(session: Record) -> str:
+    if session.get("actual_cost_usd") is not None:
+        return f"${session['actual_cost_usd']:.4f}"
+    if session.get("estimated_cost_usd"):
+        return f"${session['estimated_cost_usd']:.4f} (estimated)"
+    return ""
+
+
+def _family(session: Record, conversation: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    if session.get("parent_session_id"):
+        kind = session.get("edge_kind")
+        suffix = f" ({one_line(kind)})" if kind else ""
+        yield "Parent", one_line(session["parent_session_id"]) + suffix
+    children = [r for r in conversation if r.get("parent_session_id") == session["id"]]
+    for child in children:
+        kind = child.get("edge_kind")
+        yield "Child", one_line(child["id"]) + (f" ({one_line(kind)})" if kind else "")

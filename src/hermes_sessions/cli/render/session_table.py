@@ -1,0 +1,136 @@
+"""Sessions as a table: one line each, ids always in full.
+
+Three layouts. With titles: Title, Preview, Last Active, ID. When no row has a title: Preview, Last
+Active, Src, ID. In a window too narrow for either: two lines per session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_sessions.cli.render.age import relative_time
+from hermes_sessions.cli.render.columns import cut, display_width, pad
+from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.style import Style
+
+Record = Mapping[str, Any]
+
+#: Blank columns between two cells; the widths below include them.
+_GAP = 2
+_TITLE, _TITLE_AT_LEAST, _TITLE_AT_MOST = 32, 16, 52
+# A stored preview is never longer than 63 characters.
+_PREVIEW, _PREVIEW_AT_LEAST, _PREVIEW_AT_MOST = 40, 18, 65
+_PREVIEW_ALONE = 50
+_WHEN = 13
+_SOURCE_AT_LEAST = 6
+_RULE_WITH_TITLES, _RULE_WITHOUT_TITLES = 110, 95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class When:
+    """Which time of a session the table shows, and what it is called."""
+
+    column: str
+    heading: str
+
+
+LAST_ACTIVE = When(column="last_active", heading="Last Active")
+STARTED = When(column="started_at", heading="Started")
+DELETED = When(column="trashed_at", heading="Deleted")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the table shows of one session, cleaned."""
+
+    title: str
+    preview: str
+    when: str
+    source: str
+    id: str
+
+
+def session_table(
+    sessions: Sequence[Record], *, now: float, style: Style, when: When = LAST_ACTIVE
+) -> list[str]:
+    """Return the lines of the table of *sessions*, which are not empty."""
+    entries = [
+        _Entry(
+            title=one_line(session.get("title") or ""),
+            preview=one_line(session.get("preview") or ""),
+            when=relative_time(session.get(when.column), now),
+            source=one_line(session.get("source") or ""),
+            id=one_line(session["id"]),
+        )
+        for session in sessions
+    ]
+    titled = any(entry.title for entry in entries)
+    widths = (_widths_with_titles if titled else _widths_without_titles)(entries, style.width)
+    if widths is None:
+        return _stacked(entries, style)
+    if titled:
+        headings = ["Title", "Preview", when.heading, "ID"]
+        rows = [[e.title or style.nothing, e.preview, e.when, e.id] for e in entries]
+    else:
+        headings = ["Preview", when.heading, "Src", "ID"]
+        rows = [[e.preview or style.nothing, e.when, e.source, e.id] for e in entries]
+    rule = max(_RULE_WITH_TITLES if titled else _RULE_WITHOUT_TITLES, sum(widths))
+    return [
+        style.bold(_line(headings, widths, style)),
+        style.dim(style.line * (rule if style.width is None else min(rule, style.width))),
+        *(_line(row, widths, style) for row in rows),
+    ]
+
+
+def _widths_with_titles(entries: Sequence[_Entry], available: int | None) -> list[int] | None:
+    """Return the width of each column, 0 for one that is left out, None when none fits."""
+    id_width = _id_width(entries)
+    if available is None:
+        return [_TITLE, _PREVIEW, _WHEN, id_width]
+    room = available - _WHEN - id_width
+    if room < _TITLE_AT_LEAST:
+        return None
+    if room < _TITLE_AT_LEAST + _PREVIEW_AT_LEAST:
+        return [min(room, _TITLE_AT_MOST), 0, _WHEN, id_width]
+    # Title and preview share what there is; a wide window grows the preview first.
+    title = max(_TITLE_AT_LEAST, min(_TITLE, room * _TITLE // (_TITLE + _PREVIEW)))
+    preview = min(room - title, _PREVIEW_AT_MOST)
+    return [min(room - preview, _TITLE_AT_MOST), preview, _WHEN, id_width]
+
+
+def _widths_without_titles(entries: Sequence[_Entry], available: int | None) -> list[int] | None:
+    id_width = _id_width(entries)
+    source = max(_SOURCE_AT_LEAST, *(display_width(e.source) + _GAP for e in entries))
+    if available is None:
+        return [_PREVIEW_ALONE, _WHEN, source, id_width]
+    room = available - _WHEN - source - id_width
+    if room < _PREVIEW_AT_LEAST:
+        return None
+    return [min(room, _PREVIEW_AT_MOST), _WHEN, source, id_width]
+
+
+def _id_width(entries: Sequence[_Entry]) -> int:
+    return max(display_width(entry.id) for entry in entries)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], style: Style) -> str:
+    shown = [(cell, width) for cell, width in zip(cells, widths, strict=True) if width]
+    padded = [pad(cut(cell, width - _GAP, style.ellipsis), width) for cell, width in shown[:-1]]
+    return "".join(padded) + shown[-1][0]
+
+
+def _stacked(entries: Sequence[_Entry], style: Style) -> list[str]:
+    width = style.width or _RULE_WITHOUT_TITLES
+    lines: list[str] = []
+    for entry in entries:
+        name = entry.title or entry.preview or style.nothing
+        lines.append(style.bold(cut(name, width, style.ellipsis)))
+        facts = f"  {entry.id}  {entry.when}"
+        if display_width(facts) <= width:
+            lines.append(facts)
+        else:
+            # The id stays whole on its own line: it is there to be copied.
+            lines += [f"  {entry.id}", f"  {entry.when}"]
+    return lines

@@ -1,0 +1,27 @@
+"""Totals of the store, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.safety import one_line
+
+
+def statistics(stats: Mapping[str, Any]) -> list[str]:
+    """Return the lines that show what `SessionDB.get_stats` counted."""
+    lines = [
+        f"Total sessions: {stats['sessions']}",
+        f"Total messages: {stats['messages']}",
+    ]
+    lines += [
+        f"  {one_line(source)}: {counted(counts['sessions'], 'session')}"
+        for source, counts in stats["sources"].items()
+    ]
+    if stats["archived"]:
+        lines.append(f"Archived: {counted(stats['archived'], 'session')}")
+    if stats["trashed"]:
+        lines.append(f"In the trash: {counted(stats['trashed'], 'session')}")
+    lines.append(f"Database size: {size(stats['size_bytes'])}")
+    return lines

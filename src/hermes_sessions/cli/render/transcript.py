@@ -1,0 +1,84 @@
+"""The messages of a session, for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hermes_sessions.cli.render.age import date_and_time
+from hermes_sessions.cli.render.columns import cut, display_width, wrap
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.safety import lines as safe_lines
+from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.style import Style
+from hermes_sessions.model.message import text_of
+
+Record = Mapping[str, Any]
+
+_INDENT = "  "
+#: What is shown of one message unless everything was asked for.
+_LINES_SHOWN = 12
+_LINES_SHOWN_OF_TOOL_RESULTS = 3
+_COLUMNS_SHOWN = 400
+_TOOL_NAMES_SHOWN = 4
+
+
+def message_lines(message: Record, *, style: Style, full: bool) -> list[str]:
+    """Return the lines that show one message: who and when, then the text, indented.
+
+    Unless *full*, long texts are cut and say so.
+    """
+    return [_heading(message, style), *_body(message, style, full)]
+
+
+def _heading(message: Record, style: Style) -> str:
+    role = one_line(str(message.get("role") or "?"))
+    name = one_line(message.get("tool_name") or "")
+    who = f"{role} {name}" if name else role
+    painted = {"user": style.gold, "assistant": style.green}.get(role, style.dim)
+    mark = "*" if style.ascii_only else {"user": "●", "assistant": "◆"}.get(role, "·")
+    return f"{painted(f'{mark} {who}')}  {style.dim(date_and_time(message.get('timestamp')))}"
+
+
+def _body(message: Record, style: Style, full: bool) -> Iterator[str]:
+    text = text_of(message.get("content"))
+    if not text and message.get("content"):
+        text = "[content that is not text]"
+    if text:
+        shown = safe_lines(text)
+        limit = _LINES_SHOWN_OF_TOOL_RESULTS if message.get("role") == "tool" else _LINES_SHOWN
+        left_out = 0 if full else max(len(shown) - limit, 0)
+        for line in shown[: len(shown) - left_out]:
+            yield from _indented(line if full else cut(line, _COLUMNS_SHOWN, style.ellipsis), style)
+        if left_out:
+            yield style.dim(f"{_INDENT}{style.ellipsis} {counted(left_out, 'more line')}")
+    calls = _calls(message.get("tool_calls"), full, style)
+    if calls:
+        yield from (style.dim(line) for line in _indented(calls, style))
+
+
+def _indented(line: str, style: Style) -> Iterator[str]:
+    if style.width is None or display_width(line) + len(_INDENT) <= style.width:
+        yield (_INDENT + line).rstrip()
+        return
+    for piece in wrap(line, max(style.width - len(_INDENT), 16)):
+        yield _INDENT + piece
+
+
+def _calls(tool_calls: Any, full: bool, style: Style) -> str:
+    if not tool_calls:
+        return ""
+    calls = tool_calls if isinstance(tool_calls, list) else [tool_calls]
+    names = [_name_of_call(call) for call in calls]
+    distinct = list(dict.fromkeys(name for name in names if name))
+    shown = distinct if full else distinct[:_TOOL_NAMES_SHOWN]
+    listed = ", ".join(shown) + (f", {style.ellipsis}" if len(shown) < len(distinct) else "")
+    return f"[{counted(len(calls), 'tool call')}{': ' if listed else ''}{listed}]"
+
+
+def _name_of_call(call: Any) -> str:
+    if not isinstance(call, dict):
+        return ""
+    function = call.get("function")
+    name = function.get("name") if isinstance(function, dict) else call.get("name")
+    return one_line(name) if isinstance(name, str) else ""
