@@ -8,8 +8,6 @@ from typing import Any
 
 PREVIEW_LENGTH = 60
 
-_WHITESPACE = re.compile(r"\s+")
-
 
 def count_tool_calls(tool_calls: Any) -> int:
     """Return how many calls a message makes; something that is not a list counts as one."""
@@ -48,8 +46,11 @@ def preview_of(content: Any) -> str:
     """Return one line that shows what a message is about, at most `PREVIEW_LENGTH` characters
     and ``...`` when there is more.
     """
-    # White space is folded before cutting; a bounded slice keeps huge messages cheap.
-    text = _WHITESPACE.sub(" ", text_of(content)[: PREVIEW_LENGTH * 20]).strip()
+    whole = text_of(content)
+    # A short piece of the start is nearly always enough; huge messages stay cheap.
+    text = " ".join(whole[: PREVIEW_LENGTH * 4].split())
+    if len(text) <= PREVIEW_LENGTH:
+        text = " ".join(whole[: PREVIEW_LENGTH * 100].split())
     if len(text) <= PREVIEW_LENGTH:
         return text
     return text[:PREVIEW_LENGTH] + "..."
