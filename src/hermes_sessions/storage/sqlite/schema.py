@@ -164,7 +164,6 @@ CREATE TABLE IF NOT EXISTS foreign_rows (
 """
 
 INDEXES: Final = """
-CREATE INDEX IF NOT EXISTS idx_sessions_source ON sessions(source);
 CREATE INDEX IF NOT EXISTS idx_sessions_parent ON sessions(parent_session_id);
 CREATE INDEX IF NOT EXISTS idx_sessions_started ON sessions(started_at DESC);
 CREATE UNIQUE INDEX IF NOT EXISTS idx_sessions_title_unique
@@ -174,6 +173,8 @@ CREATE INDEX IF NOT EXISTS idx_sessions_title_key ON sessions(title_key)
 CREATE INDEX IF NOT EXISTS idx_sessions_conversation ON sessions(conversation_id);
 CREATE INDEX IF NOT EXISTS idx_sessions_active
     ON sessions(last_active DESC, started_at DESC, id DESC, listed, source);
+CREATE INDEX IF NOT EXISTS idx_sessions_trashed ON sessions(trashed_at)
+    WHERE trashed_at IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_ordinal ON messages(session_id, ordinal);
 CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_external
     ON messages(session_id, external_id) WHERE external_id IS NOT NULL;
