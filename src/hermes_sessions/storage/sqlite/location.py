@@ -188,10 +188,11 @@ def lock_holders(path: Path) -> list[str]:
             pids.add((int(fields[4]), fields[3]))
     writers = sorted(pid for pid, kind in pids if kind == "WRITE" and pid > 0)
     others = sorted({pid for pid, _ in pids if pid > 0} - set(writers))
-    return [_process_name(pid) for pid in writers or others if pid != os.getpid()]
+    return [process_name(pid) for pid in writers or others if pid != os.getpid()]
 
 
-def _process_name(pid: int) -> str:
+def process_name(pid: int) -> str:
+    """Return how a process is named to people: ``name (process id)``."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

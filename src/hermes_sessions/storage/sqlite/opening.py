@@ -7,9 +7,7 @@ opens are safe: whoever gets the write lock first creates the tables, the others
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
@@ -23,40 +21,14 @@ from hermes_sessions.storage.sqlite import location, schema
 from hermes_sessions.storage.sqlite.connection import Deadline, Options, log_size, open_connection
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.failures import translated
+from hermes_sessions.storage.sqlite.ledger import (
+    applied_migrations,
+    apply_migration,
+    apply_pending_migrations,
+)
+from hermes_sessions.storage.sqlite.nature import Kind, Nature, nature_of
 
 logger = logging.getLogger(__name__)
-
-
-class Kind(Enum):
-    """What a file is, as far as opening it is concerned."""
-
-    EMPTY = "empty"
-    OURS = "ours"
-    DOCUMENTED = "documented"
-    LATER = "later"
-    OTHER = "other"
-
-
-@dataclass(frozen=True, slots=True)
-class Nature:
-    """A file's kind, and the schema version it states."""
-
-    kind: Kind
-    version: int = 0
-
-
-def nature_of(connection: apsw.Connection) -> Nature:
-    """Return what the open file is, without changing it."""
-    if connection.pragma("application_id") == schema.APPLICATION_ID:
-        return Nature(Kind.OURS, int(connection.pragma("user_version")))
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-    if not tables:
-        return Nature(Kind.EMPTY)
-    if not {"sessions", "messages", "schema_version"} <= tables:
-        return Nature(Kind.OTHER)
-    row = connection.execute("SELECT version FROM schema_version LIMIT 1").fetchone()
-    version = int(row[0]) if row else 1
-    return Nature(Kind.DOCUMENTED if version <= schema.DOCUMENTED_VERSION else Kind.LATER, version)
 
 
 def open_engine(path: Path, options: Options) -> Engine:
@@ -78,9 +50,17 @@ def open_engine(path: Path, options: Options) -> Engine:
     try:
         with translated(real):
             nature = nature_of(connection)
-            if nature.kind is not Kind.OURS or not _up_to_date(connection):
+            if nature.kind is not Kind.OURS:
                 _refuse_what_we_must_not_touch(path, nature, options)
-                _bring_up_to_date(connection, path, nature, deadline, options, carries_wal)
+            if nature.kind is Kind.DOCUMENTED:
+                # Our own connection would count as somebody who still uses the old layout.
+                connection.close()
+                _upgrade(Path(real), deadline, options, carries_wal)
+                connection = open_connection(real, options, deadline, query_only=False)
+                _set_journal(connection, deadline, "wal" if carries_wal else "delete")
+                nature = nature_of(connection)
+            if nature.kind is not Kind.OURS or not _up_to_date(connection):
+                _bring_up_to_date(connection, nature, deadline, options, carries_wal)
             _refuse_newer(path, connection, options)
     finally:
         connection.close()
@@ -190,13 +170,21 @@ def _refuse_newer(path: Path, connection: apsw.Connection, options: Options) -> 
 
 
 def _up_to_date(connection: apsw.Connection) -> bool:
-    applied = {row[0] for row in connection.execute("SELECT name FROM store_migrations")}
+    applied = applied_migrations(connection)
     return all(step.name in applied for step in schema.MIGRATIONS)
+
+
+def _upgrade(real: Path, deadline: Deadline, options: Options, carries_wal: bool) -> None:
+    # Needed once in a file's life; not loaded otherwise.
+    from hermes_sessions.storage.sqlite.upgrade import upgrade_documented_layout
+
+    deadline.start(options.lock_timeout)
+    upgrade_documented_layout(real, options, deadline, gated=carries_wal)
+    deadline.start(options.lock_timeout)
 
 
 def _bring_up_to_date(
     connection: apsw.Connection,
-    path: Path,
     nature: Nature,
     deadline: Deadline,
     options: Options,
@@ -210,12 +198,6 @@ def _bring_up_to_date(
         connection.pragma("auto_vacuum", 2)
         _set_journal(connection, deadline, "wal" if carries_wal else "delete")
         _create(connection)
-    elif nature.kind is Kind.DOCUMENTED:
-        # Needed once in a file's life; not loaded otherwise.
-        from hermes_sessions.storage.sqlite.upgrade import upgrade_documented_layout
-
-        upgrade_documented_layout(connection, path, nature.version, deadline, options.lock_timeout)
-        _set_journal(connection, deadline, "wal" if carries_wal else "delete")
     else:
         _migrate(connection)
 
@@ -245,8 +227,7 @@ def _create(connection: apsw.Connection) -> None:
             connection.pragma("application_id", schema.APPLICATION_ID)
             connection.pragma("user_version", schema.WRITER_LEVEL)
             for step in schema.MIGRATIONS:
-                connection.execute(step.sql)
-                record_migration(connection, step.name)
+                apply_migration(connection, step)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -257,20 +238,9 @@ def _create(connection: apsw.Connection) -> None:
 def _migrate(connection: apsw.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        applied = {row[0] for row in connection.execute("SELECT name FROM store_migrations")}
-        for step in schema.MIGRATIONS:
-            if step.name not in applied:
-                connection.execute(step.sql)
-                record_migration(connection, step.name)
+        apply_pending_migrations(connection)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-def record_migration(connection: apsw.Connection, name: str) -> None:
-    """Note, in the open transaction, that a step was applied."""
-    connection.execute(
-        "INSERT INTO store_migrations (name, applied_at) VALUES (?, ?)", (name, time.time())
-    )

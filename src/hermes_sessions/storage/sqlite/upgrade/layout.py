@@ -1,0 +1,175 @@
+"""The shape of the file: search index away, columns and tables in, indexes and triggers ours."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import apsw
+
+from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite.upgrade.scan import fetch, quoted
+
+logger = logging.getLogger(__name__)
+
+_SEARCH_TABLES: Final = ("messages_fts", "messages_fts_trigram")
+_SEARCH_PARTS: Final = ("data", "idx", "content", "docsize", "config")
+#: Replaced by ours over (session_id, ordinal).
+_REPLACED_INDEXES: Final = ("idx_messages_session",)
+#: What the name of a foreign column or table gets when one of ours needs its name.
+_SUFFIX: Final = "_before_upgrade"
+
+
+def _declarations(columns: str) -> list[str]:
+    return [line.strip().rstrip(",") for line in columns.strip().splitlines()]
+
+
+def _name_of(declaration: str) -> str:
+    return declaration.split(maxsplit=1)[0]
+
+
+def _text_columns(columns: str) -> tuple[str, ...]:
+    return tuple(_name_of(d) for d in _declarations(columns) if d.split()[1] == "TEXT")
+
+
+_KEYS: Final = frozenset({"id", "session_id", "parent_session_id"})
+SESSION_TEXTS: Final = tuple(
+    name for name in _text_columns(schema.SESSIONS_COLUMNS) if name not in _KEYS
+)
+MESSAGE_TEXTS: Final = tuple(
+    name for name in _text_columns(schema.MESSAGES_COLUMNS) if name not in _KEYS
+)
+
+
+class Column(NamedTuple):
+    """What a column is declared to be, as far as it matters to whoever writes rows."""
+
+    type: str
+    not_null: bool
+    default: str | None
+    hidden: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names and shapes of a fresh store."""
+
+    tables: Mapping[str, Mapping[str, Column]]
+    indexes: tuple[str, ...]
+    triggers: tuple[str, ...]
+
+
+def columns_of(connection: apsw.Connection, table: str) -> dict[str, Column]:
+    """Return the columns of a table by lower-case name; empty when there is no such table."""
+    rows = connection.execute(
+        'SELECT lower(name), upper(type), "notnull", dflt_value, hidden FROM pragma_table_xinfo(?)',
+        (table,),
+    )
+    return {
+        name: Column(kind, bool(nn), default, hidden) for name, kind, nn, default, hidden in rows
+    }
+
+
+def base_layout() -> Layout:
+    """Return the layout that the first migration of a fresh store creates."""
+    fresh = apsw.Connection(":memory:")
+    try:
+        fresh.execute(schema.MIGRATIONS[0].sql)
+        objects = fetch(
+            fresh,
+            "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'",
+        )
+        return Layout(
+            tables={name: columns_of(fresh, name) for kind, name in objects if kind == "table"},
+            indexes=tuple(name for kind, name in objects if kind == "index"),
+            triggers=tuple(name for kind, name in objects if kind == "trigger"),
+        )
+    finally:
+        fresh.close()
+
+
+# ── what goes away ────────────────────────────────────────────────────────────────────────────
+
+
+def drop_search_index(connection: apsw.Connection) -> None:
+    """Remove the full-text tables and everything that writes to them: derived data, twice."""
+    writers = fetch(
+        connection,
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' "
+        "AND instr(lower(sql), 'messages_fts')",
+    )
+    for (name,) in writers:
+        connection.execute(f"DROP TRIGGER {quoted(name)}")
+    for table in _SEARCH_TABLES:
+        try:
+            connection.execute(f"DROP TABLE IF EXISTS {table}")
+        except apsw.SQLError as error:
+            # A part is missing, so SQLite cannot even load it to drop it.
+            logger.warning("the old search index %s is damaged and removed: %s", table, error)
+            connection.pragma("writable_schema", 1)
+            connection.execute("DELETE FROM sqlite_master WHERE name = ?", (table,))
+            connection.pragma("writable_schema", "RESET")
+        for part in _SEARCH_PARTS:
+            connection.execute(f"DROP TABLE IF EXISTS {table}_{part}")
+
+
+def drop_indexes_and_triggers(connection: apsw.Connection, layout: Layout) -> None:
+    """Remove what bears the name of an index or trigger of ours, so that ours can be made."""
+    for name in (*layout.indexes, *_REPLACED_INDEXES):
+        connection.execute(f"DROP INDEX IF EXISTS {name}")
+    for name in layout.triggers:
+        connection.execute(f"DROP TRIGGER IF EXISTS {name}")
+
+
+# ── what comes ────────────────────────────────────────────────────────────────────────────────
+
+
+def add_tables_and_columns(connection: apsw.Connection, layout: Layout) -> None:
+    """Add every table and column the file lacks; what is there and not ours stays."""
+    for table, columns in layout.tables.items():
+        if table in ("sessions", "messages"):
+            continue
+        found = columns_of(connection, table)
+        if found and not columns.keys() <= found.keys():
+            _rename_table(connection, table)
+    connection.execute(schema.SIDE_TABLES)
+    for table, documented, added in (
+        ("sessions", schema.SESSIONS_COLUMNS, schema.SESSIONS_ADDED),
+        ("messages", schema.MESSAGES_COLUMNS, schema.MESSAGES_ADDED),
+    ):
+        for declaration in _declarations(documented):
+            if _name_of(declaration) not in columns_of(connection, table):
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
+        for declaration in added:
+            _add_column(connection, table, declaration, layout.tables[table])
+
+
+def _rename_table(connection: apsw.Connection, table: str) -> None:
+    kept = table + _SUFFIX
+    logger.warning("the table %s is not the store's; it is kept as %s", table, kept)
+    connection.execute(f"ALTER TABLE {quoted(table)} RENAME TO {quoted(kept)}")
+
+
+def _add_column(
+    connection: apsw.Connection, table: str, declaration: str, wanted: Mapping[str, Column]
+) -> None:
+    name = _name_of(declaration)
+    found = columns_of(connection, table).get(name)
+    if found == wanted[name]:
+        return
+    if found is None:
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
+        return
+    # A column of this name with another declaration: values are taken over, the default is ours.
+    kept = name + _SUFFIX
+    connection.execute(f"ALTER TABLE {table} RENAME COLUMN {name} TO {kept}")
+    connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
+    if wanted[name].hidden:
+        return
+    connection.execute(f"UPDATE {table} SET {name} = {kept} WHERE {kept} IS NOT NULL")
+    try:
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN {kept}")
+    except apsw.SQLError as error:
+        logger.warning("the column %s.%s is kept as %s: %s", table, name, kept, error)

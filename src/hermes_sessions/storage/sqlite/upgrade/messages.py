@@ -1,0 +1,145 @@
+"""Messages of the old layout: their place in the session, and their content in our form.
+
+One pass in id order, which is the order they were written in; a batch at a time, so that memory
+does not grow with the file. Each row is rewritten once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import apsw
+
+from hermes_sessions.model.message import preview_of
+from hermes_sessions.storage.codec import decode_content, decode_text
+from hermes_sessions.storage.sqlite.upgrade.layout import MESSAGE_TEXTS
+from hermes_sessions.storage.sqlite.upgrade.scan import ScannedRow, scan
+from hermes_sessions.storage.sqlite.upgrade.values import (
+    Value,
+    is_time,
+    must_change,
+    stored_content,
+    stored_text,
+    time_from,
+)
+
+logger = logging.getLogger(__name__)
+
+_ROWS_AT_ONCE: Final = 5_000
+#: A batch ends early when the rows that change have this many characters.
+_TEXT_AT_ONCE: Final = 4_000_000
+
+#: The key of the session stands first, content second; session ids are clean by now.
+_COLUMNS: Final = [
+    "session_id",
+    "content",
+    "timestamp",
+    *(name for name in MESSAGE_TEXTS if name != "content"),
+]
+_ROLE: Final = _COLUMNS.index("role")
+
+
+@dataclass(slots=True)
+class Summary:
+    """What the messages of one session add up to."""
+
+    count: int = 0
+    oldest: float = 0.0
+    newest: float = 0.0
+    #: What listings show: from the first user message that has content.
+    preview: str | None = None
+
+    def add(self, timestamp: float) -> int:
+        """Count one more message; return its ordinal."""
+        self.oldest = timestamp if not self.count else min(self.oldest, timestamp)
+        self.newest = timestamp if not self.count else max(self.newest, timestamp)
+        self.count += 1
+        return self.count
+
+
+@dataclass(slots=True)
+class _Batch:
+    #: (ordinal, id) of rows that keep their values.
+    ordinals: list[tuple[int, int]]
+    #: (id, columns) of rows that change.
+    changes: list[tuple[int, dict[str, Any]]]
+    last_id: int
+
+
+def convert_messages(connection: apsw.Connection) -> dict[str, Summary]:
+    """Give every message its ordinal and our form of content; return a summary per session."""
+    summaries: dict[str, Summary] = {}
+    converted = 0
+    for batch in _batches(connection, summaries):
+        connection.executemany("UPDATE messages SET ordinal = ? WHERE id = ?", batch.ordinals)
+        for message_id, columns in batch.changes:
+            assignments = ", ".join(f"{name} = ?" for name in columns)
+            connection.execute(
+                f"UPDATE messages SET {assignments} WHERE id = ?", (*columns.values(), message_id)
+            )
+        before, converted = converted, converted + len(batch.ordinals) + len(batch.changes)
+        if before // 100_000 != converted // 100_000:
+            logger.info("%d messages converted", converted)
+    return summaries
+
+
+def _batches(connection: apsw.Connection, summaries: dict[str, Summary]) -> Iterator[_Batch]:
+    after: int | None = None
+    while True:
+        batch = _Batch([], [], 0)
+        size = 0
+        with closing(scan(connection, "messages", _COLUMNS, after, _ROWS_AT_ONCE)) as rows:
+            for row in rows:
+                changes = _convert(row, summaries)
+                batch.last_id = row.rowid
+                if len(changes) == 1:
+                    batch.ordinals.append((changes["ordinal"], row.rowid))
+                    continue
+                batch.changes.append((row.rowid, changes))
+                size += sum(len(value) for value in changes.values() if isinstance(value, str))
+                if size > _TEXT_AT_ONCE:
+                    break
+        if not batch.ordinals and not batch.changes:
+            return
+        yield batch
+        after = batch.last_id
+
+
+def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
+    """Return the columns of one message that change, the ordinal among them."""
+    session_id, content, timestamp = row.values[:3]
+    summary = summaries.setdefault(str(session_id), Summary())
+    changes: dict[str, Any] = {}
+    if not is_time(timestamp):
+        changes["extra"] = _kept("timestamp", timestamp)
+        timestamp = changes["timestamp"] = time_from(timestamp, otherwise=summary.newest)
+    changes["ordinal"] = summary.add(float(timestamp or 0.0))
+    content_type: str | None = None
+    for name, value in zip(_COLUMNS, row.values, strict=True):
+        if name in ("session_id", "timestamp"):
+            continue
+        if value is None and name == "role":
+            changes[name] = "unknown"
+        elif must_change(value, undecodable=row.undecodable):
+            if name == "content":
+                content, content_type = stored_content(value)
+                changes.update(content=content, content_type=content_type)
+            else:
+                changes[name] = stored_text(value)
+    if summary.preview is None and row.values[_ROLE] == "user" and content is not None:
+        summary.preview = preview_of(_readable(content, content_type))
+    return changes
+
+
+def _readable(column: Value, content_type: str | None) -> Any:
+    return decode_content(decode_text(str(column)), content_type)
+
+
+def _kept(name: str, value: Value) -> str:
+    """Return what our `extra` column holds for a value that has no other place."""
+    return json.dumps({name: stored_text(value)}, ensure_ascii=False)

@@ -1,0 +1,183 @@
+"""Sessions of the old layout: texts in our form, lost ones recovered, summaries filled in."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import apsw
+
+from hermes_sessions.model.message import count_tool_calls
+from hermes_sessions.model.title import next_in_family
+from hermes_sessions.storage.codec import encode_text
+from hermes_sessions.storage.sqlite.upgrade.layout import SESSION_TEXTS
+from hermes_sessions.storage.sqlite.upgrade.messages import Summary
+from hermes_sessions.storage.sqlite.upgrade.scan import ScannedRow, quoted, scan
+from hermes_sessions.storage.sqlite.upgrade.values import (
+    is_time,
+    must_change,
+    stored_text,
+    time_from,
+    tool_calls_in,
+)
+
+logger = logging.getLogger(__name__)
+
+_ROWS_AT_ONCE: Final = 1_000
+_TIMES: Final = ("started_at", "ended_at")
+_COUNTERS: Final = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+    "api_call_count",
+)
+
+# ── values ────────────────────────────────────────────────────────────────────────────────────
+
+
+def convert_sessions(connection: apsw.Connection, summaries: Mapping[str, Summary]) -> None:
+    """Bring texts and times of all sessions into our form; the rest stays."""
+    columns = ("id", *_TIMES, *SESSION_TEXTS)
+    for row in _rows(connection, "sessions", columns):
+        found = dict(zip(columns, row.values, strict=True))
+        changes = _changed_texts(found, SESSION_TEXTS, undecodable=row.undecodable)
+        if found["source"] is None:
+            changes["source"] = "unknown"
+        # A title of nothing is no title; two of them would not be unique.
+        if found.get("title") in ("", b""):
+            changes["title"] = None
+        summary = summaries.get(str(found["id"]), Summary())
+        for name in _TIMES:
+            value = found[name]
+            if not is_time(value) and (name == "started_at" or value is not None):
+                changes["extra"] = json.dumps({name: stored_text(value)}, ensure_ascii=False)
+                changes[name] = time_from(value, otherwise=summary.oldest)
+        _update(connection, "sessions", row.rowid, changes)
+
+
+def convert_meta(connection: apsw.Connection) -> None:
+    """Bring keys and values of the meta table into our form."""
+    columns = ("key", "value")
+    for row in _rows(connection, "state_meta", columns):
+        found = dict(zip(columns, row.values, strict=True))
+        changes = _changed_texts(found, columns, undecodable=row.undecodable)
+        key = changes.get("key")
+        if (
+            key is not None
+            and connection.execute(
+                "SELECT 1 FROM state_meta WHERE key = ? AND rowid <> ?", (key, row.rowid)
+            ).fetchone()
+        ):
+            changes["key"] = f"{key}~{row.rowid}"
+        _update(connection, "state_meta", row.rowid, changes)
+
+
+def _rows(connection: apsw.Connection, table: str, columns: Sequence[str]) -> Iterator[ScannedRow]:
+    """Yield every row of a small table; it may be changed meanwhile."""
+    after: int | None = None
+    while True:
+        with closing(scan(connection, table, columns, after, _ROWS_AT_ONCE)) as rows:
+            batch = list(rows)
+        if not batch:
+            return
+        yield from batch
+        after = batch[-1].rowid
+
+
+def _changed_texts(
+    found: Mapping[str, Any], names: Sequence[str], *, undecodable: bool
+) -> dict[str, Any]:
+    return {
+        name: stored_text(found[name])
+        for name in names
+        if must_change(found[name], undecodable=undecodable)
+    }
+
+
+def _update(
+    connection: apsw.Connection, table: str, rowid: int, changes: Mapping[str, Any]
+) -> None:
+    if changes:
+        assignments = ", ".join(f"{quoted(name)} = ?" for name in changes)
+        connection.execute(
+            f"UPDATE {quoted(table)} SET {assignments} WHERE rowid = ?", (*changes.values(), rowid)
+        )
+
+
+# ── rows ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def recover_lost_sessions(connection: apsw.Connection, summaries: Mapping[str, Summary]) -> int:
+    """Create the sessions that messages name and nobody has; return how many."""
+    known = {row[0] for row in connection.execute("SELECT id FROM sessions")}
+    lost = [session_id for session_id in summaries if session_id not in known]
+    connection.executemany(
+        "INSERT INTO sessions (id, source, started_at, message_count, tool_call_count) "
+        "VALUES (?, 'unknown', ?, NULL, NULL)",
+        [(session_id, summaries[session_id].oldest) for session_id in lost],
+    )
+    for session_id in lost:
+        logger.warning("messages without a session are kept in a new session %s", session_id)
+    return len(lost)
+
+
+def resolve_duplicate_titles(connection: apsw.Connection) -> None:
+    """Let the newest session keep a title that several have; number the others, oldest first."""
+    rows = connection.execute(
+        "SELECT title, id FROM sessions WHERE title IN "
+        "(SELECT title FROM sessions WHERE title IS NOT NULL GROUP BY title HAVING COUNT(*) > 1) "
+        "ORDER BY title, started_at, rowid"
+    )
+    holders: dict[str, list[str]] = defaultdict(list)
+    for title, session_id in rows:
+        holders[title].append(session_id)
+    if not holders:
+        return
+    taken = {
+        row[0] for row in connection.execute("SELECT title FROM sessions WHERE title IS NOT NULL")
+    }
+    for title, (*older, _newest) in holders.items():
+        for session_id in older:
+            numbered = next_in_family(title, taken)
+            taken.add(numbered)
+            connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (numbered, session_id))
+            logger.warning("session %s had the title of a newer one; numbered", session_id)
+
+
+# ── summaries ─────────────────────────────────────────────────────────────────────────────────
+
+
+def fill_summaries(connection: apsw.Connection, summaries: Mapping[str, Summary]) -> None:
+    """Fill what every append keeps up to date; counters only where there is none."""
+    connection.execute(
+        "UPDATE sessions SET next_ordinal = 1, last_active = started_at, preview = NULL"
+    )
+    connection.executemany(
+        "UPDATE sessions SET next_ordinal = ?, last_active = ?, preview = ?, "
+        "message_count = COALESCE(message_count, ?) WHERE id = ?",
+        [
+            (s.count + 1, s.newest, s.preview and encode_text(s.preview), s.count, session_id)
+            for session_id, s in summaries.items()
+        ],
+    )
+    connection.execute("UPDATE sessions SET message_count = 0 WHERE message_count IS NULL")
+    for name in _COUNTERS:
+        connection.execute(f"UPDATE sessions SET {name} = 0 WHERE {name} IS NULL")
+    uncounted = connection.execute(
+        "SELECT id FROM sessions WHERE tool_call_count IS NULL"
+    ).fetchall()
+    for (session_id,) in uncounted:
+        calls = connection.execute(
+            "SELECT tool_calls FROM messages WHERE session_id = ? AND tool_calls IS NOT NULL",
+            (session_id,),
+        )
+        total = sum(count_tool_calls(tool_calls_in(row[0])) for row in calls)
+        connection.execute(
+            "UPDATE sessions SET tool_call_count = ? WHERE id = ?", (total, session_id)
+        )
