@@ -7,30 +7,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
-# One column each: Latin, Greek, Cyrillic, Armenian, typographic punctuation, currency, box drawing.
-_NARROW = (
-    "\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0482\u048a-\u0590\u2010-\u2027\u2030-\u205e\u2500-\u257f"
+#: First and last code point, and how wide each in between is.
+_KNOWN = (
+    (0x20, 0x7E, 1),  # ASCII
+    (0xA0, 0xAC, 1),
+    (0xAE, 0x2FF, 1),  # Latin
+    (0x370, 0x482, 1),  # Greek, Cyrillic
+    (0x48A, 0x590, 1),
+    (0x2010, 0x2027, 1),  # typographic punctuation
+    (0x2030, 0x205E, 1),
+    (0x2500, 0x257F, 1),  # line drawing
+    (0x3001, 0x3029, 2),  # CJK punctuation
+    (0x3041, 0x3096, 2),  # kana
+    (0x309B, 0x30FF, 2),
+    (0x3400, 0x4DBF, 2),  # CJK ideographs
+    (0x4E00, 0x9FFF, 2),
+    (0xAC00, 0xD7A3, 2),  # Hangul
+    (0xFF01, 0xFF60, 2),  # full-width forms
 )
-# Two columns each: kana, CJK ideographs, Hangul syllables, full-width forms, CJK punctuation.
-_WIDE = (
-    "\u3001-\u3029\u3041-\u3096\u309b-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff60"
-)
-
-_ONLY_KNOWN = re.compile(f"[{_NARROW}{_WIDE}]*")
-_WIDE_CHARACTERS = re.compile(f"[{_WIDE}]")
 
 _JOINER = "\u200d"
 _REGIONAL_INDICATORS = ("\U0001f1e6", "\U0001f1ff")
 _SKIN_TONES = ("\U0001f3fb", "\U0001f3ff")
 
 
+@cache
+def known_width(character: str) -> int | None:
+    """Return the width of a character of the commonest scripts, None for any other."""
+    code = ord(character)
+    for first, last, width in _KNOWN:
+        if first <= code <= last:
+            return width
+    return None
+
+
 def display_width(text: str) -> int:
     """Return how many columns a terminal needs for *text*, which has no control characters."""
     if text.isascii():
         return len(text)
-    if _ONLY_KNOWN.fullmatch(text):
-        return len(text) + len(_WIDE_CHARACTERS.findall(text))
     return sum(width for _, width in _characters(text))
 
 
@@ -96,9 +112,9 @@ def _as_much_as_fits(text: str, columns: int) -> str:
 
 def _characters(text: str) -> Iterator[tuple[str, int]]:
     """Yield what a reader sees as one character, with its width."""
-    if _ONLY_KNOWN.fullmatch(text):
-        for character in text:
-            yield character, 2 if _WIDE_CHARACTERS.match(character) else 1
+    known = [known_width(character) for character in text]
+    if None not in known:
+        yield from zip(text, known, strict=True)
         return
     from wcwidth import wcswidth, wcwidth
 

@@ -19,9 +19,9 @@ Record = Mapping[str, Any]
 
 #: Blank columns between two cells; the widths below include them.
 _GAP = 2
-_TITLE, _TITLE_AT_LEAST, _TITLE_AT_MOST = 32, 16, 52
+_TITLE, _TITLE_AT_LEAST, _TITLE_AT_MOST = 30, 16, 52
 # A stored preview is never longer than 63 characters.
-_PREVIEW, _PREVIEW_AT_LEAST, _PREVIEW_AT_MOST = 40, 18, 65
+_PREVIEW, _PREVIEW_AT_LEAST, _PREVIEW_AT_MOST = 42, 18, 65
 _PREVIEW_ALONE = 50
 _WHEN = 13
 _SOURCE_AT_LEAST = 6

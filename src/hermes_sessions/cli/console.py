@@ -1,0 +1,110 @@
+"""What a command talks to: the terminal or pipe it was started on, and the clock.
+
+Data goes to standard output; everything said about it (questions, progress, warnings, errors) goes
+to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes_sessions.cli.progress import Progress
+from hermes_sessions.cli.render.style import Style
+from hermes_sessions.config.paths import process_environment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Console:
+    """One run of the command, as its parts see the world."""
+
+    #: Seconds since the epoch.
+    clock: Callable[[], float] = time.time
+    #: Seconds that never go back, for measuring how long work takes.
+    stopwatch: Callable[[], float] = time.monotonic
+    environ: Mapping[str, str] = field(default_factory=process_environment)
+    #: ASCII decoration, no colour, no progress bar, fixed layout.
+    plain: bool = False
+    #: Print JSON instead of text.
+    as_json: bool = False
+
+    @property
+    def style(self) -> Style:
+        """How what goes to standard output may look."""
+        if self.plain:
+            return Style(ascii_only=True)
+        return Style(
+            colour=self._wants_colour(sys.stdout),
+            ascii_only=not _can_draw_lines(sys.stdout.encoding),
+            width=self._width(),
+        )
+
+    def print(self, lines: str | Iterable[str]) -> None:
+        """Write one or several lines of text to standard output."""
+        for line in (lines,) if isinstance(lines, str) else lines:
+            sys.stdout.write(line + "\n")
+
+    def print_json(self, value: Any) -> None:
+        """Write a JSON value to standard output."""
+        from hermes_sessions.cli.render.documents import json_text
+
+        sys.stdout.flush()
+        # JSON is UTF-8 whatever the locale says.
+        sys.stdout.buffer.write(json_text(value).encode("utf-8") + b"\n")
+        sys.stdout.buffer.flush()
+
+    def tell(self, lines: str | Iterable[str]) -> None:
+        """Write one or several lines to standard error."""
+        sys.stdout.flush()
+        for line in (lines,) if isinstance(lines, str) else lines:
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+
+    def confirm(self, question: str) -> bool:
+        """Ask on standard error and return whether the answer read from standard input is yes.
+
+        Anything else is no; so is the end of the input, as when a script has no answer to give.
+        """
+        sys.stdout.flush()
+        sys.stderr.write(f"{question} [y/N] ")
+        sys.stderr.flush()
+        answer = sys.stdin.readline() if sys.stdin is not None else ""
+        if not answer.endswith("\n") or not sys.stdin.isatty():
+            # Nobody pressed Enter on the screen, so what follows would go on in the same line.
+            self.tell("")
+        return answer.strip().lower() in {"y", "yes"}
+
+    def progress(self, label: str, total: int) -> Progress:
+        """Return a progress bar that appears on a terminal when work takes longer than a second."""
+        visible = not self.plain and not self.as_json and sys.stderr.isatty()
+        return Progress(label, total, visible=visible, stopwatch=self.stopwatch)
+
+    def _wants_colour(self, stream: Any) -> bool:
+        return (
+            stream.isatty()
+            and not self.environ.get("NO_COLOR")
+            and self.environ.get("TERM") != "dumb"
+        )
+
+    def _width(self) -> int | None:
+        columns = self.environ.get("COLUMNS", "")
+        if columns.isdecimal() and int(columns) > 0:
+            return int(columns)
+        if not sys.stdout.isatty():
+            return None
+        try:
+            return os.get_terminal_size(sys.stdout.fileno()).columns or None
+        except OSError:
+            return None
+
+
+def _can_draw_lines(encoding: str | None) -> bool:
+    try:
+        "─—…·●◆".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

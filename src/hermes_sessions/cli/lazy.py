@@ -1,0 +1,74 @@
+"""Groups whose commands are imported when they are called.
+
+Starting fast is a feature: ``hermes sessions list`` must not pay for what other commands need. A
+group is a table of names, where each command lives, and its one-line help, so that even ``--help``
+imports none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+
+class LazyCommand(NamedTuple):
+    """Where a command lives (``package.module:name``) and what a list of commands says about it."""
+
+    target: str
+    short_help: str
+
+    def load(self) -> click.Command:
+        """Import and return the command."""
+        module, _, name = self.target.partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+
+class LazyGroup(click.Group):
+    """A group of commands that are loaded one by one; without a command it shows its help."""
+
+    def __init__(self, *args: Any, lazy_commands: Mapping[str, LazyCommand], **kwargs: Any) -> None:
+        kwargs.setdefault("invoke_without_command", True)
+        super().__init__(*args, **kwargs)
+        self.lazy_commands = lazy_commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of the table."""
+        return [*self.lazy_commands, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of this name, imported now, or None."""
+        lazy = self.lazy_commands.get(cmd_name)
+        return lazy.load() if lazy else super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* name.
+
+        Raises:
+            click.UsageError: there is none; the message suggests the nearest.
+        """
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name.lower(), self.list_commands(ctx), n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"No such command '{name}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        rows = [(name, lazy.short_help) for name, lazy in self.lazy_commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def show_help_without_command(ctx: click.Context) -> None:
+    """Print the help of a group that was called without one of its commands."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

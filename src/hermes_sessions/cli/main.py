@@ -1,0 +1,115 @@
+"""The entry point of the ``hermes`` and ``hermes-sessions`` commands.
+
+Turns whatever happens into an exit code and, for failures one can expect, one line on standard
+error. Everything else is imported inside, so that an interrupt during start-up is handled, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes_sessions.cli.console import Console
+
+DONE = 0
+REFUSED = 1
+USAGE = 2
+#: As a shell reports a command that was ended by SIGINT or SIGPIPE.
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+
+def run(arguments: Sequence[str] | None = None, console: Console | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    0 done, 1 not found or refused, 2 wrong usage or configuration, 3 store unavailable, 130
+    interrupted, 141 nobody reads the output any more.
+    """
+    try:
+        _never_fail_on_encoding()
+        return _run(sys.argv[1:] if arguments is None else arguments, console)
+    except KeyboardInterrupt:
+        _end_line()
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return PIPE_CLOSED
+
+
+def _run(arguments: Sequence[str], console: Console | None) -> int:
+    import click
+
+    from hermes_sessions.cli.console import Console
+    from hermes_sessions.cli.root import hermes
+    from hermes_sessions.cli.warnings import WarningLines
+    from hermes_sessions.errors import HermesSessionsError
+
+    console = console or Console()
+    try:
+        with (
+            WarningLines(console),
+            hermes.make_context(_program_name(), list(arguments), obj=console) as context,
+        ):
+            hermes.invoke(context)
+            sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        sys.stdout.flush()
+        return end.exit_code
+    except click.UsageError as error:
+        hint = f" Try '{error.ctx.command_path} --help'." if error.ctx else ""
+        _report(console, error.format_message() + hint)
+        return USAGE
+    except HermesSessionsError as error:
+        _report(console, str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # A disk that is full, a file that may not be read: the system's words say it best.
+        place = f"{error.filename}: " if error.filename else ""
+        _report(console, f"{place}{error.strerror or error}.")
+        return REFUSED
+    return DONE
+
+
+def _report(console: Console, message: str) -> None:
+    from hermes_sessions.cli.render.safety import lines
+
+    first, *others = lines(message)
+    console.tell([f"Error: {first}", *others])
+
+
+def _program_name() -> str:
+    name = os.path.basename(sys.argv[0])  # noqa: PTH119 - pathlib is not loaded yet
+    return name if name in {"hermes", "hermes-sessions"} else "hermes"
+
+
+def _never_fail_on_encoding() -> None:
+    """Show characters that the terminal's encoding lacks as escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def _end_line() -> None:
+    """Leave the line on which the terminal echoed ``^C``."""
+    try:
+        sys.stderr.write("\n")
+        sys.stderr.flush()
+    except OSError:
+        _discard_output()
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, so that the interpreter's exit stays quiet."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            os.dup2(nowhere, stream.fileno())
+        except (OSError, ValueError):
+            continue  # Not a real file, so there is nothing that could fail at exit.
+    os.close(nowhere)

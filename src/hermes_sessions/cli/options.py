@@ -1,0 +1,69 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from hermes_sessions.cli.console import Console
+
+
+def speaks_to_console(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--json`` and ``--plain``, and the console as its first argument.
+
+    Stands below the command's own options, next to the function.
+    """
+
+    def command(context: click.Context, *, as_json: bool, plain: bool, **values: Any) -> None:
+        console: Console = context.obj
+        function(replace(console, as_json=as_json, plain=plain or console.plain), **values)
+
+    functools.update_wrapper(command, function)
+    decorated: Callable[..., None] = click.pass_context(command)
+    for option in (_PLAIN, _JSON):
+        decorated = option(decorated)
+    return decorated
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+_PLAIN = click.option(
+    "--plain", is_flag=True, help="No colour, no line drawing, no progress bar, fixed layout."
+)
+
+source_option = click.option(
+    "--source", metavar="NAME", help="Only sessions from this source: cli, telegram, discord, …"
+)
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+
+
+def whole_number(at_least: int) -> Callable[[click.Context, click.Parameter, str], int]:
+    """Return what checks the value of an option that is a whole number of at least so much."""
+
+    def check(_context: click.Context, parameter: click.Parameter, value: str) -> int:
+        if not value.isdecimal() or int(value) < at_least:
+            raise click.BadParameter(
+                f"{value!r} is not a whole number ({at_least} or more).", param=parameter
+            )
+        return int(value)
+
+    return check
+
+
+def number_of_days(_context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """Return the value of an option as a number of days; fractions are allowed.
+
+    Raises:
+        click.BadParameter: not a number, negative, or infinite.
+    """
+    try:
+        days = float(value)
+    except ValueError:
+        days = math.nan
+    if not 0 <= days < math.inf:
+        raise click.BadParameter(f"{value!r} is not a number of days (0 or more).", param=parameter)
+    return days

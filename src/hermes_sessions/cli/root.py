@@ -1,0 +1,54 @@
+"""The top of the command tree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
+
+COMMANDS = {
+    "sessions": LazyCommand(
+        "hermes_sessions.cli.sessions.group:sessions", "List, read and manage stored sessions."
+    ),
+}
+
+
+def _print_version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from importlib.metadata import version
+
+    click.echo(f"Hermes Sessions {version('hermes-sessions')}")
+    context.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy_commands=COMMANDS,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="No colour, no line drawing, no progress bars, a fixed layout; for all commands.",
+)
+@click.pass_context
+def hermes(context: click.Context, plain: bool) -> None:
+    """Every conversation with an agent, kept, found and resumed.
+
+    The store is in HERMES_HOME (default ~/.hermes), settings are in config.yaml there.
+    """
+    if plain:
+        context.obj = replace(context.obj, plain=True)
+    show_help_without_command(context)

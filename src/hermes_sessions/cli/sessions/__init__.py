@@ -1,0 +1,1 @@
+"""The ``hermes sessions`` commands, one file per subject."""

@@ -1,0 +1,32 @@
+"""The ``hermes sessions`` group: which commands there are, and where they live."""
+
+from __future__ import annotations
+
+import click
+
+from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
+
+_HERE = "hermes_sessions.cli.sessions"
+
+COMMANDS = {
+    "list": LazyCommand(f"{_HERE}.listing:list_sessions", "List sessions, newest activity first."),
+    "show": LazyCommand(f"{_HERE}.showing:show", "Show one session and its last messages."),
+    "rename": LazyCommand(f"{_HERE}.renaming:rename", "Set or clear the title of a session."),
+    "delete": LazyCommand(f"{_HERE}.removal:delete", "Move sessions to the trash."),
+    "restore": LazyCommand(f"{_HERE}.trash:restore", "Bring sessions back from the trash."),
+    "trash": LazyCommand(f"{_HERE}.trash:trash", "List what is in the trash, or empty it."),
+    "export": LazyCommand(f"{_HERE}.exporting:export", "Write sessions to a JSONL file."),
+    "import": LazyCommand(f"{_HERE}.importing:import_", "Read sessions from a file."),
+    "prune": LazyCommand(f"{_HERE}.pruning:prune", "Move old, ended sessions to the trash."),
+    "stats": LazyCommand(f"{_HERE}.statistics:stats", "Count sessions and messages."),
+}
+
+
+@click.group(cls=LazyGroup, lazy_commands=COMMANDS, invoke_without_command=True)
+@click.pass_context
+def sessions(context: click.Context) -> None:
+    """List, read and manage stored sessions.
+
+    ID is a session id, the beginning of one, or a title.
+    """
+    show_help_without_command(context)

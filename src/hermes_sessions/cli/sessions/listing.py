@@ -1,0 +1,67 @@
+"""``hermes sessions list``."""
+
+from __future__ import annotations
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import source_option, speaks_to_console, whole_number
+from hermes_sessions.cli.render.session_table import LAST_ACTIVE, STARTED, session_table
+from hermes_sessions.cli.store import open_for_reading
+
+#: Sessions of integrations, which people ask for by name when they want to see them.
+HIDDEN_SOURCES = ("tool",)
+_ALL = -1
+
+
+@click.command("list", short_help="List sessions, newest activity first.")
+@source_option
+@click.option(
+    "--limit",
+    metavar="N",
+    default="20",
+    callback=whole_number(at_least=1),
+    show_default=True,
+    help="How many sessions to show.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show all sessions, whatever the limit.")
+@click.option("--by-start", is_flag=True, help="Newest start first instead of newest activity.")
+@click.option("--archived", is_flag=True, help="Show archived sessions instead of the others.")
+@click.option(
+    "--children", is_flag=True, help="Show subagents and earlier parts of conversations, too."
+)
+@speaks_to_console
+def list_sessions(
+    console: Console,
+    *,
+    source: str | None,
+    limit: int,
+    everything: bool,
+    by_start: bool,
+    archived: bool,
+    children: bool,
+) -> None:
+    """List sessions, newest activity first.
+
+    A conversation that was continued under new ids is one line. Sessions of source "tool" are
+    shown only with --source tool.
+    """
+    with open_for_reading(console) as db:
+        found = db.list_sessions_rich(
+            source=source,
+            exclude_sources=None if source else HIDDEN_SOURCES,
+            limit=_ALL if everything else limit,
+            include_children=children,
+            order_by_last_active=not by_start,
+            archived_only=archived,
+            compact_rows=True,
+        )
+    if console.as_json:
+        from hermes_sessions.cli.render.documents import sessions_document
+
+        console.print_json(sessions_document(found))
+    elif not found:
+        console.print("No sessions found.")
+    else:
+        when = STARTED if by_start else LAST_ACTIVE
+        console.print(session_table(found, now=console.clock(), style=console.style, when=when))

@@ -1,0 +1,116 @@
+"""``hermes sessions trash`` and ``restore``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import number_of_days, speaks_to_console, yes_option
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.selection import find_in_trash
+from hermes_sessions.cli.sessions.removal import confirm_removal, report_removal
+from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
+from hermes_sessions.model.lineage import COMPRESSION
+
+Record = dict[str, Any]
+
+_DAY = 86400
+
+
+@click.command(short_help="List what is in the trash, or empty it.")
+@click.option("--empty", is_flag=True, help="Delete what is in the trash for good.")
+@click.option(
+    "--older-than",
+    metavar="DAYS",
+    default="0",
+    callback=number_of_days,
+    help="With --empty: only what was deleted that many days ago.",
+)
+@yes_option
+@speaks_to_console
+def trash(console: Console, *, empty: bool, older_than: float, yes: bool) -> None:
+    """List deleted sessions, latest first, or delete them for good.
+
+    Sessions stay in the trash until it is emptied.
+    """
+    if empty:
+        _empty(console, older_than, yes=yes)
+        return
+    with open_for_reading(console) as db:
+        found = db.list_trash()
+    if console.as_json:
+        from hermes_sessions.cli.render.documents import trashed_document
+
+        console.print_json({"sessions": [trashed_document(session) for session in found]})
+    elif not found:
+        console.print("The trash is empty.")
+    else:
+        from hermes_sessions.cli.render.session_table import DELETED, session_table
+
+        console.print(session_table(found, now=console.clock(), style=console.style, when=DELETED))
+
+
+def _empty(console: Console, older_than: float, *, yes: bool) -> None:
+    with open_for_writing(console) as db:
+        cutoff = console.clock() - older_than * _DAY
+        going = [session for session in db.list_trash() if session["trashed_at"] <= cutoff]
+        if going:
+            if not yes:
+                confirm_removal(console, going, purge=True)
+            # Measured from the list again: what was deleted while the question was on the screen
+            # was not part of it.
+            db.purge_trash((console.clock() - cutoff) / _DAY, transcripts_directory())
+            going = [session for session in going if db.get_session(session["id"]) is None]
+    if not going and not console.as_json:
+        console.print("There is nothing to delete in the trash.")
+        return
+    ids = [session["id"] for session in going]
+    messages = sum(session["message_count"] or 0 for session in going)
+    report_removal(console, ids, messages, purged=True)
+
+
+@click.command(short_help="Bring sessions back from the trash.")
+@click.argument("references", metavar="ID...", nargs=-1, required=True)
+@speaks_to_console
+def restore(console: Console, *, references: tuple[str, ...]) -> None:
+    """Bring sessions back from the trash.
+
+    What was deleted together as one conversation comes back together. A title that another session
+    took meanwhile gets the next number. Nothing is restored when any ID is unknown.
+    """
+    with open_for_writing(console) as db:
+        trashed = db.list_trash()
+        wanted: dict[str, None] = {}
+        for reference in references:
+            session = find_in_trash(trashed, reference)
+            wanted |= dict.fromkeys(_chain_in_trash(trashed, session))
+        restored = db.restore_sessions(wanted)
+        titles = {session_id: db.get_session_title(session_id) for session_id in restored}
+    if console.as_json:
+        console.print_json({"restored": restored})
+        return
+    for session_id in restored:
+        title = titles[session_id]
+        console.print(f"Restored {session_id}{f'  {title}' if title else ''}")
+    if len(restored) > 1:
+        console.print(f"{counted(len(restored), 'session')} restored.")
+
+
+def _chain_in_trash(trashed: Sequence[Record], session: Record) -> list[str]:
+    """Return the ids in the trash that continue *session* or that it continues."""
+    continuations = [s for s in trashed if s["edge_kind"] == COMPRESSION]
+    chain = {session["id"]}
+    while more := {
+        end
+        for link in continuations
+        for end, other in (
+            (link["id"], link["parent_session_id"]),
+            (link["parent_session_id"], link["id"]),
+        )
+        if other in chain and end not in chain
+    }:
+        chain |= more
+    return [s["id"] for s in trashed if s["id"] in chain]

@@ -1,0 +1,43 @@
+"""Fixtures of the command's tests."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conversations import populate
+from tests.cli.harness import Hermes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what is printed to tests/cli/golden"
+    )
+
+
+@pytest.fixture(autouse=True)
+def _in_utc() -> Iterator[None]:
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+@pytest.fixture
+def hermes(tmp_path: Path) -> Hermes:
+    """The command on a home that does not exist yet."""
+    return Hermes(tmp_path / "home")
+
+
+@pytest.fixture
+def filled(hermes: Hermes) -> Hermes:
+    """The command on a store with one of everything."""
+    populate(hermes.store)
+    return hermes

@@ -1,0 +1,111 @@
+"""hermes sessions show and stats."""
+
+import pytest
+
+from tests.cli.conversations import AUTH, PROJECT, PROJECT_1, PROJECT_2, SUBAGENT, WEATHER
+from tests.cli.harness import NOW, Hermes
+
+
+@pytest.mark.parametrize(
+    "reference", [[AUTH], ["20250305_0915"], ["refactoring auth"], ["refactoring", "auth"]]
+)
+def test_a_session_is_found_by_id_prefix_and_title(filled: Hermes, reference: list[str]) -> None:
+    result = filled.call("sessions", "show", *reference)
+    assert result.code == 0, result.err
+    assert f"ID:           {AUTH}\n" in result.out
+    assert f"Child:        {SUBAGENT} (subagent)\n" in result.out
+
+
+def test_an_exact_title_wins_over_its_family(filled: Hermes) -> None:
+    assert (
+        filled.call("sessions", "show", "my project", "--json").json["session"]["id"] == PROJECT_1
+    )
+    with filled.db() as db:
+        db.set_session_title(PROJECT_1, "another name")
+    # No session has that title any more: the most recently active numbered one is meant.
+    assert filled.call("sessions", "show", "my project", "--json").json["session"]["id"] == PROJECT
+
+
+def test_how_many_messages(filled: Hermes) -> None:
+    last = filled.call("sessions", "show", AUTH, "--messages", "1", "--json").json
+    assert (last["earlier_messages"], len(last["messages"])) == (3, 1)
+    assert last["messages"][0]["role"] == "assistant"
+    none = filled.call("sessions", "show", AUTH, "--messages", "0")
+    assert "… 4 earlier messages …" in none.out
+    assert "assistant" not in none.out
+    every = filled.call("sessions", "show", AUTH, "--full", "--messages", "1", "--json").json
+    assert [message["role"] for message in every["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+
+
+def test_full_text(filled: Hermes) -> None:
+    assert "… 1 more line" in filled.call("sessions", "show", AUTH).out
+    assert "auth/views.py" in filled.call("sessions", "show", AUTH, "--full").out
+
+
+def test_a_long_session_is_shown_in_order(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        db.create_session("long", "cli")
+        db.append_messages("long", [{"role": "user", "content": f"m{n}"} for n in range(450)])
+    shown = hermes.call("sessions", "show", "long", "--full", "--json").json
+    assert [message["content"] for message in shown["messages"]] == [f"m{n}" for n in range(450)]
+
+
+def test_messages_taken_back_are_not_shown(filled: Hermes) -> None:
+    with filled.db() as db:
+        first = db.get_messages(WEATHER)[0]["id"]
+        db.rewind_to_message(WEATHER, first)
+    shown = filled.call("sessions", "show", WEATHER, "--json").json
+    assert shown["messages"] == []
+    assert shown["earlier_messages"] == 0
+
+
+def test_content_that_is_not_text(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", b"\x00\xff")
+        db.append_message("s", "user", "half \ud83d and \x00 and \x1b[2J")
+    assert hermes.call("sessions", "show", "s").out.count("�") == 3
+    shown = hermes.call("sessions", "show", "s", "--json").json["messages"]
+    assert shown[0]["content"] == {"base64": "AP8="}
+    assert shown[1]["content"] == "half \ud83d and \x00 and \x1b[2J"
+
+
+def test_an_empty_session_was_active_when_it_started(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        db.create_session("s", "cli", started_at=NOW - 60)
+    assert hermes.call("sessions", "show", "s", "--json").json["session"]["last_active"] == NOW - 60
+
+
+def test_parts_of_a_conversation_name_each_other(filled: Hermes) -> None:
+    out = filled.call("sessions", "show", PROJECT_2).out
+    assert f"Parent:       {PROJECT_1} (compression)\n" in out
+    assert f"Child:        {PROJECT} (compression)\n" in out
+
+
+def test_stats(filled: Hermes) -> None:
+    with filled.db() as db:
+        db.trash_sessions([WEATHER])
+    result = filled.call("sessions", "stats")
+    assert result.code == 0
+    assert result.out.splitlines()[:-1] == [
+        "Total sessions: 9",
+        "Total messages: 16",
+        "  cli: 7 sessions",
+        "  discord: 1 session",
+        "  tool: 1 session",
+        "Archived: 1 session",
+        "In the trash: 1 session",
+    ]
+    assert result.out.splitlines()[-1].startswith("Database size: ")
+    counted = filled.call("sessions", "stats", "--json").json
+    assert counted["sources"]["discord"] == {"sessions": 1, "messages": 1}
+    assert counted["size_bytes"] > 0
+
+
+def test_stats_of_an_empty_store(hermes: Hermes) -> None:
+    assert hermes.call("sessions", "stats").out.startswith("Total sessions: 0\nTotal messages: 0\n")
