@@ -75,7 +75,7 @@ class Hermes:
 
     def environ(self, **changes: str) -> dict[str, str]:
         """The environment that a real run gets."""
-        kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         return {
             **kept,
             "HOME": str(self.home.parent),

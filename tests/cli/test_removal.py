@@ -207,7 +207,7 @@ def test_nothing_to_prune(hermes: Hermes) -> None:
     result = hermes.call("sessions", "prune", "--older-than", "1")
     assert result == Result(
         0,
-        "Nothing to prune: no conversation ended and was last active more than 1 days ago.\n",
+        "Nothing to prune: no conversation ended and was last active more than 1 day ago.\n",
         "",
     )
     assert hermes.call("sessions", "prune", "--json").json["deleted"] == []

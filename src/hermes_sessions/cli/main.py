@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from hermes_sessions.cli.console import Console
@@ -35,7 +35,8 @@ def run(arguments: Sequence[str] | None = None, console: Console | None = None) 
         _end_line()
         return INTERRUPTED
     except BrokenPipeError:
-        _discard_output()
+        _discard(sys.stdout)
+        _discard(sys.stderr)
         return PIPE_CLOSED
 
 
@@ -69,8 +70,8 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
         raise
     except OSError as error:
         # A disk that is full, a file that may not be read: the system's words say it best.
-        place = f"{error.filename}: " if error.filename else ""
-        _report(console, f"{place}{error.strerror or error}.")
+        place = "standard output" if _output_is_lost() else error.filename
+        _report(console, f"{f'{place}: ' if place else ''}{error.strerror or error}.")
         return REFUSED
     return DONE
 
@@ -101,15 +102,25 @@ def _end_line() -> None:
         sys.stderr.write("\n")
         sys.stderr.flush()
     except OSError:
-        _discard_output()
+        _discard(sys.stderr)
 
 
-def _discard_output() -> None:
+def _output_is_lost() -> bool:
+    """Return whether what is still buffered cannot be written; it is given up then."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _discard(sys.stdout)
+        return True
+    return False
+
+
+def _discard(stream: TextIO) -> None:
     """Let what is still buffered go nowhere, so that the interpreter's exit stays quiet."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            os.dup2(nowhere, stream.fileno())
-        except (OSError, ValueError):
-            continue  # Not a real file, so there is nothing that could fail at exit.
-    os.close(nowhere)
+    try:
+        os.dup2(nowhere, stream.fileno())
+    except (OSError, ValueError):
+        return  # Not a real file, so there is nothing that could fail at exit.
+    finally:
+        os.close(nowhere)

@@ -71,7 +71,8 @@ def prune(
 
 
 def _rule(older_than: float, subject: str) -> str:
-    return f"{subject} ended and was last active more than {older_than:g} days ago"
+    days = f"{older_than:g} day{'' if older_than == 1 else 's'}"
+    return f"{subject} ended and was last active more than {days} ago"
 
 
 def _explain(console: Console, old: Sequence[Record], older_than: float, *, purge: bool) -> None:

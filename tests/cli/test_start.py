@@ -1,0 +1,110 @@
+"""Starting fast: what `hermes sessions list` must not import."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.harness import Hermes
+
+# Slow to import, or a sign that something is imported which a list has no use for.
+FORBIDDEN = {
+    "argparse",
+    "asyncio",
+    "click.shell_completion",
+    "click.testing",
+    "concurrent",
+    "ctypes",
+    "difflib",
+    "email",
+    "html",
+    "http",
+    "httpx",
+    "importlib.metadata",
+    "multiprocessing",
+    "prompt_toolkit",
+    "psycopg",
+    "pydantic",
+    "pymysql",
+    "rich",
+    "shlex",
+    "shutil",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "unittest",
+    "urllib.request",
+    "wcwidth",
+    "xml",
+    "yaml",
+}
+
+
+# The console script's own line, and then what it has imported.
+PROGRAM = """
+import sys
+before = set(sys.modules)
+from hermes_sessions.cli.main import run
+code = run(sys.argv[1:])
+print(*set(sys.modules) - before, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def imported_by(hermes: Hermes, *arguments: str) -> set[str]:
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        env=hermes.environ(),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    return set(result.stderr.split())
+
+
+def offending(modules: set[str]) -> set[str]:
+    return {
+        module
+        for module in modules
+        if any(module == name or module.startswith(name + ".") for name in FORBIDDEN)
+    }
+
+
+def test_a_list_imports_only_what_it_needs(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        db.create_session("s1", "cli")
+        db.append_message("s1", "user", "Grüße aus 東京 …")
+        db.set_session_title("s1", "日本語")
+    modules = imported_by(hermes, "sessions", "list")
+    assert "hermes_sessions.cli.sessions.listing" in modules
+    assert offending(modules) == set()
+    commands = {m for m in modules if m.startswith("hermes_sessions.cli.sessions.")}
+    assert commands == {
+        "hermes_sessions.cli.sessions.group",
+        "hermes_sessions.cli.sessions.listing",
+    }
+
+
+def test_the_table_of_widths_is_loaded_only_for_what_needs_it(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        db.create_session("s1", "cli")
+        db.set_session_title("s1", "family 👨\u200d👩\u200d👧")
+    assert offending(imported_by(hermes, "sessions", "list")) >= {"wcwidth"}
+
+
+def test_settings_are_parsed_only_when_there_are_some(hermes: Hermes) -> None:
+    hermes.home.mkdir()
+    (hermes.home / "config.yaml").write_text("sessions:\n  trash_days: 3\n")
+    offenders = offending(imported_by(hermes, "sessions", "list"))
+    assert "yaml" in offenders
+    assert not {module for module in offenders if not module.startswith("yaml")}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sessions", "--help"], []])
+def test_help_imports_no_command(hermes: Hermes, arguments: list[str]) -> None:
+    modules = imported_by(hermes, *arguments)
+    assert not {m for m in modules if m.startswith("hermes_sessions.cli.sessions.")} - {
+        "hermes_sessions.cli.sessions.group"
+    }
+    assert not hermes.home.exists()
