@@ -1,0 +1,248 @@
+"""Reads what people type. Every input is a query; what had to be mended is said.
+
+::
+
+    query  = either
+    either = every ("OR" every)*
+    every  = (["AND"] ["NOT" | "-"] item)+
+    item   = term | "phrase" | *infix* | "(" either ")" | name:value
+
+Operators are upper case; ``and``, ``or`` and ``not`` are words. A star at the end of a term or
+phrase makes it a prefix, a star in front looks inside words. Parentheses, quotes and dashes count
+as syntax only where a term begins, so that code, paths and shell commands can be typed as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from hermes_sessions.text.query.tree import (
+    Filter,
+    Node,
+    Not,
+    Query,
+    Substring,
+    Term,
+    all_of,
+    any_of,
+)
+from hermes_sessions.text.segment import query_parts
+
+FILTER_NAMES: Final = frozenset(
+    {"source", "role", "tool", "model", "session", "in", "user", "before", "after", "has"}
+)
+#: Longer queries are cut: nobody types them, and work must stay bounded.
+MAX_LENGTH: Final = 4096
+MAX_DEPTH: Final = 50
+
+_QUOTES: Final = '"\u201c\u201d\u201e\u201f'
+_FILTER = re.compile(r"([a-z]+):(?=\S)")
+#: ``-rf``, ``-v``, ``--force``: options of a command, not something to exclude.
+_OPTION = re.compile(r"-(-|[^\W_]{1,2}(?![^\s)])|[^\Waeiouy_\d]+(?![^\s)]))", re.IGNORECASE)
+
+
+def parse(text: str) -> Query:
+    """Return the query for any text; never raises."""
+    reader = _Reader(text[:MAX_LENGTH])
+    if len(text) > MAX_LENGTH:
+        reader.repairs.append(f"only the first {MAX_LENGTH} characters were read")
+    node = reader.either(depth=0)
+    while not reader.at_end():
+        # A closing parenthesis too many; what follows still counts.
+        reader.position += 1
+        reader.repair("a closing parenthesis without an opening one was left out")
+        rest = reader.either(depth=0)
+        node = all_of([part for part in (node, rest) if part is not None])
+    return Query(node, tuple(reader.filters), tuple(dict.fromkeys(reader.repairs)))
+
+
+@dataclass(slots=True)
+class _Reader:
+    text: str
+    position: int = 0
+    filters: list[Filter] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+
+    # ── grammar ───────────────────────────────────────────────────────────────────────────────
+
+    def either(self, depth: int) -> Node | None:
+        branches: list[Node] = []
+        branch = self.every(depth)
+        while True:
+            if branch is not None:
+                branches.append(branch)
+            elif self._looking_at("OR") or branches:
+                self.repair("an OR without something on both sides was left out")
+            if not self._operator("OR"):
+                return any_of(branches)
+            branch = self.every(depth)
+
+    def every(self, depth: int) -> Node | None:
+        nodes: list[Node] = []
+        while True:
+            joined = self._operator("AND")
+            if joined and not nodes:
+                self.repair("an AND without something on both sides was left out")
+            excluded = self._negations()
+            self._skip_blanks()
+            if self.at_end() or self.text[self.position] == ")" or self._looking_at("OR"):
+                if excluded or joined:
+                    name = "NOT" if excluded else "AND"
+                    self.repair(f"{name} at the end, with nothing after it, was left out")
+                return all_of(nodes)
+            if self._looking_at("AND"):
+                continue
+            node = self.item(depth, excluded=bool(excluded % 2))
+            if node is not None:
+                nodes.append(Not(node) if excluded % 2 else node)
+
+    def item(self, depth: int, *, excluded: bool) -> Node | None:
+        start = self.text[self.position]
+        if start == "(" and depth < MAX_DEPTH:
+            return self._group(depth)
+        if start in _QUOTES:
+            return self._phrase()
+        if start == "*" and (infix := self._infix()) is not None:
+            return infix
+        if self._filter(excluded=excluded):
+            return None
+        return self._term()
+
+    # ── items ─────────────────────────────────────────────────────────────────────────────────
+
+    def _group(self, depth: int) -> Node | None:
+        self.position += 1
+        node = self.either(depth + 1)
+        if self.at_end():
+            self.repair("a parenthesis that was never closed was closed at the end")
+        else:
+            self.position += 1
+        return node
+
+    def _phrase(self) -> Node | None:
+        raw = self._quoted()
+        return self._make_term(raw, prefix=self._star())
+
+    def _quoted(self) -> str:
+        """Read a quoted text at the position; an unfinished one ends with the query."""
+        start = self.position + 1
+        end = next((i for i in range(start, len(self.text)) if self.text[i] in _QUOTES), None)
+        if end is None:
+            self.repair("a quote that was never closed was closed at the end")
+            self.position = len(self.text)
+            return self.text[start:]
+        self.position = end + 1
+        return self.text[start:end]
+
+    def _star(self) -> bool:
+        stars = False
+        while not self.at_end() and self.text[self.position] == "*":
+            self.position += 1
+            stars = True
+        return stars
+
+    def _infix(self) -> Node | None:
+        before = self.position
+        self._star()
+        if self.at_end() or self.text[self.position].isspace():
+            self.position = before
+            return None
+        if self.text[self.position] in _QUOTES:
+            raw = self._quoted()
+            self._star()
+        else:
+            raw = self._run().strip("*")
+        return Substring(raw) if raw.strip() else self._nothing(raw)
+
+    def _filter(self, *, excluded: bool) -> bool:
+        match = _FILTER.match(self.text, self.position)
+        if match is None or match[1] not in FILTER_NAMES:
+            return False
+        self.position = match.end()
+        value = self._quoted() if self.text[self.position] in _QUOTES else self._run()
+        self.filters.append(Filter(match[1], value.strip(), excluded=excluded))
+        return True
+
+    def _term(self) -> Node | None:
+        raw = self._run()
+        core = raw.rstrip("*")
+        return self._make_term(core, prefix=len(core) < len(raw))
+
+    def _run(self) -> str:
+        """Read up to the next blank; parentheses opened inside belong to the text."""
+        start, opened = self.position, 0
+        while not self.at_end():
+            char = self.text[self.position]
+            if char.isspace() or (char in _QUOTES and self._closes_later()):
+                break
+            if char == "(":
+                opened += 1
+            elif char == ")":
+                if opened == 0 and self.position > start:
+                    break
+                opened -= 1
+            self.position += 1
+        return self.text[start : self.position]
+
+    def _closes_later(self) -> bool:
+        return any(char in _QUOTES for char in self.text[self.position + 1 :])
+
+    def _make_term(self, raw: str, *, prefix: bool) -> Node | None:
+        parts = tuple(query_parts(raw, prefix=prefix))
+        if parts:
+            return Term(parts, raw, prefix)
+        # Nothing but punctuation: looked for as it stands.
+        return Substring(raw.strip()) if raw.strip() else self._nothing(raw)
+
+    def _nothing(self, raw: str) -> None:
+        self.repair("empty quotes were left out" if not raw.strip() else f"{raw!r} was left out")
+
+    # ── words and signs ───────────────────────────────────────────────────────────────────────
+
+    def at_end(self) -> bool:
+        return self.position >= len(self.text)
+
+    def repair(self, what: str) -> None:
+        self.repairs.append(what)
+
+    def _skip_blanks(self) -> None:
+        while not self.at_end() and self.text[self.position].isspace():
+            self.position += 1
+
+    def _looking_at(self, word: str) -> bool:
+        self._skip_blanks()
+        end = self.position + len(word)
+        if self.text[self.position : end] != word:
+            return False
+        return end == len(self.text) or self.text[end].isspace() or self.text[end] in '()"'
+
+    def _operator(self, word: str) -> bool:
+        if not self._looking_at(word):
+            return False
+        self.position += len(word)
+        return True
+
+    def _negations(self) -> int:
+        count = 0
+        while True:
+            if self._operator("NOT"):
+                count += 1
+            elif self._dash():
+                self.position += 1
+                count += 1
+            else:
+                return count
+
+    def _dash(self) -> bool:
+        """Whether a dash at the position excludes the item behind it."""
+        self._skip_blanks()
+        rest = self.text[self.position : self.position + 2]
+        if len(rest) < 2 or rest[0] != "-" or rest[1].isspace():
+            return False
+        if match := _OPTION.match(self.text, self.position):
+            word = self.text[self.position :].split(maxsplit=1)[0]
+            self.repair(f"{word} was read as an option, not as something to exclude")
+            return not match
+        return rest[1] in "(" + _QUOTES or rest[1].isalnum() or rest[1] in "*_/.@#"
