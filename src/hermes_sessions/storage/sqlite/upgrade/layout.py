@@ -16,8 +16,14 @@ logger = logging.getLogger(__name__)
 
 _SEARCH_TABLES: Final = ("messages_fts", "messages_fts_trigram")
 _SEARCH_PARTS: Final = ("data", "idx", "content", "docsize", "config")
-#: Replaced by ours over (session_id, ordinal).
-_REPLACED_INDEXES: Final = ("idx_messages_session",)
+#: Indexes of the documented layout; ours are made anew.
+_DOCUMENTED_INDEXES: Final = (
+    "idx_sessions_source",
+    "idx_sessions_parent",
+    "idx_sessions_started",
+    "idx_sessions_title_unique",
+    "idx_messages_session",
+)
 #: What the name of a foreign column or table gets when one of ours needs its name.
 _SUFFIX: Final = "_before_upgrade"
 
@@ -116,8 +122,8 @@ def drop_search_index(connection: apsw.Connection) -> None:
 
 
 def drop_indexes_and_triggers(connection: apsw.Connection, layout: Layout) -> None:
-    """Remove what bears the name of an index or trigger of ours, so that ours can be made."""
-    for name in (*layout.indexes, *_REPLACED_INDEXES):
+    """Remove the documented indexes, and what bears the name of an index or trigger of ours."""
+    for name in (*layout.indexes, *_DOCUMENTED_INDEXES):
         connection.execute(f"DROP INDEX IF EXISTS {name}")
     for name in layout.triggers:
         connection.execute(f"DROP TRIGGER IF EXISTS {name}")

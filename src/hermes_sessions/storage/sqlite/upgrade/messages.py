@@ -34,11 +34,11 @@ _ROWS_AT_ONCE: Final = 5_000
 #: A batch ends early when the rows that change have this many characters.
 _TEXT_AT_ONCE: Final = 4_000_000
 
-#: The key of the session stands first, content second; session ids are clean by now.
+#: What is handled by itself stands first; session ids are clean by now.
 _COLUMNS: Final = [
     "session_id",
-    "content",
     "timestamp",
+    "content",
     *(name for name in MESSAGE_TEXTS if name != "content"),
 ]
 _ROLE: Final = _COLUMNS.index("role")
@@ -112,7 +112,7 @@ def _batches(connection: apsw.Connection, summaries: dict[str, Summary]) -> Iter
 
 def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
     """Return the columns of one message that change, the ordinal among them."""
-    session_id, content, timestamp = row.values[:3]
+    session_id, timestamp, content = row.values[:3]
     summary = summaries.setdefault(str(session_id), Summary())
     changes: dict[str, Any] = {}
     if not is_time(timestamp):
@@ -120,17 +120,14 @@ def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
         timestamp = changes["timestamp"] = time_from(timestamp, otherwise=summary.newest)
     changes["ordinal"] = summary.add(float(timestamp or 0.0))
     content_type: str | None = None
-    for name, value in zip(_COLUMNS, row.values, strict=True):
-        if name in ("session_id", "timestamp"):
-            continue
-        if value is None and name == "role":
-            changes[name] = "unknown"
-        elif must_change(value, undecodable=row.undecodable):
-            if name == "content":
-                content, content_type = stored_content(value)
-                changes.update(content=content, content_type=content_type)
-            else:
-                changes[name] = stored_text(value)
+    for name, value in zip(_COLUMNS[3:], row.values[3:], strict=True):
+        if value is not None and must_change(value, undecodable=row.undecodable):
+            changes[name] = stored_text(value)
+    if must_change(content, undecodable=row.undecodable):
+        content, content_type = stored_content(content)
+        changes.update(content=content, content_type=content_type)
+    if row.values[_ROLE] is None:
+        changes["role"] = "unknown"
     if summary.preview is None and row.values[_ROLE] == "user" and content is not None:
         summary.preview = preview_of(_readable(content, content_type))
     return changes

@@ -1,0 +1,76 @@
+"""Files of the documented versions for the tests of upgrading, and what must be found in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes_sessions.storage.sessiondb import SessionDB
+from tests.fixtures.hermes import layouts, reader, stored
+
+Everything = dict[str, Any]
+
+#: Files that releases wrote, of versions that are upgraded in place.
+WRITTEN_BY_A_RELEASE = ("v11", "v11-upgraded")
+LATER = tuple(name for name in stored.names() if name not in WRITTEN_BY_A_RELEASE)
+NAMES = (*(f"built-{name}" for name in layouts.LAYOUTS), *WRITTEN_BY_A_RELEASE)
+
+#: What a documented column holds in files from before it existed.
+DEFAULTS = {
+    **dict.fromkeys(("cache_read_tokens", "cache_write_tokens", "reasoning_tokens"), 0),
+    "api_call_count": 0,
+}
+NOT_LOADED = ("content", "tool_calls", "decoded")
+
+
+def make(name: str, path: Path) -> Everything:
+    """Put the file called *name* at *path* and return everything in it."""
+    if name.startswith("built-"):
+        layouts.build_named(name.removeprefix("built-"), path)
+    else:
+        stored.unpack(name, path)
+    return reader.read_everything(path)
+
+
+def version_in(name: str) -> int:
+    return int(name.removeprefix("built-").removeprefix("v").partition("-")[0])
+
+
+def require_everything(
+    db: SessionDB, before: Everything, changed: Mapping[tuple[str, str], Any] | None = None
+) -> None:
+    """Assert that the store returns all that was in the file.
+
+    *changed* names the values that must differ: (session id, column) -> new value.
+    """
+    changed = changed or {}
+    for row in before["sessions"]:
+        found = db.get_session(row["id"])
+        assert found is not None, row["id"]
+        for column, value in row.items():
+            if column not in found:
+                continue
+            assert found[column] == changed.get((row["id"], column), value), (row["id"], column)
+        for column, value in DEFAULTS.items():
+            assert found[column] == row.get(column, value)
+    for session_id, messages in reader.transcripts(before).items():
+        require_transcript(db.get_messages(session_id), messages)
+    for key, value in before["state_meta"].items():
+        assert db.get_meta(key) == value
+
+
+def require_transcript(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Assert that a session's messages are the same, in the same order, numbered without gaps."""
+    assert [m["id"] for m in found] == [m["id"] for m in expected]
+    assert [m["ordinal"] for m in found] == list(range(1, len(expected) + 1))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours["content"] == theirs["decoded"]["content"], theirs["id"]
+        assert type(ours["content"]) is type(theirs["decoded"]["content"]), theirs["id"]
+        # An empty text never was a list of calls; it reads as none.
+        assert ours["tool_calls"] == (
+            [] if theirs["tool_calls"] == "" else theirs["decoded"]["tool_calls"]
+        ), theirs["id"]
+        for column in theirs.keys() & ours.keys() - set(NOT_LOADED):
+            expected_value = 1 if column == "active" else theirs[column]
+            assert ours[column] == expected_value, (theirs["id"], column)
