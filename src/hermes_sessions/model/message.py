@@ -10,8 +10,10 @@ PREVIEW_LENGTH = 60
 
 
 def count_tool_calls(tool_calls: Any) -> int:
-    """Return how many calls a message makes; something that is not a list counts as one."""
-    if tool_calls is None:
+    """Return how many calls a message makes; something that is not a list counts as one, unless
+    it is empty.
+    """
+    if not tool_calls:
         return 0
     return len(tool_calls) if isinstance(tool_calls, (list, tuple)) else 1
 

@@ -197,7 +197,7 @@ class Messages:
         return NewMessage(
             values=values,
             timestamp=timestamp,
-            tool_calls=count_tool_calls(tool_calls),
+            tool_calls=_calls_in(tool_calls),
             preview=preview_of(content) if shows else None,
             external_id=columns["external_id"],
         )
@@ -286,18 +286,21 @@ def _reserve_ordinals(
     newest = max(message.timestamp for message in messages)
     preview = next((m.preview for m in messages if m.preview is not None), None)
     update = (
-        f"UPDATE sessions SET next_ordinal = next_ordinal + ?, "
+        # Some databases evaluate one after the other: the old message_count is needed first. The
+        # activity of a session without messages is its start, which the first message replaces.
+        f"UPDATE sessions SET last_active = "
+        f"CASE WHEN last_active > ? AND message_count > 0 THEN last_active ELSE ? END, "
         f"message_count = COALESCE(message_count, 0) + ?, "
         f"tool_call_count = COALESCE(tool_call_count, 0) + ?, "
-        f"last_active = CASE WHEN last_active > ? THEN last_active ELSE ? END, "
+        f"next_ordinal = next_ordinal + ?, "
         f"preview = COALESCE(preview, ?) WHERE id = ? AND {VISIBLE}"
     )
     params = (
-        count,
+        newest,
+        newest,
         count,
         sum(message.tool_calls for message in messages),
-        newest,
-        newest,
+        count,
         preview,
         session_id,
     )
@@ -329,9 +332,12 @@ def _stored_external_ids(
     if not wanted:
         return {}
     # Rivals with the same external id wait here for each other.
-    tx.one(
-        f"SELECT id FROM sessions WHERE id = ?{store.provider.dialect.for_update}", (session_id,)
+    for_update = store.provider.dialect.for_update
+    session = tx.one(
+        f"SELECT id FROM sessions WHERE id = ? AND {VISIBLE}{for_update}", (session_id,)
     )
+    if session is None:
+        raise UnknownSession(session_id)
     known: dict[str, int] = {}
     for external_id in wanted:
         row = tx.one(
@@ -374,7 +380,7 @@ def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
         (session_id, "user"),
     )
     number, newest = total or (0, None)
-    calls = sum(count_tool_calls(from_json(row[0], [])) for row in counts)
+    calls = sum(_calls_in(row[0]) for row in counts)
     preview = preview_of(decode_content(first[0], first[1])) if first else None
     tx.run(
         "UPDATE sessions SET message_count = ?, tool_call_count = ?, preview = ?, "
@@ -420,6 +426,13 @@ def _json(name: str, value: Any) -> str | None:
         return to_json(value)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
+
+
+def _calls_in(tool_calls: Any) -> int:
+    """Count tool calls as they read back, given as a value or as the JSON text of one."""
+    if isinstance(tool_calls, str):
+        tool_calls = from_json(tool_calls, [])
+    return count_tool_calls(tool_calls)
 
 
 def _count(value: Any) -> int | None:
