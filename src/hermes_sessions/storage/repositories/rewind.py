@@ -87,10 +87,12 @@ class Rewinds:
 
     @staticmethod
     def _restore(tx: WriteTransaction, session_id: str, now: float) -> int:
-        tx.run(
+        known = tx.run(
             f"UPDATE sessions SET rewind_count = rewind_count WHERE id = ? AND {VISIBLE}",
             (session_id,),
         )
+        if not known:
+            return 0
         newest = tx.one(
             "SELECT id, target_ordinal FROM rewinds WHERE session_id = ? AND restored_at IS NULL "
             "AND hidden_count > 0 ORDER BY id DESC LIMIT 1",
