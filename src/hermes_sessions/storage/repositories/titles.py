@@ -6,6 +6,7 @@ from hermes_sessions.errors import TitleTaken
 from hermes_sessions.model import title as rules
 from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.lineage import ancestors_of
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
@@ -100,10 +101,16 @@ def family_titles(tx: ReadTransaction, title: str) -> list[str]:
 
 
 def free_variant(tx: ReadTransaction, title: str) -> str:
-    """Return *title* when no session holds it, else the next number of its family."""
-    if tx.one("SELECT 1 FROM sessions WHERE title = ?", (title,)) is None:
-        return title
-    return rules.next_in_family(title, family_titles(tx, title))
+    """Return *title* when no session holds it, else the next number of its family; where that
+    would be too long, of a family with a shorter name.
+    """
+    while tx.one("SELECT 1 FROM sessions WHERE title = ?", (title,)) is not None:
+        numbered = rules.next_in_family(title, family_titles(tx, title))
+        excess = len(numbered) - rules.MAX_TITLE_LENGTH
+        if excess <= 0:
+            return numbered
+        title = rules.split_number(title)[0][:-excess].rstrip()
+    return title
 
 
 def _free_title(tx: WriteTransaction, session_id: str, title: str) -> None:
@@ -114,6 +121,6 @@ def _free_title(tx: WriteTransaction, session_id: str, title: str) -> None:
     if holder is None:
         return
     own = tx.one("SELECT chain_id FROM sessions WHERE id = ?", (session_id,))
-    if own is None or own[0] != holder[1]:
+    if own is None or own[0] != holder[1] or holder[0] not in ancestors_of(tx, session_id):
         raise TitleTaken(title, holder[0])
     tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder[0],))
