@@ -151,6 +151,19 @@ def adopt(tx: WriteTransaction, session_id: str, parent_id: str, edge_kind: str 
     place_family(tx, conversation_id)
 
 
+def found_conversation(tx: WriteTransaction, session_id: str) -> None:
+    """Make a session whose parent is gone the first of its own conversation, with all below it."""
+    waiting, seen = [session_id], {session_id}
+    while waiting:
+        member = waiting.pop()
+        tx.run("UPDATE sessions SET conversation_id = ? WHERE id = ?", (session_id, member))
+        for (child,) in tx.all("SELECT id FROM sessions WHERE parent_session_id = ?", (member,)):
+            if child not in seen:
+                seen.add(child)
+                waiting.append(child)
+    place_family(tx, session_id)
+
+
 def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
     """Recompute chains and listing of one conversation after its edges changed."""
     rows = tx.all(

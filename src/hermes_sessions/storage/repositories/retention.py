@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,11 @@ from typing import Final
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.lineage import place_family, subagents_of
+from hermes_sessions.storage.repositories.lineage import (
+    found_conversation,
+    place_family,
+    subagents_of,
+)
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
@@ -186,7 +190,8 @@ def _prune_step(tx: WriteTransaction, waiting: list[str], cutoff: float) -> _Gon
         messages += size
         for victim in victims:
             hide(tx, victim, DOOMED)
-            _detach_children(tx, victim)
+        for victim in victims:
+            _detach_children(tx, victim, victims)
         if size > _STEP:
             gone.unfinished = True
         else:
@@ -221,12 +226,11 @@ def _doom(session_id: str, tx: WriteTransaction) -> list[str]:
     if not hide(tx, session_id, DOOMED):
         return []
     gone = [session_id, *(s for s in subagents_of(tx, session_id) if hide(tx, s, DOOMED))]
-    families = set()
     for victim in gone:
-        families |= _detach_children(tx, victim)
+        _detach_children(tx, victim, gone)
     row = tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
-    for conversation_id in families | ({row[0]} if row else set()):
-        place_family(tx, conversation_id)
+    if row:
+        place_family(tx, row[0])
     if sum(_messages_of(tx, victim) for victim in gone) <= _STEP:
         for victim in gone:
             _erase_session(tx, victim)
@@ -238,22 +242,22 @@ def _doom_trashed(session_id: str, tx: WriteTransaction) -> None:
         "UPDATE sessions SET trashed_at = ? WHERE id = ? AND trashed_at IS NOT NULL",
         (DOOMED, session_id),
     )
-    for conversation_id in _detach_children(tx, session_id):
-        place_family(tx, conversation_id)
+    _detach_children(tx, session_id)
 
 
-def _detach_children(tx: WriteTransaction, session_id: str) -> set[str]:
-    """Leave children without a parent; return the conversations they belong to."""
-    rows = tx.all(
-        "SELECT DISTINCT conversation_id FROM sessions WHERE parent_session_id = ?", (session_id,)
+def _detach_children(tx: WriteTransaction, session_id: str, leaving: Collection[str] = ()) -> None:
+    """Leave children without a parent; those that are not *leaving*, too, start conversations."""
+    rows = tx.all("SELECT id FROM sessions WHERE parent_session_id = ?", (session_id,))
+    if not rows:
+        return
+    tx.run(
+        "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL "
+        "WHERE parent_session_id = ?",
+        (session_id,),
     )
-    if rows:
-        tx.run(
-            "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL "
-            "WHERE parent_session_id = ?",
-            (session_id,),
-        )
-    return {row[0] for row in rows}
+    for (child,) in rows:
+        if child not in leaving:
+            found_conversation(tx, child)
 
 
 def _messages_of(tx: ReadTransaction, session_id: str) -> int:
