@@ -54,14 +54,6 @@ class Listing:
         compact: bool,
     ) -> list[Record]:
         """See `SessionDB.list_sessions_rich`."""
-        where, params = _filters(source, exclude_sources)
-        if archived_only:
-            where.append("archived_at IS NOT NULL")
-        elif not include_archived:
-            where.append("archived_at IS NULL")
-        if min_message_count > 0:
-            where.append("message_count >= ?")
-            params.append(min_message_count)
         if include_children:
             shown, head, tip = "1 = 1", "id", "id"
         elif by_activity:
@@ -70,6 +62,15 @@ class Listing:
             shown, head, tip = "tip_id IS NOT NULL", "id", "tip_id"
         if not project_tips and not include_children:
             tip = head
+        # Filters judge the row that is shown, whichever session of the chain the page is made of.
+        where, params = _filters(source, exclude_sources, _of("source", head))
+        if archived_only:
+            where.append(f"{_of('archived_at', tip)} IS NOT NULL")
+        elif not include_archived:
+            where.append(f"{_of('archived_at', tip)} IS NULL")
+        if min_message_count > 0:
+            where.append(f"{_of('message_count', tip)} >= ?")
+            params.append(min_message_count)
         order = (
             "last_active DESC, started_at DESC, id DESC"
             if by_activity
@@ -78,7 +79,7 @@ class Listing:
         ordered = ", ".join(f"page.{part}" for part in order.split(", "))
         columns = [c for c in SESSION_COLUMNS if not (compact and c == "system_prompt")]
         selected = ", ".join(f"{'t' if c in _FROM_TIP else 'h'}.{c}" for c in columns)
-        # The page is found in the index alone; only its rows are joined.
+        # The page is found first; only its rows are joined.
         sql = (
             f"SELECT {selected}, t.preview, t.last_active, h.id "
             f"FROM (SELECT {head} AS head_id, {tip} AS tip_id_, last_active, started_at, id "
@@ -139,16 +140,24 @@ class Listing:
 
 
 def _filters(
-    source: str | None, exclude_sources: Sequence[str] | None
+    source: str | None, exclude_sources: Sequence[str] | None, source_column: str = "source"
 ) -> tuple[list[str], list[Any]]:
     where, params = [VISIBLE], list[Any]()
     if source:
-        where.append("source = ?")
+        where.append(f"{source_column} = ?")
         params.append(source)
     if exclude_sources:
-        where.append(f"source NOT IN ({placeholders(len(exclude_sources))})")
+        where.append(f"{source_column} NOT IN ({placeholders(len(exclude_sources))})")
         params.extend(exclude_sources)
     return where, params
+
+
+def _of(column: str, owner: str) -> str:
+    """Return an expression for a column of the session that *owner*, a column, names."""
+    if owner == "id":
+        return column
+    other = f"SELECT o.{column} FROM sessions o WHERE o.id = sessions.{owner}"
+    return f"CASE WHEN {owner} = id THEN {column} ELSE ({other}) END"
 
 
 def _window(limit: int, offset: int) -> tuple[int, int]:
