@@ -15,7 +15,7 @@ from hermes_sessions.model.lineage import (
     edge_kind_at_creation,
     require_edge_kind,
 )
-from hermes_sessions.storage.codec import to_json
+from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
@@ -45,6 +45,7 @@ _CREATED: Final = [
     "tip_id",
     "listed",
     "last_active",
+    "archived_at",
 ]
 _ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
 
@@ -117,7 +118,7 @@ class Sessions:
             changes = ", ".join(f"{name} = COALESCE({name}, ?)" for name in filled)
             tx.run(f"UPDATE sessions SET {changes} WHERE id = ?", (*filled.values(), session_id))
         if stored_parent is None and parent_id is not None and parent_id != session_id:
-            _, kind = _edge_to(tx, parent_id, edge_kind, config)
+            _, kind, _ = _edge_to(tx, parent_id, edge_kind, config)
             adopt(tx, session_id, parent_id, kind)
 
     @staticmethod
@@ -129,9 +130,9 @@ class Sessions:
         config: dict[str, Any] | None,
     ) -> None:
         session_id = values["id"]
-        conversation_id, kind = session_id, None
+        conversation_id, kind, archived_at = session_id, None, None
         if parent_id is not None:
-            conversation_id, kind = _edge_to(tx, parent_id, edge_kind, config)
+            conversation_id, kind, archived_at = _edge_to(tx, parent_id, edge_kind, config)
         listed = parent_id is None or kind in LISTED_KINDS
         row = values | {
             "parent_session_id": parent_id,
@@ -141,6 +142,8 @@ class Sessions:
             "tip_id": session_id if listed else None,
             "listed": int(listed),
             "last_active": values["started_at"],
+            # What continues an archived thread is part of it.
+            "archived_at": archived_at if kind == COMPRESSION else None,
         }
         marks = ", ".join("?" * len(_CREATED))
         tx.run(
@@ -242,11 +245,12 @@ def require_time(value: float) -> float:
 
 
 def _with_prefix(tx: ReadTransaction, prefix: str) -> list[str]:
-    # The database narrows by its own idea of case; the ASCII rule is applied here.
+    # The database narrows by its own idea of case, and sees escaped characters as several; the
+    # ASCII rule is applied here.
     rows = tx.stream(
         f"SELECT id FROM sessions WHERE lower(substr(id, 1, ?)) = lower(?) AND {VISIBLE} "
         f"ORDER BY last_active DESC, id DESC",
-        (len(prefix), prefix),
+        (len(encode_text(prefix)), prefix),
     )
     wanted = ascii_lower(prefix)
     return [row[0] for row in rows if ascii_lower(row[0][: len(prefix)]) == wanted]
@@ -254,16 +258,17 @@ def _with_prefix(tx: ReadTransaction, prefix: str) -> list[str]:
 
 def _edge_to(
     tx: ReadTransaction, parent_id: str, edge_kind: str | None, config: dict[str, Any] | None
-) -> tuple[str, str | None]:
-    """Return (conversation id, edge kind) of a child of *parent_id*."""
+) -> tuple[str, str | None, float | None]:
+    """Return (conversation id, edge kind, parent's archiving) of a child of *parent_id*."""
     parent = tx.one(
-        f"SELECT conversation_id, end_reason FROM sessions WHERE id = ? AND {VISIBLE}",
+        f"SELECT conversation_id, end_reason, archived_at FROM sessions WHERE id = ? AND {VISIBLE}",
         (parent_id,),
     )
     if parent is None:
         raise UnknownSession(parent_id, "parent session")
-    conversation_id, end_reason = parent
-    return conversation_id or parent_id, edge_kind or edge_kind_at_creation(end_reason, config)
+    conversation_id, end_reason, archived_at = parent
+    kind = edge_kind or edge_kind_at_creation(end_reason, config)
+    return conversation_id or parent_id, kind, archived_at
 
 
 def _config_text(model_config: Mapping[str, Any] | None) -> str | None:
