@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -38,8 +39,9 @@ class Environment:
         return hashlib.sha256(facts.encode()).hexdigest()[:12]
 
 
+@cache
 def project_digest() -> str:
-    """A digest of every file that goes into the installed project."""
+    """A digest of every file that goes into the installed project, the same for a whole run."""
     digest = hashlib.sha256()
     files = [REPOSITORY / "pyproject.toml", *sorted((REPOSITORY / "src").rglob("*"))]
     for path in files:
@@ -49,12 +51,12 @@ def project_digest() -> str:
     return digest.hexdigest()
 
 
-def prepare(environment: Environment, cache: Path) -> Path:
+def prepare(environment: Environment, cache_directory: Path) -> Path:
     """Return the environment's Python, making or renewing the environment when it is stale.
 
     Raises :class:`EnvironmentFailed` with the installer's output.
     """
-    directory = cache / "environments" / environment.name
+    directory = cache_directory / "environments" / environment.name
     python = directory / "bin" / "python"
     stamp = directory / "fingerprint"
     wanted = environment.fingerprint()

@@ -45,7 +45,8 @@ def _select_rows(path: Path) -> Callable[[str], list[Any]]:
     import apsw  # the store's own driver: two SQLite libraries must not share a file
 
     connection = apsw.Connection(str(path))
-    return lambda session_id: list(connection.execute(SELECT_CONVERSATION, (session_id,)))
+    sql = f"{SELECT_CONVERSATION} ORDER BY ordinal"
+    return lambda session_id: list(connection.execute(sql, (session_id,)))
 
 
 def _sqlite_version() -> str:

@@ -25,11 +25,11 @@ INSERT_MESSAGE = (
     " timestamp, token_count, finish_reason, reasoning, reasoning_content, reasoning_details,"
     " codex_reasoning_items, codex_message_items) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
-#: The columns a conversation is made of, in the order they were written.
+#: The columns a conversation is made of; the order of the rows is the reader's to add.
 SELECT_CONVERSATION = (
     "SELECT role, content, tool_call_id, tool_calls, tool_name, finish_reason, reasoning,"
     " reasoning_content, reasoning_details, codex_reasoning_items, codex_message_items"
-    " FROM messages WHERE session_id = ? ORDER BY id"
+    " FROM messages WHERE session_id = ?"
 )
 
 
@@ -93,7 +93,8 @@ def load(path: Path, sessions: Iterable[CorpusSession]) -> None:
 def select_rows(path: Path) -> Callable[[str], list[Any]]:
     """A reader of a conversation's rows with nothing on top of the driver."""
     connection = sqlite3.connect(path, isolation_level=None)
-    return lambda session_id: connection.execute(SELECT_CONVERSATION, (session_id,)).fetchall()
+    sql = f"{SELECT_CONVERSATION} ORDER BY id"
+    return lambda session_id: connection.execute(sql, (session_id,)).fetchall()
 
 
 def sqlite_version() -> str:
