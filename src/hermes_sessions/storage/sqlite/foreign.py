@@ -1,0 +1,351 @@
+"""Reading a Hermes database of any version, and copying everything in it into a store.
+
+Versions 1 to 22 are known, and stores of ours; of later versions what bears a known name is
+understood. Columns this store does not have go to ``extra``, rows of tables it does not have to
+``foreign_rows``, search indexes are left out because they are derived. The source is only read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import apsw
+
+from hermes_sessions.errors import ImportRefused
+from hermes_sessions.model.ids import MAX_ID_LENGTH
+from hermes_sessions.model.legacy import documented_edge_kind
+from hermes_sessions.storage.codec import to_json
+from hermes_sessions.storage.jsonl import Progress, Record
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.exchange import export_records
+from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS
+from hermes_sessions.storage.sqlite.foreign_values import (
+    decoded,
+    is_finite,
+    jsonable,
+    key_mark,
+    key_value,
+    message_record,
+    object_in,
+    plain_text,
+    time_or,
+    typed,
+    typed_row,
+    with_odd,
+)
+from hermes_sessions.storage.sqlite.nature import Kind, Nature, nature_of
+from hermes_sessions.storage.sqlite.salvage import DAMAGE, rows_left, rows_of
+from hermes_sessions.storage.sqlite.source import is_database, reading, target_for
+from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.sessiondb import SessionDB
+
+__all__ = ["HermesDatabase", "import_database", "is_database", "target_for"]
+
+#: Tables that are taken over as what they are, or that say nothing about sessions.
+_OWN_TABLES: Final = frozenset(
+    "sessions messages state_meta schema_version session_model_usage".split()
+)
+_SESSION_TIMES: Final = ("started_at", "ended_at")
+_USAGE_NAMES: Final = {"first_seen": "first_at", "last_seen": "last_at"}
+_FOREIGN_ROW: Final = ("origin", "table_name", "row_key", "row")
+_ROWS_PER_WRITE: Final = 500
+
+
+class HermesDatabase:
+    """An open source; iterating it yields export records, as often as one likes."""
+
+    def __init__(
+        self, connection: apsw.Connection, name: str, on_progress: Progress | None = None
+    ) -> None:
+        """Look at an open file (see `source.reading`).
+
+        Raises:
+            ImportRefused: it is not a database of Hermes.
+        """
+        self._connection = connection
+        self._on_progress = on_progress
+        self._passed = 0
+        self._nature: Nature = nature_of(connection)
+        if self._nature.kind in (Kind.OTHER, Kind.EMPTY):
+            raise ImportRefused(f"{name} holds no Hermes sessions; nothing was imported.")
+        self.origin = f"{name}, schema version {self._nature.version}"
+        #: What could not be read, for people.
+        self.damage: list[str] = []
+        #: Sessions that were made for messages without one.
+        self.made: dict[str, None] = {}
+        self._tables = self._list_tables()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the source is a store of this program."""
+        return self._nature.kind is Kind.OURS
+
+    @property
+    def schema_version(self) -> int:
+        """The version the source states."""
+        return self._nature.version
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield an export record for every session, and for messages whose session is gone."""
+        total = self._connection.execute("SELECT COUNT(*) FROM sessions").get
+        records = (
+            export_records(ApswTransaction(self._connection))
+            if self.is_ours
+            else self._documented_records()
+        )
+        for done, record in enumerate(records, start=1):
+            yield record
+            if self._on_progress is not None:
+                # An import goes through everything twice: to check it, and to write it.
+                self._on_progress(min(done, total) + self._passed * total, 2 * total)
+        self._passed += 1
+
+    def meta(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the small named values."""
+        for row in self._rows("state_meta", ("key", "value")):
+            key, value = (plain_text(cell) for cell in row)
+            if self.is_ours:
+                key, value = decoded(key), decoded(value)
+            if key is not None:
+                yield key, value
+
+    def other_rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield (origin, table, key, JSON) of rows that have no place of their own here."""
+        if self.is_ours:
+            for row in self._rows("foreign_rows", _FOREIGN_ROW):
+                origin, table, key, text = (str(decoded(cell)) for cell in row)
+                yield origin, table, key, text
+            return
+        for table, columns in self._tables.items():
+            if table in _OWN_TABLES and table != "session_model_usage":
+                continue
+            for row in self._rows(table, columns):
+                values = dict(zip(columns, row, strict=True))
+                # Usage has a table here, too, which lacks these two columns.
+                if table == "session_model_usage" and not (
+                    values.get("cost_status") or values.get("cost_source")
+                ):
+                    continue
+                key = self._key_of(table, values)
+                yield self.origin, table, key, to_json(jsonable(values))
+
+    # ── sessions of the documented layouts ────────────────────────────────────────────────────
+
+    def _documented_records(self) -> Iterator[Record]:
+        columns = self._tables["sessions"]
+        for rowid in self._session_rowids():
+            try:
+                rows = list(
+                    rows_of(self._connection, "sessions", columns, "WHERE rowid = ?", [rowid])
+                )
+            except DAMAGE as error:
+                self._report(f"sessions, row {rowid}: {error}")
+                continue
+            for row in rows:
+                yield self._session(rowid, dict(zip(columns, row, strict=True)))
+        yield from self._sessions_of_lost_messages()
+
+    def _session_rowids(self) -> list[int]:
+        try:
+            sql = "SELECT rowid FROM sessions ORDER BY rowid"
+            return [row[0] for row in self._connection.execute(sql)]
+        except DAMAGE:
+            rows = rows_left(self._connection, "sessions", ("rowid",), "", (), self._report)
+            return [row[0] for row in rows]
+
+    def _session(self, rowid: int, raw: Mapping[str, Any]) -> Record:
+        odd: dict[str, Any] = {}
+        record = typed_row(raw, odd)
+        key = raw["id"]
+        record["id"] = f"unknown-{rowid}" if key is None else str(plain_text(key))
+        record["title"] = record.get("title") or None
+        record["source"] = record.get("source") or "unknown"
+        record["messages"] = [] if key is None else self._messages(key)
+        oldest = min((m["timestamp"] for m in record["messages"]), default=0.0)
+        for name in _SESSION_TIMES:
+            record[name] = time_or(name, raw.get(name), odd, None if name == "ended_at" else oldest)
+        parent = raw.get("parent_session_id")
+        record["parent_session_id"] = plain_text(parent)
+        record["edge_kind"] = None if parent is None else self._edge_kind(record, parent)
+        usage = [] if key is None else self._usage(key)
+        if usage:
+            record["model_usage"] = usage
+        return with_odd(record, odd)
+
+    def _edge_kind(self, record: Record, parent: Any) -> str | None:
+        has_end = {"ended_at", "end_reason"} <= set(self._tables["sessions"])
+        if not has_end:
+            return None
+        for end_reason, ended_at in self._rows(
+            "sessions",
+            ("end_reason", "ended_at"),
+            f"WHERE id = {key_mark(parent)}",
+            [key_value(parent)],
+        ):
+            return documented_edge_kind(
+                config=object_in(record.get("model_config")),
+                source=record["source"],
+                started_at=record["started_at"],
+                parent_end_reason=plain_text(end_reason),
+                parent_ended_at=ended_at if is_finite(ended_at) else None,
+                schema_version=self._nature.version,
+            )
+        return None
+
+    def _sessions_of_lost_messages(self) -> Iterator[Record]:
+        condition = "WHERE session_id NOT IN (SELECT id FROM sessions WHERE id IS NOT NULL)"
+        lost = dict.fromkeys(
+            row[0] for row in self._rows("messages", ("session_id",), f"{condition} ORDER BY id")
+        )
+        for key in lost:
+            messages = self._messages(key)
+            session_id = str(plain_text(key))
+            self.made[session_id] = None
+            yield {
+                "id": session_id,
+                "source": "unknown",
+                "started_at": min(message["timestamp"] for message in messages),
+                "edge_kind": None,
+                "messages": messages,
+            }
+
+    def _messages(self, key: Any) -> list[Record]:
+        columns = self._tables["messages"]
+        condition, params = f"WHERE session_id = {key_mark(key)}", [key_value(key)]
+        try:
+            tail = f"{condition} ORDER BY id"
+            rows = list(rows_of(self._connection, "messages", columns, tail, params))
+        except DAMAGE:
+            rows = rows_left(self._connection, "messages", columns, condition, params, self._report)
+        messages: list[Record] = []
+        for row in rows:
+            before = messages[-1]["timestamp"] if messages else 0.0
+            messages.append(message_record(dict(zip(columns, row, strict=True)), before))
+        return messages
+
+    def _usage(self, key: Any) -> list[Record]:
+        columns = self._tables.get("session_model_usage")
+        if columns is None or "session_id" not in columns:
+            return []
+        usage = []
+        for row in self._rows(
+            "session_model_usage", columns, f"WHERE session_id = {key_mark(key)}", [key_value(key)]
+        ):
+            odd: dict[str, Any] = {}
+            found = {
+                _USAGE_NAMES.get(name, name): typed(name, value, odd)
+                for name, value in zip(columns, row, strict=True)
+            }
+            for name in ROUTE_COLUMNS:
+                found[name] = plain_text(found.get(name)) or None
+            usage.append(found)
+        return usage
+
+    # ── tables ────────────────────────────────────────────────────────────────────────────────
+
+    def _list_tables(self) -> dict[str, list[str]]:
+        """Return the columns of every table that holds data of its own."""
+        listed = self._connection.execute(
+            "SELECT name, type FROM pragma_table_list "
+            "WHERE schema = 'main' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+        ).fetchall()
+        derived = tuple(f"{name}_" for name, kind in listed if kind == "virtual")
+        tables = {}
+        for name, kind in listed:
+            if kind != "table" or (derived and str(name).startswith(derived)):
+                continue
+            found = self._connection.execute(
+                "SELECT name FROM pragma_table_xinfo(?) WHERE hidden <> 1", (name,)
+            )
+            tables[str(name)] = [str(row[0]) for row in found]
+        return tables
+
+    def _key_of(self, table: str, values: Mapping[str, Any]) -> str:
+        key_columns = self._connection.execute(
+            "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
+        )
+        names = [str(row[0]) for row in key_columns] or list(values)
+        key = to_json(list(jsonable({name: values[name] for name in names}).values()))
+        if len(key) <= MAX_ID_LENGTH:
+            return key
+        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def _rows(
+        self, table: str, columns: Sequence[str], tail: str = "", params: Sequence[Any] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield rows of a table that may not exist; what is damaged is reported."""
+        if table not in self._tables:
+            return
+        try:
+            yield from rows_of(self._connection, table, columns, tail, params)
+        except DAMAGE as error:
+            self._report(f"{table}: not all rows can be read: {error}")
+
+    def _report(self, problem: str) -> None:
+        if problem not in self.damage:
+            self.damage.append(problem)
+
+
+# ── importing ─────────────────────────────────────────────────────────────────────────────────
+
+
+def import_database(db: SessionDB, path: str | Path, on_progress: Progress | None = None) -> Record:
+    """Copy everything in a Hermes database into *db* and return a report.
+
+    The source is read as it is at this moment, also while another program uses it, and is never
+    changed. Sessions are merged as `SessionDB.import_sessions` does it; one that cannot be stored
+    is left out and reported. Values and rows that are stored already stay. Copying again adds
+    what is new.
+
+    The report has the keys of `SessionDB.import_sessions`, and ``schema_version``, ``damage``
+    (what could not be read), ``meta`` and ``foreign_rows`` (how many were added).
+
+    Raises:
+        ImportRefused: the file is not a Hermes database.
+        StoreError: the source cannot be read, or *db* cannot be written.
+    """
+    source_path = Path(path)
+    with reading(source_path) as connection:
+        source = HermesDatabase(connection, source_path.name, on_progress)
+        report = db._exchange.import_what_is_valid(source)
+        report["schema_version"] = source.schema_version
+        report["meta"] = _add_rows(db, "state_meta", ("key", "value"), ("key",), source.meta())
+        report["foreign_rows"] = _add_rows(
+            db,
+            "foreign_rows",
+            _FOREIGN_ROW,
+            ("table_name", "row_key"),
+            source.other_rows(),
+        )
+        report["damage"] = source.damage
+        report["notes"] += [
+            {"id": session_id, "note": "its messages had no session; one was made for them"}
+            for session_id in source.made
+        ]
+        report["ok"] = report["ok"] and not source.damage
+    return report
+
+
+def _add_rows(
+    db: SessionDB,
+    table: str,
+    columns: Sequence[str],
+    key: Sequence[str],
+    rows: Iterator[tuple[Any, ...]],
+) -> int:
+    """Insert rows that are not there, in short transactions; return how many were added."""
+    insert = db.provider.dialect.insert_if_absent(table, columns, key)
+    added = 0
+    while batch := list(islice(rows, _ROWS_PER_WRITE)):
+
+        def work(tx: WriteTransaction, batch: list[tuple[Any, ...]] = batch) -> int:
+            return sum(tx.run(insert, row) for row in batch)
+
+        added += db.provider.write(work)
+    return added
