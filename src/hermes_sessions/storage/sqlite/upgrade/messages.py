@@ -6,7 +6,6 @@ does not grow with the file. Each row is rewritten once.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,6 +22,7 @@ from hermes_sessions.storage.sqlite.upgrade.values import (
     Value,
     is_time,
     must_change,
+    set_aside,
     stored_content,
     stored_text,
     time_from,
@@ -116,7 +116,7 @@ def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
     summary = summaries.setdefault(str(session_id), Summary())
     changes: dict[str, Any] = {}
     if not is_time(timestamp):
-        changes["extra"] = _kept("timestamp", timestamp)
+        changes["extra"] = set_aside({"timestamp": timestamp})
         timestamp = changes["timestamp"] = time_from(timestamp, otherwise=summary.newest)
     changes["ordinal"] = summary.add(float(timestamp or 0.0))
     content_type: str | None = None
@@ -135,8 +135,3 @@ def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
 
 def _readable(column: Value, content_type: str | None) -> Any:
     return decode_content(decode_text(str(column)), content_type)
-
-
-def _kept(name: str, value: Value) -> str:
-    """Return what our `extra` column holds for a value that has no other place."""
-    return json.dumps({name: stored_text(value)}, ensure_ascii=False)

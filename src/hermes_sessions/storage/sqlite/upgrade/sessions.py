@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from hermes_sessions.storage.sqlite.upgrade.scan import ScannedRow, quoted, scan
 from hermes_sessions.storage.sqlite.upgrade.values import (
     is_time,
     must_change,
+    set_aside,
     stored_text,
     time_from,
     tool_calls_in,
@@ -27,7 +27,7 @@ from hermes_sessions.storage.sqlite.upgrade.values import (
 
 logger = logging.getLogger(__name__)
 
-_ROWS_AT_ONCE: Final = 1_000
+_ROWS_AT_ONCE: Final = 500
 _TIMES: Final = ("started_at", "ended_at")
 _COUNTERS: Final = (
     "input_tokens",
@@ -52,13 +52,19 @@ def convert_sessions(connection: apsw.Connection, summaries: Mapping[str, Summar
         # A title of nothing is no title; two of them would not be unique.
         if found.get("title") in ("", b""):
             changes["title"] = None
-        summary = summaries.get(str(found["id"]), Summary())
-        for name in _TIMES:
-            value = found[name]
-            if not is_time(value) and (name == "started_at" or value is not None):
-                changes["extra"] = json.dumps({name: stored_text(value)}, ensure_ascii=False)
-                changes[name] = time_from(value, otherwise=summary.oldest)
+        changes.update(_changed_times(found, summaries.get(str(found["id"]), Summary())))
         _update(connection, "sessions", row.rowid, changes)
+
+
+def _changed_times(found: Mapping[str, Any], summary: Summary) -> dict[str, Any]:
+    odd = {name: found[name] for name in _TIMES if not is_time(found[name])}
+    if found["ended_at"] is None:
+        del odd["ended_at"]
+    if not odd:
+        return {}
+    otherwise = {"started_at": summary.oldest, "ended_at": summary.newest}
+    times = {name: time_from(value, otherwise[name]) for name, value in odd.items()}
+    return {**times, "extra": set_aside(odd)}
 
 
 def convert_meta(connection: apsw.Connection) -> None:

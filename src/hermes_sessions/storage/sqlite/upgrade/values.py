@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -77,6 +78,12 @@ def time_from(value: Value, otherwise: float) -> float:
     except ValueError:
         return otherwise
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def set_aside(values: Mapping[str, Value]) -> str:
+    """Return what our ``extra`` column holds for values that have no other place."""
+    texts = {k: text_of_bytes(v) if isinstance(v, bytes) else v for k, v in values.items()}
+    return encode_text(json.dumps(texts, ensure_ascii=False))
 
 
 def tool_calls_in(column: Value) -> Any:
