@@ -1,0 +1,1 @@
+"""What users of the store need for their own tests: a clock, and the conformance kit."""

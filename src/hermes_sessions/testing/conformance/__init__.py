@@ -1,0 +1,140 @@
+"""The conformance kit: what every database behind `SessionDB` must do, as tests.
+
+A provider passes when all of it passes. The kit is plain pytest: import everything into a test
+module and supply one fixture, ``open_store``, which says how your store is opened::
+
+    import pytest
+
+    from hermes_sessions import SessionDB
+    from hermes_sessions.testing.conformance import *
+
+
+    @pytest.fixture
+    def open_store(my_empty_database):
+        def open_handle(**options):
+            return SessionDB(provider=MyProvider(my_empty_database), **options)
+
+        return open_handle
+
+Every call opens another handle on the same store, which is empty when a test starts. *options* are
+keyword arguments of `SessionDB`: always ``clock``, sometimes ``max_message_bytes`` or
+``read_only=True``, which your provider must be told, too. Handles that the kit opens, it closes.
+
+The tests use the documented verbs alone; those of `TestPort` use the transactions of the provider,
+in the SQL that `hermes_sessions.storage.provider` defines. They make no claim on time, so they may
+run in parallel. A docstring that says "behaviour 21" names an entry of
+`hermes_sessions.testing.conformance.behaviours`, the list that the page docs/conformance.md shows.
+"""
+# ruff: noqa: E402 - assertions can only be made to explain themselves before the imports
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+#: One module per subject.
+SUBJECTS: Final = (
+    "anchors",
+    "archive",
+    "atomicity",
+    "concurrency",
+    "conversation",
+    "deletion",
+    "exchange",
+    "fidelity",
+    "handles",
+    "idempotency",
+    "ids",
+    "lifecycle",
+    "lineage",
+    "listing",
+    "locks",
+    "maintenance",
+    "messages",
+    "meta",
+    "port",
+    "pruning",
+    "replacement",
+    "rewind",
+    "summaries",
+    "titles",
+    "trash",
+    "usage",
+)
+
+# Failures then show the values that were compared; it must happen before the modules are imported.
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{module}" for module in (*SUBJECTS, "scenes", "recomputation"))
+)
+
+from hermes_sessions.testing.conformance.anchors import TestAnchors
+from hermes_sessions.testing.conformance.archive import TestArchive
+from hermes_sessions.testing.conformance.atomicity import TestAtomicity
+from hermes_sessions.testing.conformance.concurrency import TestThreads, TestThreadsWithHandles
+from hermes_sessions.testing.conformance.conversation import TestConversation
+from hermes_sessions.testing.conformance.deletion import TestDeletion
+from hermes_sessions.testing.conformance.exchange import TestExport, TestImport, TestImportLimits
+from hermes_sessions.testing.conformance.fidelity import TestFidelity
+from hermes_sessions.testing.conformance.fixtures import clock, db, open_another
+from hermes_sessions.testing.conformance.handles import TestClosing, TestReadOnly, TestSecondHandle
+from hermes_sessions.testing.conformance.idempotency import (
+    TestIdempotency,
+    TestIdempotencyAcrossHandles,
+)
+from hermes_sessions.testing.conformance.ids import TestIds
+from hermes_sessions.testing.conformance.lifecycle import TestLifecycle
+from hermes_sessions.testing.conformance.lineage import TestLineage
+from hermes_sessions.testing.conformance.listing import TestListing
+from hermes_sessions.testing.conformance.locks import TestCompressionLocks
+from hermes_sessions.testing.conformance.maintenance import TestMaintenance
+from hermes_sessions.testing.conformance.messages import TestMessageLimits, TestMessages
+from hermes_sessions.testing.conformance.meta import TestMeta
+from hermes_sessions.testing.conformance.port import TestIsolation, TestPort
+from hermes_sessions.testing.conformance.pruning import TestPruning
+from hermes_sessions.testing.conformance.replacement import TestReplacement
+from hermes_sessions.testing.conformance.rewind import TestRewind
+from hermes_sessions.testing.conformance.summaries import TestSummaries
+from hermes_sessions.testing.conformance.titles import TestTitles
+from hermes_sessions.testing.conformance.trash import TestTrash
+from hermes_sessions.testing.conformance.usage import TestUsage
+
+__all__ = [
+    "TestAnchors",
+    "TestArchive",
+    "TestAtomicity",
+    "TestClosing",
+    "TestCompressionLocks",
+    "TestConversation",
+    "TestDeletion",
+    "TestExport",
+    "TestFidelity",
+    "TestIdempotency",
+    "TestIdempotencyAcrossHandles",
+    "TestIds",
+    "TestImport",
+    "TestImportLimits",
+    "TestIsolation",
+    "TestLifecycle",
+    "TestLineage",
+    "TestListing",
+    "TestMaintenance",
+    "TestMessageLimits",
+    "TestMessages",
+    "TestMeta",
+    "TestPort",
+    "TestPruning",
+    "TestReadOnly",
+    "TestReplacement",
+    "TestRewind",
+    "TestSecondHandle",
+    "TestSummaries",
+    "TestThreads",
+    "TestThreadsWithHandles",
+    "TestTitles",
+    "TestTrash",
+    "TestUsage",
+    "clock",
+    "db",
+    "open_another",
+]

@@ -1,0 +1,146 @@
+"""Rewind: taking back the end of a transcript, on the record and undoable."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
+from hermes_sessions.testing.conformance.scenes import bases_of, contents, exchange, ids, session
+
+
+def three_exchanges(db: SessionDB) -> list[int]:
+    """Create session ``s`` with q1 a1 q2 a2 q3 a3; return the ids of the six messages."""
+    db.create_session("s", "cli")
+    added = []
+    for number in (1, 2, 3):
+        added += exchange(db, "s", f"q{number}", f"a{number}")
+    return added
+
+
+class TestRewind:
+    """Rewound messages are hidden from replay and counts, and kept."""
+
+    def test_a_rewind_hides_the_tail(self, db: SessionDB) -> None:
+        """Behaviour 92: the question and everything after it; the rest stays."""
+        _, a1, q2, *_ = three_exchanges(db)
+        done = db.rewind_to_message("s", q2)
+        assert done["rewound_count"] == 4
+        assert done["target_text"] == "q2"
+        assert done["new_head_id"] == a1
+        assert contents(db.get_messages("s")) == ["q1", "a1"]
+        assert contents(db.get_messages_as_conversation("s")) == ["q1", "a1"]
+        kept = db.get_messages("s", include_inactive=True)
+        assert contents(kept) == ["q1", "a1", "q2", "a2", "q3", "a3"]
+        assert [bool(message["active"]) for message in kept] == [True] * 2 + [False] * 4
+        assert_summary_is_true(db, "s")
+
+    def test_only_to_a_users_message(self, db: SessionDB) -> None:
+        """Behaviour 92: of this session; anything else is a ValueError and changes nothing."""
+        _, a1, *_ = three_exchanges(db)
+        db.create_session("other", "cli")
+        foreign, _ = exchange(db, "other", "foreign")
+        before = (session(db, "s"), db.get_messages("s"))
+        for session_id, message_id in (("s", a1), ("s", foreign), ("s", 10**9), ("missing", a1)):
+            with pytest.raises(InvalidInput) as raised:
+                db.rewind_to_message(session_id, message_id)
+            assert "ValueError" in bases_of(raised.value)
+        assert (session(db, "s"), db.get_messages("s")) == before
+        assert db.list_rewinds("s") == []
+
+    def test_the_same_rewind_again(self, db: SessionDB) -> None:
+        """Behaviour 92: hides nothing more, and is counted."""
+        _, _, q2, *_ = three_exchanges(db)
+        db.rewind_to_message("s", q2)
+        again = db.rewind_to_message("s", q2)
+        assert again["rewound_count"] == 0
+        assert session(db, "s")["rewind_count"] == 2
+        assert len(db.list_rewinds("s")) == 2
+        assert contents(db.get_messages("s")) == ["q1", "a1"]
+
+    def test_back_to_the_beginning(self, db: SessionDB, clock: FrozenClock) -> None:
+        """A transcript may be taken back as a whole."""
+        clock.advance(5)
+        q1, *_ = three_exchanges(db)
+        clock.advance(5)
+        assert db.rewind_to_message("s", q1)["new_head_id"] is None
+        assert db.get_messages("s") == []
+        assert_summary_is_true(db, "s")
+
+    def test_every_rewind_is_on_record(self, db: SessionDB, clock: FrozenClock) -> None:
+        """When, to which message, how many, and whether it was undone."""
+        q1, _, q2, *_ = three_exchanges(db)
+        first = db.rewind_to_message("s", q2)
+        rewound_at = [clock(), clock.advance(60)]
+        second = db.rewind_to_message("s", q1)
+        restored_at = clock.advance(60)
+        db.restore_rewound("s")
+        record = db.list_rewinds("s")
+        assert ids(record) == [first["rewind_id"], second["rewind_id"]]
+        assert [entry["target_message_id"] for entry in record] == [q2, q1]
+        assert [entry["hidden_count"] for entry in record] == [4, 2]
+        assert [entry["rewound_at"] for entry in record] == rewound_at
+        assert [entry["restored_at"] for entry in record] == [None, restored_at]
+        assert db.list_rewinds("missing") == []
+
+    def test_restoring_undoes_the_newest_rewind_first(self, db: SessionDB) -> None:
+        """One step at a time, until nothing is hidden."""
+        q1, _, q2, *_ = three_exchanges(db)
+        before = db.get_messages("s")
+        db.rewind_to_message("s", q2)
+        db.rewind_to_message("s", q1)
+        db.rewind_to_message("s", q1)
+        assert db.restore_rewound("s") == 2
+        assert contents(db.get_messages("s")) == ["q1", "a1"]
+        assert_summary_is_true(db, "s")
+        assert db.restore_rewound("s") == 4
+        assert db.get_messages("s") == before
+        assert_summary_is_true(db, "s")
+        assert db.restore_rewound("s") == 0
+        assert db.restore_rewound("missing") == 0
+
+    def test_a_session_that_went_on_is_not_mixed_up(self, db: SessionDB) -> None:
+        """What was taken back does not come back between what was said since."""
+        _, _, q2, *_ = three_exchanges(db)
+        db.rewind_to_message("s", q2)
+        exchange(db, "s", "q2 again", "better")
+        with pytest.raises(InvalidInput):
+            db.restore_rewound("s")
+        assert contents(db.get_messages("s")) == ["q1", "a1", "q2 again", "better"]
+        assert_summary_is_true(db, "s")
+
+    def test_rewinding_what_came_after_a_rewind(self, db: SessionDB) -> None:
+        """A rewind to a message that is hidden already hides what was said since."""
+        _, _, q2, *_ = three_exchanges(db)
+        db.rewind_to_message("s", q2)
+        exchange(db, "s", "new", "newer")
+        assert db.rewind_to_message("s", q2)["rewound_count"] == 2
+        assert contents(db.get_messages("s")) == ["q1", "a1"]
+        assert db.restore_rewound("s") == 2
+        assert contents(db.get_messages("s")) == ["q1", "a1", "new", "newer"]
+
+    def test_what_one_can_rewind_to(self, db: SessionDB) -> None:
+        """The user's messages in force, newest first."""
+        _, _, _, _, q3, _ = three_exchanges(db)
+        assert contents(db.list_recent_user_messages("s")) == ["q3", "q2", "q1"]
+        assert contents(db.list_recent_user_messages("s", limit=2)) == ["q3", "q2"]
+        db.rewind_to_message("s", q3)
+        assert contents(db.list_recent_user_messages("s")) == ["q2", "q1"]
+        assert db.list_recent_user_messages("missing") == []
+
+    def test_structured_content_has_a_text(self, db: SessionDB) -> None:
+        """The text of the target comes back for the prompt line, whatever its form was."""
+        db.create_session("s", "cli")
+        parts = [{"type": "text", "text": "look at"}, {"type": "text", "text": "this"}]
+        target = db.append_message("s", "user", parts)
+        assert db.rewind_to_message("s", target)["target_text"] == "look at this"
+
+    def test_exports_keep_what_was_rewound(self, db: SessionDB) -> None:
+        """An export is a backup."""
+        _, _, q2, *_ = three_exchanges(db)
+        db.rewind_to_message("s", q2)
+        exported = db.export_session("s")
+        assert exported is not None
+        assert len(exported["messages"]) == 6

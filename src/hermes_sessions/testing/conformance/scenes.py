@@ -1,0 +1,65 @@
+"""Short words for what many tests do, and for what they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.testing.clock import FrozenClock
+
+Record = dict[str, Any]
+
+
+def exchange(db: SessionDB, session_id: str, question: str, answer: str = "ok") -> list[int]:
+    """Append a question and its answer; return their ids."""
+    return db.append_messages(
+        session_id,
+        [{"role": "user", "content": question}, {"role": "assistant", "content": answer}],
+    )
+
+
+def compress(db: SessionDB, clock: FrozenClock, old: str, new: str, **options: Any) -> str:
+    """Continue *old* under a new id, in the order agents do it; return the new id."""
+    return _succeed(db, clock, old, new, "compression", options)
+
+
+def branch(db: SessionDB, clock: FrozenClock, old: str, new: str, **options: Any) -> str:
+    """Fork *old*, in the order agents do it; return the new id."""
+    return _succeed(db, clock, old, new, "branched", options)
+
+
+def _succeed(
+    db: SessionDB, clock: FrozenClock, old: str, new: str, reason: str, options: Record
+) -> str:
+    clock.advance(1)
+    db.end_session(old, reason)
+    clock.advance(1)
+    return db.create_session(new, options.pop("source", "cli"), parent_session_id=old, **options)
+
+
+def session(db: SessionDB, session_id: str) -> Record:
+    """Return a session that must be there."""
+    found = db.get_session(session_id)
+    assert found is not None, f"{session_id!r} is missing"
+    return found
+
+
+def contents(messages: Iterable[Record]) -> list[Any]:
+    """Return what was said."""
+    return [message["content"] for message in messages]
+
+
+def ids(rows: Iterable[Record]) -> list[Any]:
+    """Return who is in a list, in its order."""
+    return [row["id"] for row in rows]
+
+
+def bases_of(error: BaseException) -> set[str]:
+    """Return the names of all classes of an error, such as ``sqlite3.IntegrityError``.
+
+    The kit names the error classes of Python's sqlite3 module, which callers of the documented API
+    catch on every database, without importing that module.
+    """
+    classes = type(error).__mro__
+    return {f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.") for cls in classes}
