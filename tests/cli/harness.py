@@ -88,10 +88,16 @@ class Hermes:
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Start the installed command."""
+        return self._start(str(Path(sys.executable).with_name("hermes")), *arguments, **options)
+
+    def start_program(self, program: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        """Start a program that has the same surroundings as the command."""
+        return self._start("-c", program, *arguments, **options)
+
+    def _start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         environ = self.environ(**options.pop("environ", {}))
-        command = Path(sys.executable).with_name("hermes")
         return subprocess.Popen(
-            [sys.executable, command, *arguments],
+            [sys.executable, *arguments],
             **{
                 "env": environ,
                 "stdin": subprocess.PIPE,

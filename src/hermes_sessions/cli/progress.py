@@ -35,6 +35,13 @@ class Progress:
         elif self._stopwatch() - self._started >= _PATIENCE:
             self._bar = self._open_bar()
 
+    def reach(self, done: int, total: int) -> None:
+        """Note how much is done of how much there is, where that is known only on the way."""
+        self._total = total
+        if self._bar is not None:
+            self._bar.length = total
+        self.advance(done - self._done)
+
     def _open_bar(self) -> Any:
         import click
 

@@ -29,10 +29,27 @@ def open_for_reading(console: Console) -> SessionDB:
         return SessionDB(clock=console.clock)
 
 
-def open_for_writing(console: Console, path: str | Path | None = None) -> SessionDB:
-    """Open the configured store, or the SQLite file at *path*; raises as `open_for_reading`."""
+def open_for_writing(console: Console, path: Path | None = None) -> SessionDB:
+    """Open the configured store, or the SQLite file at *path* with the same settings.
+
+    Raises as `open_for_reading`.
+    """
     _show_warnings(console)
-    return SessionDB(path, clock=console.clock)
+    if path is None:
+        return SessionDB(clock=console.clock)
+    settings = load_settings().sessiondb
+    return SessionDB(
+        path,
+        durability=settings.sqlite.durability,
+        lock_timeout=settings.sqlite.lock_timeout,
+        max_message_bytes=settings.max_message_bytes,
+        clock=console.clock,
+    )
+
+
+def configured_file() -> Path:
+    """Return the SQLite file that is the store when no other is named."""
+    return load_settings().sessiondb.sqlite.path
 
 
 def transcripts_directory() -> Path:

@@ -14,6 +14,7 @@ from hermes_sessions.cli.render.style import Style
 Record = Mapping[str, Any]
 
 _LABEL_WIDTH = 14
+_IDS = frozenset({"ID", "Parent", "Child"})
 _TOKEN_KINDS = (
     ("input_tokens", "input"),
     ("output_tokens", "output"),
@@ -30,7 +31,8 @@ def session_card(
     lines: list[str] = []
     room = None if style.width is None else max(style.width - _LABEL_WIDTH, 16)
     for label, value in _facts(session, conversation, now, style):
-        pieces = wrap(value, room) if room else [value]
+        # An id is there to be copied: it stays whole, whatever the window does to it.
+        pieces = wrap(value, room) if room and label not in _IDS else [value]
         lines.append(style.dim(f"{label + ':':<{_LABEL_WIDTH}}") + pieces[0])
         lines += [" " * _LABEL_WIDTH + piece for piece in pieces[1:]]
     return lines

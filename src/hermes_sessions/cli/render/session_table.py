@@ -72,7 +72,12 @@ def session_table(
         return _stacked(entries, style)
     if titled:
         headings = ["Title", "Preview", when.heading, "ID"]
-        rows = [[e.title or style.nothing, e.preview, e.when, e.id] for e in entries]
+        # Where there is no room for previews, one tells more than a dash does.
+        untitled = [style.nothing if widths[1] else e.preview or style.nothing for e in entries]
+        rows = [
+            [entry.title or dash, entry.preview, entry.when, entry.id]
+            for entry, dash in zip(entries, untitled, strict=True)
+        ]
     else:
         headings = ["Preview", when.heading, "Src", "ID"]
         rows = [[e.preview or style.nothing, e.when, e.source, e.id] for e in entries]

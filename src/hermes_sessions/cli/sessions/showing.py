@@ -11,6 +11,7 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console, whole_number
 from hermes_sessions.cli.selection import find_session
 from hermes_sessions.cli.store import open_for_reading
+from hermes_sessions.model.message import preview_of
 from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = dict[str, Any]
@@ -42,6 +43,7 @@ def show(console: Console, *, reference: tuple[str, ...], count: int, full: bool
         stored = db.message_count(session["id"])
         earlier = 0 if full else max(stored - count, 0)
         session["last_active"] = _last_active(db, session, stored)
+        session["preview"] = _preview(db, session["id"])
         if console.as_json:
             _print_document(console, db, session, earlier)
         else:
@@ -52,6 +54,11 @@ def _last_active(db: SessionDB, session: Record, stored: int) -> float:
     last = db.get_messages(session["id"], limit=1, offset=stored - 1) if stored else []
     timestamp: float = last[0]["timestamp"] if last else session["started_at"]
     return timestamp
+
+
+def _preview(db: SessionDB, session_id: str) -> str:
+    said = (m["content"] for m in db.get_messages(session_id, limit=_PAGE) if m["role"] == "user")
+    return preview_of(next((content for content in said if content is not None), None))
 
 
 def _messages_after(db: SessionDB, session_id: str, earlier: int) -> Iterator[Record]:

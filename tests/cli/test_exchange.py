@@ -1,0 +1,363 @@
+"""hermes sessions export and import."""
+
+import json
+import os
+import signal
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_sessions import SessionDB
+from tests.cli.conversations import ARCHIVED, AUTH, PLAN, TOOL, WEATHER
+from tests.cli.harness import Hermes, Result
+from tests.cli.terminal import SLOW_COMMAND, Terminal
+from tests.fixtures.hermes import stored
+
+ALL = 10
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def everything(path: Path) -> list[dict[str, Any]]:
+    with SessionDB(path) as db:
+        return sorted(db.iter_export(), key=lambda record: str(record["id"]))
+
+
+# ── export ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_everything_is_exported_readably_and_privately(filled: Hermes, tmp_path: Path) -> None:
+    file = tmp_path / "backup.jsonl"
+    result = filled.run("sessions", "export", str(file))
+    assert result == Result(0, f"Exported {ALL} sessions (18 messages) to {file}\n", "")
+    records = lines_of(file)
+    assert len(records) == ALL
+    assert {TOOL, ARCHIVED} <= {record["id"] for record in records}
+    assert "旅行の計画 🚀" in file.read_text(encoding="utf-8")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.jsonl", "home"]
+
+
+def test_some_sessions(filled: Hermes, tmp_path: Path) -> None:
+    file = tmp_path / "some.jsonl"
+    filled.call("sessions", "export", str(file), "--source", "discord")
+    assert [record["id"] for record in lines_of(file)] == [PLAN]
+    one = ["--session-id", "20250305_0915", "--session-id", AUTH]
+    result = filled.call("sessions", "export", str(file), "--force", *one, "--json")
+    assert result.json == {"exported": 1, "messages": 4, "file": str(file)}
+    assert [record["id"] for record in lines_of(file)] == [AUTH]
+    both = filled.call("sessions", "export", "-", "--source", "cli", "--session-id", AUTH)
+    assert both.code == 2
+
+
+def test_standard_output_gets_the_lines_and_nothing_else(filled: Hermes) -> None:
+    result = filled.run("sessions", "export", "-")
+    assert (result.code, result.err) == (0, "")
+    assert len([json.loads(line) for line in result.out.splitlines()]) == ALL
+
+
+def test_a_file_is_not_replaced_by_accident(filled: Hermes, tmp_path: Path) -> None:
+    file = tmp_path / "backup.jsonl"
+    file.write_text("precious")
+    file.chmod(0o640)
+    result = filled.call("sessions", "export", str(file))
+    assert (result.code, result.out) == (1, "")
+    assert result.err == (
+        f"Error: {file} exists. Choose another name, or replace it with --force.\n"
+    )
+    assert file.read_text() == "precious"
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(file)
+    assert filled.call("sessions", "export", str(link), "--force").code == 0
+    assert link.is_symlink()
+    assert len(lines_of(file)) == ALL
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+def test_places_that_cannot_be_written(filled: Hermes, tmp_path: Path) -> None:
+    for target, words in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "no" / "where.jsonl", "cannot be written: No such file or directory"),
+        (Path("/dev/full"), "cannot be written: No space left on device"),
+    ):
+        result = filled.call("sessions", "export", str(target))
+        assert (result.code, result.out) == (1, "")
+        assert words in result.err
+        assert len(result.err.splitlines()) == 1
+
+
+def test_a_device_or_pipe_stays_what_it_is(filled: Hermes, tmp_path: Path) -> None:
+    assert filled.call("sessions", "export", "/dev/null").code == 0
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text(encoding="utf-8")))
+    reader.start()
+    assert filled.call("sessions", "export", str(pipe)).code == 0
+    reader.join()
+    assert len(received[0].splitlines()) == ALL
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+# An export that stops in the middle until it is told to end.
+STUCK_EXPORT = """
+import sys, time
+from hermes_sessions.cli.main import run
+from hermes_sessions.cli.sessions import exporting
+
+def stuck(records, file):
+    file.write(b"half of it")
+    file.flush()
+    print("stuck", file=sys.stderr, flush=True)
+    sys.stdin.read()
+
+exporting.write_jsonl = stuck
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_an_interrupted_export_leaves_nothing(
+    filled: Hermes, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    file = tmp_path / "backup.jsonl"
+    file.write_text("the one from yesterday")
+    process = filled.start_program(STUCK_EXPORT, "sessions", "export", str(file), "--force")
+    assert process.stderr is not None
+    assert process.stderr.readline() == "stuck\n"
+    process.send_signal(number)
+    _, err = process.communicate()
+    assert process.returncode == code
+    assert "Traceback" not in err
+    assert file.read_text() == "the one from yesterday"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.jsonl", "home"]
+
+
+def test_a_reader_who_leaves_early(filled: Hermes) -> None:
+    with filled.db() as db:
+        db.append_message(WEATHER, "user", "x" * 1_000_000)
+    process = filled.start("sessions", "export", "-")
+    assert process.stdout is not None
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait() == 141
+    process.stderr.close()
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+# How much memory an export takes, in kilobytes.
+MEASURED = """
+import resource, sys
+from hermes_sessions.cli.main import run
+code = run(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+sys.exit(code)
+"""
+
+
+def test_memory_does_not_grow_with_the_store(hermes: Hermes, tmp_path: Path) -> None:
+    taken = []
+    with hermes.db() as db:
+        for sessions in (range(5), range(5, 60)):
+            for number in sessions:
+                db.create_session(f"s{number}", "cli")
+                db.append_message(f"s{number}", "user", "x" * 1_000_000)
+            file = tmp_path / f"{len(taken)}.jsonl"
+            process = hermes.start_program(MEASURED, "sessions", "export", str(file))
+            out, err = process.communicate()
+            assert process.returncode == 0, err
+            taken.append(int(out.split()[-1]))
+    assert file.stat().st_size > 60_000_000
+    assert taken[1] - taken[0] < 20_000
+
+
+# ── import ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Hermes:
+    """The command on another machine, so to speak."""
+    return Hermes(tmp_path / "elsewhere")
+
+
+@pytest.fixture
+def backup(filled: Hermes, tmp_path: Path) -> Path:
+    file = tmp_path / "backup.jsonl"
+    assert filled.call("sessions", "export", str(file)).code == 0
+    return file
+
+
+def test_a_round_trip_loses_nothing_and_a_second_one_changes_nothing(
+    filled: Hermes, elsewhere: Hermes, backup: Path
+) -> None:
+    first = elsewhere.run("sessions", "import", str(backup))
+    assert first == Result(0, f"Imported {ALL} sessions from {backup}.\n", "")
+    assert everything(elsewhere.store) == everything(filled.store)
+    again = elsewhere.call("sessions", "import", str(backup))
+    assert again.out == (f"Imported 0 sessions from {backup}, {ALL} were already there.\n")
+    assert everything(elsewhere.store) == everything(filled.store)
+
+
+def test_sessions_that_have_grown_are_extended(
+    filled: Hermes, elsewhere: Hermes, backup: Path
+) -> None:
+    elsewhere.call("sessions", "import", str(backup))
+    with filled.db() as db:
+        db.append_message(WEATHER, "user", "And tomorrow?")
+    filled.call("sessions", "export", str(backup), "--force")
+    result = elsewhere.call("sessions", "import", str(backup))
+    assert "extended 1, 9 were already there" in result.out
+    assert everything(elsewhere.store) == everything(filled.store)
+
+
+def test_a_session_with_other_content_is_left_alone(
+    filled: Hermes, elsewhere: Hermes, backup: Path
+) -> None:
+    with elsewhere.db() as db:
+        db.create_session(WEATHER, "cli")
+        db.append_message(WEATHER, "user", "Something else entirely")
+    result = elsewhere.call("sessions", "import", str(backup))
+    assert result.code == 1
+    assert "Imported 9 sessions" in result.out
+    assert f"Left alone: {WEATHER}: " in result.err
+    as_json = elsewhere.call("sessions", "import", str(backup), "--json")
+    assert as_json.code == 1
+    assert [conflict["id"] for conflict in as_json.json["conflicts"]] == [WEATHER]
+    assert (as_json.json["imported"], as_json.json["skipped"]) == (0, 9)
+    assert as_json.json["store"] == str(elsewhere.store)
+
+
+def test_standard_input_and_pipes(filled: Hermes, elsewhere: Hermes, backup: Path) -> None:
+    lines = backup.read_text(encoding="utf-8")
+    result = elsewhere.run("sessions", "import", "-", stdin=lines)
+    assert (result.code, result.err) == (0, "")
+    assert everything(elsewhere.store) == everything(filled.store)
+    pipe = backup.with_name("pipe")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text(lines, encoding="utf-8"))
+    writer.start()
+    again = elsewhere.call("sessions", "import", str(pipe), "--json")
+    writer.join()
+    assert again.json["skipped"] == ALL
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("not json\n", "Line 1: it is not JSON"),
+        ("[1, 2]\n", "Line 1: a session must be a JSON object"),
+        ('{"id": "a", "messages": []}\n{"id": "b", "messages": [', "Line 2: the file ends in"),
+        ('{"id": "a", "source": "cli", "messages": [{"content": "x"}]}\n', "Line 1: Message 0"),
+    ],
+)
+def test_a_file_with_a_mistake_changes_nothing(
+    hermes: Hermes, tmp_path: Path, content: str, words: str
+) -> None:
+    file = tmp_path / "broken.jsonl"
+    file.write_text(content)
+    result = hermes.call("sessions", "import", str(file))
+    assert (result.code, result.out) == (1, "")
+    assert words in result.err
+    assert "Nothing was imported." in result.err
+    assert hermes.call("sessions", "list", "--json").json["sessions"] == []
+
+
+def test_files_that_cannot_be_read(hermes: Hermes, tmp_path: Path) -> None:
+    for path, words in (
+        (tmp_path / "nothing.jsonl", "does not exist"),
+        (tmp_path, "is a directory"),
+    ):
+        result = hermes.call("sessions", "import", str(path))
+        assert (result.code, result.out) == (1, "")
+        assert words in result.err
+        assert len(result.err.splitlines()) == 1
+    assert not hermes.home.exists()
+
+
+def test_nothing_to_import(hermes: Hermes, tmp_path: Path) -> None:
+    file = tmp_path / "empty.jsonl"
+    file.touch()
+    assert hermes.call("sessions", "import", str(file)).out == (
+        f"Imported 0 sessions from {file}.\n"
+    )
+
+
+# ── databases ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_file_of_a_later_hermes_in_our_place_is_copied_beside_it(hermes: Hermes) -> None:
+    hermes.home.mkdir()
+    stored.unpack("v22", hermes.store)
+    before = hermes.store.read_bytes()
+    result = hermes.run("sessions", "import", str(hermes.store))
+    assert result.code == 0, result.err
+    copy = hermes.home / "hermes-sessions.db"
+    assert f"from {hermes.store} into {copy}" in result.out
+    assert "config.yaml" not in result.err
+    assert hermes.store.read_bytes() == before
+    # From now on, the copy is the store.
+    assert hermes.run("sessions", "list", "--json").json["sessions"]
+    again = hermes.run("sessions", "import", str(hermes.store), "--json")
+    assert again.json["imported"] == 0
+    assert again.json["store"] == str(copy)
+
+
+@pytest.mark.parametrize("name", ["v11", "v13", "v16", "v17", "v22"])
+def test_files_of_all_versions_are_merged_into_the_store(
+    filled: Hermes, tmp_path: Path, name: str
+) -> None:
+    file = tmp_path / "their.db"
+    stored.unpack(name, file)
+    result = filled.call("sessions", "import", str(file), "--json")
+    assert result.code == 0, result
+    assert result.json["imported"] > 0
+    assert result.json["store"] == str(filled.store)
+    with filled.db() as db:
+        assert db.session_count(include_archived=True) == ALL + result.json["imported"]
+
+
+def test_into_another_file(filled: Hermes, tmp_path: Path, backup: Path) -> None:
+    target = tmp_path / "other" / "copy.db"
+    result = filled.call("sessions", "import", str(filled.store), "--into", str(target))
+    assert result.code == 0
+    assert f"into {target}" in result.out
+    assert result.err == (
+        f"To use these sessions, set in config.yaml: sessiondb.sqlite.path: {target}\n"
+    )
+    assert everything(target) == everything(filled.store)
+    jsonl = filled.call("sessions", "import", str(backup), "--into", str(target), "--json")
+    assert jsonl.json["skipped"] == ALL
+
+
+def test_a_store_cannot_be_imported_into_itself(filled: Hermes) -> None:
+    for arguments in ([], ["--into", str(filled.store)]):
+        result = filled.call("sessions", "import", str(filled.store), *arguments)
+        assert (result.code, result.out) == (1, "")
+        assert len(result.err.splitlines()) == 1
+
+
+# ── progress ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_long_work_shows_a_bar(
+    filled: Hermes, elsewhere: Hermes, tmp_path: Path, backup: Path
+) -> None:
+    target = tmp_path / "again.jsonl"
+    for hermes, arguments in (
+        (filled, ["export", str(target)]),
+        (elsewhere, ["import", str(backup)]),
+        (elsewhere, ["import", str(filled.store)]),
+    ):
+        with Terminal(hermes, "sessions", *arguments, program=SLOW_COMMAND) as terminal:
+            assert terminal.finish() == 0, terminal.screen
+        assert "100%" in terminal.screen

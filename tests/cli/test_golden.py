@@ -1,0 +1,67 @@
+"""Every command's output, kept as files: wide, narrow, plain and JSON.
+
+`pytest tests/cli --update-golden` writes them anew; read the difference before you commit it.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conversations import AUTH, OLD, PROJECT, WEATHER
+from tests.cli.harness import Hermes
+
+GOLDEN = Path(__file__).parent / "golden"
+
+COMMANDS = {
+    "list": ["list"],
+    "list-untitled": ["list", "--source", "telegram"],
+    "list-children": ["list", "--children"],
+    "show": ["show", AUTH],
+    "show-full": ["show", AUTH, "--full"],
+    "rename": ["rename", WEATHER, "sunny", "west"],
+    "delete": ["delete", AUTH, "--yes"],
+    "purge": ["delete", WEATHER, "--purge", "--yes"],
+    "prune-dry-run": ["prune", "--older-than", "5", "--dry-run"],
+    "prune": ["prune", "--yes"],
+    "stats": ["stats"],
+    "trash": ["trash"],
+    "restore": ["restore", PROJECT],
+}
+FORMS = {
+    "wide": ([], {"COLUMNS": "140"}),
+    "pipe": ([], {}),
+    "narrow": ([], {"COLUMNS": "64"}),
+    "tiny": ([], {"COLUMNS": "36"}),
+    "plain": (["--plain"], {}),
+    "json": (["--json"], {}),
+}
+
+
+def prepared(hermes: Hermes, command: str) -> None:
+    if command in {"trash", "restore"}:
+        hermes.call("sessions", "delete", PROJECT, OLD, "--yes")
+
+
+def settled(text: str) -> str:
+    """The size of the file depends on the SQLite library; nothing else may vary."""
+    text = re.sub(r"Database size: .*", "Database size: 120.0 KB", text)
+    return re.sub(r'"size_bytes": \d+', '"size_bytes": 122880', text)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_output(filled: Hermes, pytestconfig: pytest.Config, name: str, form: str) -> None:
+    flags, environ = FORMS[form]
+    prepared(filled, name)
+    result = filled.call("sessions", *COMMANDS[name], *flags, environ=environ)
+    assert (result.code, result.err) == (0, "")
+    file = GOLDEN / f"{name}.{form}.txt"
+    if pytestconfig.getoption("--update-golden", default=False):
+        file.write_text(settled(result.out), encoding="utf-8")
+    assert settled(result.out) == file.read_text(encoding="utf-8")
+
+
+def test_no_file_is_left_over() -> None:
+    expected = {f"{name}.{form}.txt" for name in COMMANDS for form in FORMS}
+    assert {file.name for file in GOLDEN.iterdir()} == expected
