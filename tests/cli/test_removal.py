@@ -148,7 +148,7 @@ def test_emptying_the_trash(filled: Hermes) -> None:
     assert old.code == 0
     assert old.out == "Deleted 1 session (2 messages) for good.\n"
     assert trashed(filled) == {PLAN}
-    rest = filled.call("sessions", "trash", "--empty", "--yes", "--json")
+    rest = filled.call("sessions", "trash", "--empty", "-y", "--json")
     assert rest.json == {"deleted": [PLAN], "messages": 1, "purged": True}
     nothing = filled.call("sessions", "trash", "--empty")
     assert nothing == Result(0, "There is nothing to delete in the trash.\n", "")
@@ -172,10 +172,11 @@ def test_prune_without_a_yes_changes_nothing(filled: Hermes) -> None:
 
 
 def test_prune_by_age_and_source(filled: Hermes) -> None:
-    pruned = ["sessions", "prune", "--yes", "--json", "--older-than"]
-    assert filled.call(*pruned, "5", "--source", "discord").json["deleted"] == [PLAN]
-    assert filled.call(*pruned, "5.5", "--source", "discord").json["deleted"] == []
-    assert filled.call(*pruned, "0").json["deleted"] == [OLD]
+    discord = ["sessions", "prune", "-y", "--json", "--source", "discord", "--older-than"]
+    assert filled.call(*discord, "10.5").json["deleted"] == []
+    assert filled.call(*discord, "5").json["deleted"] == [PLAN]
+    everywhere = filled.call("sessions", "prune", "-y", "--json", "--older-than", "0")
+    assert everywhere.json["deleted"] == [OLD]
 
 
 def test_dry_run_shows_and_keeps(filled: Hermes) -> None:
