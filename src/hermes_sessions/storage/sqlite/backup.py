@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,8 @@ _SPARE_BYTES: Final = 1024 * 1024
 #: Bytes of the header that a copy has of its own: kind of journal, counters of changes, and the
 #: version of the library.
 _OWN_HEADER_BYTES: Final = ((18, 20), (24, 28), (40, 44), (92, 100))
+#: Where the header tells the first page of the list of free pages.
+_FREE_LIST: Final = 32
 #: SQLite never uses the page that holds its lock bytes.
 _LOCK_BYTES: Final = 0x4000_0000
 
@@ -156,22 +159,46 @@ def _check(partial: Path, path: Path) -> None:
 def _same_state(connection: apsw.Connection, path: Path, copy: Path, length: int) -> bool:
     if copy.is_symlink() or not copy.is_file() or copy.stat().st_size != length:
         return False
-    lock_page = int(connection.pragma("page_size"))
+    page_size = int(connection.pragma("page_size"))
     with _Reader(path) as ours, _Reader(copy) as theirs:
-        return all(
-            _comparable(ours.read(offset, length), offset, lock_page)
-            == _comparable(theirs.read(offset, length), offset, lock_page)
-            for offset in range(0, length, _CHUNK)
-        )
+        unused = _unused_pages(ours, page_size, length)
+        for offset in range(0, length, _CHUNK):
+            here, there = ours.read(offset, length), theirs.read(offset, length)
+            if here != there and (
+                _without_pages(here, offset, page_size, unused)
+                != _without_pages(there, offset, page_size, unused)
+            ):
+                return False
+    return True
 
 
-def _comparable(chunk: bytes, offset: int, lock_page: int) -> bytes:
+def _unused_pages(file: _Reader, page_size: int, length: int) -> set[int]:
+    """Return the offsets of pages whose bytes mean nothing.
+
+    A rollback does not restore them, so after an upgrade that was killed they differ.
+    """
+    unused = {_LOCK_BYTES}
+    trunks: set[int] = set()
+    (trunk,) = struct.unpack(">I", file.read(_FREE_LIST, _FREE_LIST + 4))
+    while trunk and trunk not in trunks and trunk * page_size <= length:
+        trunks.add(trunk)
+        page = file.read((trunk - 1) * page_size, trunk * page_size)
+        trunk, count = struct.unpack_from(">II", page)
+        leaves = struct.unpack_from(f">{min(count, page_size // 4 - 2)}I", page, 8)
+        unused.update((leaf - 1) * page_size for leaf in leaves)
+    return unused
+
+
+def _without_pages(chunk: bytes, offset: int, page_size: int, unused: set[int]) -> bytes:
+    """Return the part of a chunk that carries the state."""
+    blanked = bytearray(chunk)
     if offset == 0:
-        header = bytearray(chunk)
         for start, end in _OWN_HEADER_BYTES:
-            header[start:end] = bytes(end - start)
-        return bytes(header)
-    return chunk[lock_page:] if offset == _LOCK_BYTES else chunk
+            blanked[start:end] = bytes(end - start)
+    for page in range(0, len(chunk), page_size):
+        if offset + page in unused:
+            blanked[page : page + page_size] = bytes(page_size)
+    return bytes(blanked)
 
 
 class _Reader:
@@ -188,8 +215,9 @@ class _Reader:
     def __exit__(self, *_exc: object) -> None:
         self._file.xClose()
 
-    def read(self, offset: int, length: int) -> bytes:
-        return self._file.xRead(min(_CHUNK, length - offset), offset)
+    def read(self, offset: int, end: int) -> bytes:
+        """Return the bytes from *offset* to *end*, at most one chunk."""
+        return self._file.xRead(min(_CHUNK, end - offset), offset)
 
 
 def _sync(path: Path) -> None:
