@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 from hermes_sessions.model.legacy import documented_edge_kind
-from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.incoming import IncomingSession
 from hermes_sessions.storage.repositories.lineage import ancestors_of, place_family
 from hermes_sessions.storage.repositories.rows import VISIBLE
@@ -58,24 +60,64 @@ def _object(text: str | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def tie(tx: WriteTransaction, edge: IncomingEdge) -> str | None:
-    """Return the conversation both are in now, "" when that would make a circle, None while the
-    parent is not stored.
-    """
+class Tie(Enum):
+    """What became of an edge."""
+
+    TIED = "tied"
+    WAITS = "its parent is not stored"
+    CIRCLE = "its parent descends from the child"
+
+
+def tie(tx: WriteTransaction, edge: IncomingEdge) -> Tie:
+    """Give a stored session its parent; `place_tied` completes what was tied."""
     parent = tx.one(
-        f"SELECT conversation_id, end_reason, ended_at FROM sessions WHERE id = ? AND {VISIBLE}",
-        (edge.parent_id,),
+        f"SELECT end_reason, ended_at FROM sessions WHERE id = ? AND {VISIBLE}", (edge.parent_id,)
     )
     if parent is None:
-        return None
-    conversation_id, end_reason, ended_at = parent
+        return Tie.WAITS
     if edge.child_id in ancestors_of(tx, edge.parent_id):
-        return ""
+        return Tie.CIRCLE
     tx.run(
         "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",
-        (edge.parent_id, edge.kind(end_reason, ended_at), edge.child_id),
+        (edge.parent_id, edge.kind(*parent), edge.child_id),
     )
-    movers = [edge.child_id]
+    return Tie.TIED
+
+
+def place_tied(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
+    """Make tied sessions part of their parents' conversations, and place those anew."""
+    conversations: dict[str, str] = {}
+    unstated: dict[str, bool] = {}
+    for edge in edges:
+        conversation_id = _conversation_above(tx, edge.child_id, conversations)
+        _move(tx, edge.child_id, conversation_id)
+        unstated[conversation_id] = unstated.get(conversation_id, False) or not edge.is_stated
+    for conversation_id, activity_is_unstated in unstated.items():
+        place_family(tx, conversation_id)
+        if activity_is_unstated:
+            _raise_tips(tx, conversation_id)
+
+
+def _conversation_above(tx: ReadTransaction, session_id: str, known: dict[str, str]) -> str:
+    """Return the conversation of the topmost ancestor; *known* remembers it for all passed."""
+    passed: list[str] = []
+    while session_id not in known:
+        passed.append(session_id)
+        row = tx.one(
+            "SELECT parent_session_id, conversation_id FROM sessions WHERE id = ?", (session_id,)
+        )
+        if row is None or row[0] is None:
+            known[session_id] = str(row[1]) if row else session_id
+        else:
+            session_id = row[0]
+    found = known[session_id]
+    known.update(dict.fromkeys(passed, found))
+    return found
+
+
+def _move(tx: WriteTransaction, session_id: str, conversation_id: str) -> None:
+    """Move a session and those below it that are not there yet."""
+    movers = [session_id]
     while movers:
         mover = movers.pop()
         if tx.run(
@@ -84,16 +126,6 @@ def tie(tx: WriteTransaction, edge: IncomingEdge) -> str | None:
         ):
             children = tx.all("SELECT id FROM sessions WHERE parent_session_id = ?", (mover,))
             movers += [row[0] for row in children]
-    return str(conversation_id)
-
-
-def place_imported(tx: WriteTransaction, conversation_id: str, *, raise_tips: bool) -> None:
-    """Recompute chains and listing of a conversation whose edges were imported; *raise_tips* when
-    the activity of its threads was not stated.
-    """
-    place_family(tx, conversation_id)
-    if raise_tips:
-        _raise_tips(tx, conversation_id)
 
 
 def _raise_tips(tx: WriteTransaction, conversation_id: str) -> None:

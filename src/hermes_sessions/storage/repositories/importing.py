@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hermes_sessions.errors import ImportRefused, InvalidInput
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.adoption import IncomingEdge, place_imported, tie
+from hermes_sessions.storage.repositories.adoption import IncomingEdge, Tie, place_tied, tie
 from hermes_sessions.storage.repositories.comparing import Relation, Standing, compare
 from hermes_sessions.storage.repositories.incoming import (
     IncomingMessage,
@@ -88,7 +88,7 @@ class Import:
                         f"{first_seen[incoming.id] + 1}."
                     )
             except InvalidInput as error:
-                self._errors.append({"index": index, "error": str(error)})
+                self._errors.append({"index": index, **_named(record), "error": str(error)})
                 continue
             first_seen[incoming.id] = index
             with self._store.provider.read() as tx:
@@ -235,6 +235,11 @@ class Import:
         self._conflicts.append({"id": session_id, "reason": reason})
 
 
+def _named(record: Any) -> Record:
+    session_id = record.get("id") if isinstance(record, Mapping) else None
+    return {"id": session_id} if isinstance(session_id, str) else {}
+
+
 _MOVED: Final = "it was written to while it was imported: import again"
 
 
@@ -276,7 +281,7 @@ class _Ties:
 
     def __init__(self, waiting_before: Mapping[str, list[IncomingEdge]]) -> None:
         self._waiting_before = waiting_before
-        self._families: dict[str, bool] = {}
+        self._tied: list[IncomingEdge] = []
         self.waiting: dict[str, list[IncomingEdge]] = {}
         self.arrived: list[str] = []
         self.circles: list[IncomingEdge] = []
@@ -289,16 +294,14 @@ class _Ties:
         if job.wants_parent:
             edges.append(IncomingEdge(job.incoming))
         for edge in edges:
-            conversation_id = tie(tx, edge)
-            if conversation_id is None:
-                self.waiting.setdefault(edge.parent_id, []).append(edge)
-            elif conversation_id == "":
+            outcome = tie(tx, edge)
+            if outcome is Tie.TIED:
+                self._tied.append(edge)
+            elif outcome is Tie.CIRCLE:
                 self.circles.append(edge)
             else:
-                unstated = self._families.get(conversation_id, False) or not edge.is_stated
-                self._families[conversation_id] = unstated
+                self.waiting.setdefault(edge.parent_id, []).append(edge)
 
     def place(self, tx: WriteTransaction) -> None:
         """Recompute the conversations that changed."""
-        for conversation_id, unstated in self._families.items():
-            place_imported(tx, conversation_id, raise_tips=unstated)
+        place_tied(tx, self._tied)

@@ -52,6 +52,7 @@ _GROWS: Final = (
     "ended_at",
     "message_count",
     "preview",
+    "last_active",
 )
 _IDS_PER_QUERY: Final = 500
 
@@ -273,14 +274,13 @@ def finish(
     """Write what follows once all messages are there: summaries, states, usage, audit."""
     grows = {name: incoming.columns[name] for name in _GROWS}
     changes = ", ".join(f"{name} = ?" for name in grows)
-    last_active = incoming.columns["last_active"]
     tx.run(
-        f"UPDATE sessions SET {changes}, "
-        f"archived_at = COALESCE(archived_at, ?), "
-        f"last_active = CASE WHEN last_active > ? THEN last_active ELSE ? END WHERE id = ?",
-        (*grows.values(), incoming.columns["archived_at"], last_active, last_active, incoming.id),
+        f"UPDATE sessions SET {changes}, archived_at = COALESCE(archived_at, ?) WHERE id = ?",
+        (*grows.values(), incoming.columns["archived_at"], incoming.id),
     )
-    _merge_extra(tx, incoming, standing)
+    if standing.relation is Relation.GROWN:
+        _raise_tip(tx, incoming)
+        _merge_extra(tx, incoming)
     for ordinal, index in standing.changed:
         message = incoming.messages[index]
         tx.run(
@@ -308,9 +308,24 @@ def finish(
             )
 
 
-def _merge_extra(tx: WriteTransaction, incoming: IncomingSession, standing: Standing) -> None:
+def _raise_tip(tx: WriteTransaction, incoming: IncomingSession) -> None:
+    """Bring a thread up when a part of it that was continued has grown."""
+    row = tx.one(
+        "SELECT head.tip_id FROM sessions part JOIN sessions head ON head.id = part.chain_id "
+        "WHERE part.id = ?",
+        (incoming.id,),
+    )
+    if row is not None and row[0] not in (None, incoming.id):
+        newest = incoming.columns["last_active"]
+        tx.run(
+            "UPDATE sessions SET last_active = ? WHERE id = ? AND last_active < ?",
+            (newest, row[0], newest),
+        )
+
+
+def _merge_extra(tx: WriteTransaction, incoming: IncomingSession) -> None:
     extra = incoming.columns["extra"]
-    if extra is None or standing.relation is Relation.NEW:
+    if extra is None:
         return
     row = tx.one("SELECT extra FROM sessions WHERE id = ?", (incoming.id,))
     if row is not None and row[0] is not None:

@@ -35,6 +35,7 @@ from hermes_sessions.storage.sqlite.foreign_values import (
     time_or,
     typed,
     typed_row,
+    usable_id,
     with_odd,
 )
 from hermes_sessions.storage.sqlite.nature import Kind, Nature, nature_of
@@ -77,8 +78,8 @@ class HermesDatabase:
         self.origin = f"{name}, schema version {self._nature.version}"
         #: What could not be read, for people.
         self.damage: list[str] = []
-        #: Sessions that were made for messages without one.
-        self.made: dict[str, None] = {}
+        #: What people should know about single sessions, by their id.
+        self.notes: dict[str, str] = {}
         self._tables = self._list_tables()
 
     @property
@@ -163,7 +164,7 @@ class HermesDatabase:
         odd: dict[str, Any] = {}
         record = typed_row(raw, odd)
         key = raw["id"]
-        record["id"] = f"unknown-{rowid}" if key is None else str(plain_text(key))
+        record["id"] = self._session_id(key, rowid)
         record["title"] = record.get("title") or None
         record["source"] = record.get("source") or "unknown"
         record["messages"] = [] if key is None else self._messages(key)
@@ -171,12 +172,18 @@ class HermesDatabase:
         for name in _SESSION_TIMES:
             record[name] = time_or(name, raw.get(name), odd, None if name == "ended_at" else oldest)
         parent = raw.get("parent_session_id")
-        record["parent_session_id"] = plain_text(parent)
+        record["parent_session_id"] = None if parent is None else usable_id(parent)
         record["edge_kind"] = None if parent is None else self._edge_kind(record, parent)
         usage = [] if key is None else self._usage(key)
         if usage:
             record["model_usage"] = usage
         return with_odd(record, odd)
+
+    def _session_id(self, key: Any, rowid: int) -> str:
+        session_id = usable_id(key) or f"unknown-{rowid}"
+        if session_id != plain_text(key):
+            self.notes[session_id] = f"its id {plain_text(key)!r:.250} cannot be used; it is new"
+        return session_id
 
     def _edge_kind(self, record: Record, parent: Any) -> str | None:
         has_end = {"ended_at", "end_reason"} <= set(self._tables["sessions"])
@@ -205,8 +212,8 @@ class HermesDatabase:
         )
         for key in lost:
             messages = self._messages(key)
-            session_id = str(plain_text(key))
-            self.made[session_id] = None
+            session_id = self._session_id(key, 0)
+            self.notes[session_id] = "its messages had no session; one was made for them"
             yield {
                 "id": session_id,
                 "source": "unknown",
@@ -325,8 +332,7 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
         )
         report["damage"] = source.damage
         report["notes"] += [
-            {"id": session_id, "note": "its messages had no session; one was made for them"}
-            for session_id in source.made
+            {"id": session_id, "note": note} for session_id, note in source.notes.items()
         ]
         report["ok"] = report["ok"] and not source.damage
     return report

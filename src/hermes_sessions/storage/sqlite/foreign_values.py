@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from hermes_sessions.model.ids import MAX_ID_LENGTH
 from hermes_sessions.storage.codec import decode_content, decode_text
 from hermes_sessions.storage.repositories.incoming import (
     MESSAGE_TEXTS,
@@ -130,6 +132,19 @@ def object_in(text: Any) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def usable_id(key: Any) -> str | None:
+    """Return a session's key as an id; one that is too long gets a shorter name of its own, and
+    None stands for one that is blank.
+    """
+    text = plain_text(key)
+    if text is None or not text.strip():
+        return None
+    if len(text) <= MAX_ID_LENGTH:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[: MAX_ID_LENGTH - 17]}~{digest[:16]}"
 
 
 def key_mark(key: Any) -> str:
