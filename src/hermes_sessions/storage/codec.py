@@ -80,7 +80,7 @@ def decode_content(column: Any, content_type: str | None) -> Any:
         if content_type == JSON:
             return json.loads(column)
         if content_type == BASE64:
-            return base64.b64decode(column)
+            return base64.b64decode(column, validate=True)
     except ValueError:
         logger.warning(
             "content that claims to be %s cannot be read; returned as text", content_type
