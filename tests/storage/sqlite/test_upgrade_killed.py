@@ -79,6 +79,7 @@ def test_the_file_is_old_or_new_and_the_next_open_completes_it(
         outcomes[is_new(path, before, directory / "scratch")] += 1
         with SessionDB(path) as db:
             require_everything(db, before)
+        assert path.read_bytes()[18:20] == b"\2\2", "it has a write-ahead log in the end"
         backup = f"state.db.v{version_in(name)}.bak"
         assert sorted(one.name for one in directory.glob("state.db*")) == [
             "state.db",

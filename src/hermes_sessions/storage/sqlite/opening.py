@@ -62,6 +62,8 @@ def open_engine(path: Path, options: Options) -> Engine:
             if nature.kind is not Kind.OURS or not _up_to_date(connection):
                 _bring_up_to_date(connection, nature, deadline, options, carries_wal)
             _refuse_newer(path, connection, options)
+            if not options.read_only:
+                _prefer_journal(connection, "wal" if carries_wal else "delete")
     finally:
         connection.close()
     return Engine(real, options, gated=carries_wal and not immutable, immutable=immutable)
@@ -218,6 +220,15 @@ def _set_journal(connection: apsw.Connection, deadline: Deadline, mode: str) -> 
             if current != mode:
                 logger.warning("journal mode %s is not possible here; %s is used", mode, current)
             return
+
+
+def _prefer_journal(connection: apsw.Connection, mode: str) -> None:
+    """Give a store its kind of journal back, unless somebody is using it with another."""
+    try:
+        if connection.pragma("journal_mode") != mode:
+            connection.pragma("journal_mode", mode)
+    except apsw.BusyError:
+        logger.debug("the store is in use with another journal than %s; it stays so", mode)
 
 
 def _create(connection: apsw.Connection) -> None:
