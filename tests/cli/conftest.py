@@ -1,6 +1,7 @@
 """Fixtures of the command's tests."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,8 +37,16 @@ def hermes(tmp_path: Path) -> Hermes:
     return Hermes(tmp_path / "home")
 
 
+@pytest.fixture(scope="session")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("template") / "state.db"
+    populate(path)
+    return path
+
+
 @pytest.fixture
-def filled(hermes: Hermes) -> Hermes:
+def filled(hermes: Hermes, _template: Path) -> Hermes:
     """The command on a store with one of everything."""
-    populate(hermes.store)
+    hermes.home.mkdir()
+    shutil.copy2(_template, hermes.store)
     return hermes

@@ -152,7 +152,7 @@ def test_emptying_the_trash(filled: Hermes) -> None:
     assert rest.json == {"deleted": [PLAN], "messages": 1, "purged": True}
     nothing = filled.call("sessions", "trash", "--empty")
     assert nothing == Result(0, "There is nothing to delete in the trash.\n", "")
-    assert filled.call("sessions", "trash", "--empty", "--json").json["deleted"] == []
+    assert filled.call("sessions", "trash", "--empty", "--yes", "--json").json["deleted"] == []
 
 
 # ── prune ─────────────────────────────────────────────────────────────────────────────────────

@@ -66,7 +66,7 @@ def test_times_that_are_missing_or_absurd_are_a_question_mark() -> None:
 
 
 def test_what_is_measured_without_the_table_agrees_with_the_table() -> None:
-    known = [(chr(c), width) for c in range(0x110000) if (width := columns.known_width(chr(c)))]
+    known = [(chr(c), width) for c in range(0x10000) if (width := columns.known_width(chr(c)))]
     assert len(known) > 25_000
     assert [c for c, width in known if width != wcwidth(c)] == []
 
@@ -352,7 +352,7 @@ def test_counted() -> None:
     assert [counted(n, "session") for n in (0, 1, 2)] == ["0 sessions", "1 session", "2 sessions"]
 
 
-@given(st.recursive(st.none() | st.text() | st.integers(), st.lists))
+@given(st.recursive(st.none() | st.text() | st.integers(), st.lists, max_leaves=5))
 def test_json_is_exact_and_can_be_encoded(value: Any) -> None:
     text = json_text(value)
     text.encode()

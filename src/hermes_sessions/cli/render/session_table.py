@@ -6,7 +6,7 @@ Active, Src, ID. In a window too narrow for either: two lines per session.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,10 +81,12 @@ def session_table(
     else:
         headings = ["Preview", when.heading, "Src", "ID"]
         rows = [[e.preview or style.nothing, e.when, e.source, e.id] for e in entries]
-    rule = max(_RULE_WITH_TITLES if titled else _RULE_WITHOUT_TITLES, sum(widths))
+    rule = sum(widths)
+    if style.width is None:
+        rule = max(rule, _RULE_WITH_TITLES if titled else _RULE_WITHOUT_TITLES)
     return [
         style.bold(_line(headings, widths, style)),
-        style.dim(style.line * (rule if style.width is None else min(rule, style.width))),
+        style.dim(style.line * rule),
         *(_line(row, widths, style) for row in rows),
     ]
 
@@ -99,21 +101,32 @@ def _widths_with_titles(entries: Sequence[_Entry], available: int | None) -> lis
         return None
     if room < _TITLE_AT_LEAST + _PREVIEW_AT_LEAST:
         return [min(room, _TITLE_AT_MOST), 0, _WHEN, id_width]
-    # Title and preview share what there is; a wide window grows the preview first.
-    title = max(_TITLE_AT_LEAST, min(_TITLE, room * _TITLE // (_TITLE + _PREVIEW)))
-    preview = min(room - title, _PREVIEW_AT_MOST)
-    return [min(room - preview, _TITLE_AT_MOST), preview, _WHEN, id_width]
+    # Title and preview share what there is; neither gets more than its longest text needs.
+    longest = _longest(entry.title for entry in entries)
+    share = max(_TITLE_AT_LEAST, room * _TITLE // (_TITLE + _PREVIEW))
+    title = min(max(longest, _TITLE_AT_LEAST), share, _TITLE_AT_MOST)
+    preview = min(room - title, _preview_needed(entries))
+    return [max(title, min(longest, room - preview, _TITLE_AT_MOST)), preview, _WHEN, id_width]
 
 
 def _widths_without_titles(entries: Sequence[_Entry], available: int | None) -> list[int] | None:
     id_width = _id_width(entries)
-    source = max(_SOURCE_AT_LEAST, *(display_width(e.source) + _GAP for e in entries))
+    source = max(_SOURCE_AT_LEAST, _longest(entry.source for entry in entries))
     if available is None:
         return [_PREVIEW_ALONE, _WHEN, source, id_width]
     room = available - _WHEN - source - id_width
     if room < _PREVIEW_AT_LEAST:
         return None
-    return [min(room, _PREVIEW_AT_MOST), _WHEN, source, id_width]
+    return [min(room, _preview_needed(entries)), _WHEN, source, id_width]
+
+
+def _preview_needed(entries: Sequence[_Entry]) -> int:
+    longest = _longest(entry.preview for entry in entries)
+    return min(max(longest, _PREVIEW_AT_LEAST), _PREVIEW_AT_MOST)
+
+
+def _longest(texts: Iterable[str]) -> int:
+    return max(map(display_width, texts)) + _GAP
 
 
 def _id_width(entries: Sequence[_Entry]) -> int:
