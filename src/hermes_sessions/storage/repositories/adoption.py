@@ -75,7 +75,7 @@ def tie(tx: WriteTransaction, edge: IncomingEdge) -> Tie:
     )
     if parent is None:
         return Tie.WAITS
-    if edge.child_id in ancestors_of(tx, edge.parent_id):
+    if edge.child_id in ancestors_of(tx, edge.parent_id, through_trash=True):
         return Tie.CIRCLE
     tx.run(
         "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",

@@ -105,19 +105,21 @@ def follow_compression(tx: ReadTransaction, session_id: str) -> str:
         seen.add(session_id)
 
 
-def ancestors_of(tx: ReadTransaction, session_id: str) -> list[str]:
-    """Return the session and its parents up to the root, nearest first."""
-    chain: list[str] = []
+def ancestors_of(tx: ReadTransaction, session_id: str, *, through_trash: bool = False) -> list[str]:
+    """Return the session and its parents up to the root, nearest first.
+
+    The trash ends the line, unless it is to be looked *through*.
+    """
+    seen = "" if through_trash else f" AND {VISIBLE}"
+    chain: dict[str, None] = {}
     current: str | None = session_id
     while current is not None and current not in chain:
-        row = tx.one(
-            f"SELECT parent_session_id FROM sessions WHERE id = ? AND {VISIBLE}", (current,)
-        )
+        row = tx.one(f"SELECT parent_session_id FROM sessions WHERE id = ?{seen}", (current,))
         if row is None:
             break
-        chain.append(current)
+        chain[current] = None
         current = row[0]
-    return chain
+    return list(chain)
 
 
 def subagents_of(tx: ReadTransaction, session_id: str) -> list[str]:
@@ -137,7 +139,7 @@ def subagents_of(tx: ReadTransaction, session_id: str) -> list[str]:
 
 def adopt(tx: WriteTransaction, session_id: str, parent_id: str, edge_kind: str | None) -> None:
     """Give a root its parent, unless that would make a circle."""
-    if session_id in ancestors_of(tx, parent_id):
+    if session_id in ancestors_of(tx, parent_id, through_trash=True):
         return
     conversation_id = conversation_id_of(tx, parent_id)
     tx.run(

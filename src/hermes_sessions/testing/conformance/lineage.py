@@ -156,6 +156,18 @@ class TestLineage:
         assert session(db, "a")["parent_session_id"] is None
         assert db.get_compression_tip("a") == "b"
 
+    def test_no_circles_through_the_trash(self, db: SessionDB) -> None:
+        """Nor when the link between is out of sight, whoever makes the edge."""
+        db.create_session("a", "cli")
+        db.create_session("b", "cli", parent_session_id="a", edge_kind="branch")
+        db.create_session("c", "cli", parent_session_id="b", edge_kind="branch")
+        db.trash_sessions(["b"])
+        db.create_session("a", "cli", parent_session_id="c", edge_kind="branch")
+        db.import_sessions([{"id": "a", "source": "cli", "parent_session_id": "c"}])
+        db.restore_sessions(["b"])
+        assert session(db, "a")["parent_session_id"] is None
+        assert db.get_conversation_root("c") == "a"
+
     def test_rival_continuations(self, db: SessionDB, clock: FrozenClock) -> None:
         """Two agents compressed the same session: the newer goes on, in tip and in lists."""
         db.create_session("a", "cli")
