@@ -87,8 +87,9 @@ class Hermes:
         }
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        """Start the installed command."""
-        return self._start(str(Path(sys.executable).with_name("hermes")), *arguments, **options)
+        """Start the installed command, under its first name unless another is given."""
+        program = Path(sys.executable).with_name(options.pop("name", "hermes"))
+        return self._start(str(program), *arguments, **options)
 
     def start_program(self, program: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """Start a program that has the same surroundings as the command."""

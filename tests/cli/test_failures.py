@@ -90,9 +90,32 @@ def test_not_all_of_very_many_candidates_are_listed(hermes: Hermes) -> None:
     assert result.err.splitlines()[-1] == "  ... and more"
 
 
-def test_names_cannot_paint_the_terminal(filled: Hermes) -> None:
-    result = filled.call("sessions", "show", "\x1b[31mred")
-    assert "\x1b" not in result.err
+def test_names_cannot_paint_the_terminal(hermes: Hermes) -> None:
+    name = "\x1b[31mred \x9b2J"
+    assert_one_line(hermes.call("sessions", "show", name), 1)
+    with hermes.db() as db:
+        db.create_session(name, "\x1b]0;source\x07", model="\x1b[1m", user_id="\x1b[2m")
+        db.set_session_title(name, "title \x9b31m")
+        db.create_session(f"{name} again", "cli")
+    shown = [
+        hermes.call("sessions", *command)
+        for command in (
+            ["list"],
+            ["list", "--source", "cli"],
+            ["show", name],
+            ["show", "\x1b"],
+            ["stats"],
+            ["rename", name, "another", "\x9b31m"],
+            ["delete", name],
+            ["delete", name, "--yes"],
+            ["trash"],
+            ["restore", "nobody"],
+            ["restore", name],
+        )
+    ]
+    for result in shown:
+        assert result.code in {0, 1}
+        assert not set("\x1b\x9b\x07") & set(result.out + result.err)
 
 
 # ── usage ─────────────────────────────────────────────────────────────────────────────────────

@@ -96,6 +96,21 @@ def test_work_that_takes_longer_shows_a_bar(filled: Hermes, arguments: list[str]
     assert "100%" in terminal.screen
 
 
+def test_emptying_a_full_trash_shows_a_bar(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        for number in range(120):
+            db.create_session(f"s{number}", "cli")
+        for number in range(120):
+            db.trash_sessions([f"s{number}"])
+    arguments = ["sessions", "trash", "--empty", "--yes"]
+    with Terminal(hermes, *arguments, program=SLOW_COMMAND) as terminal:
+        assert terminal.finish() == 0
+    assert "100%" in terminal.screen
+    assert "Deleted 120 sessions (0 messages) for good." in terminal.screen
+    with hermes.db() as db:
+        assert db.list_trash() == []
+
+
 @pytest.mark.parametrize("flag", ["--plain", "--json"])
 def test_no_bar_in_plain_output(filled: Hermes, flag: str) -> None:
     arguments = ["sessions", "prune", "--yes", flag]
@@ -155,5 +170,7 @@ def test_an_encoding_without_the_characters_is_no_failure(filled: Hermes) -> Non
 def test_all_names_of_the_command(filled: Hermes) -> None:
     with Terminal(filled, "--version") as terminal:
         assert terminal.finish() == 0
-    assert filled.run("--version").out == terminal.screen
     assert terminal.screen.startswith("Hermes Sessions 0.")
+    for name in ("hermes", "hermes-sessions"):
+        assert filled.run("--version", name=name).out == terminal.screen
+        assert f"Try '{name} sessions --help'" in filled.run("sessions", "x", name=name).err

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from hermes_sessions.cli.render.safety import one_line
+
 if TYPE_CHECKING:
     from hermes_sessions.cli.console import Console
 
@@ -18,7 +20,7 @@ class WarningLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the message of *record*, without the place in the code it came from."""
-        self._console.tell(f"Warning: {record.getMessage()}")
+        self._console.tell(f"Warning: {one_line(record.getMessage())}")
 
     def __enter__(self) -> WarningLines:
         logging.getLogger("hermes_sessions").addHandler(self)

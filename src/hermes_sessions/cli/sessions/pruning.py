@@ -67,7 +67,7 @@ def prune(
             removed, messages = _purge(console, db, old, older_than, source)
         else:
             removed, messages = _move_to_trash(console, db, old, older_than, source)
-    report_removal(console, removed, messages, purged=purge)
+    report_removal(console, removed, messages, purged=purge, undo=removed)
 
 
 def _rule(older_than: float, subject: str) -> str:

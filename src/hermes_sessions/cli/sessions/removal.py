@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from shlex import quote
 from typing import Any
 
 import click
@@ -10,12 +11,16 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console, yes_option
 from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_session
 from hermes_sessions.cli.store import open_for_writing, transcripts_directory
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = dict[str, Any]
+
+#: How many ids the command that undoes it is shown with.
+_IDS_SHOWN = 3
 
 purge_option = click.option(
     "--purge", is_flag=True, help="Delete for good at once, past the trash."
@@ -41,8 +46,10 @@ def delete(
     """
     with open_for_writing(console) as db:
         doomed: dict[str, Record] = {}
+        named: dict[str, None] = {}
         for reference in references:
             session = find_session(db, reference)
+            named[session["id"]] = None
             doomed |= {member["id"]: member for member in _with_parts(db, session, only=only)}
         sessions = list(doomed.values())
         if not yes:
@@ -50,7 +57,7 @@ def delete(
             confirm_removal(console, sessions, purge=purge)
         removed = _remove(console, db, list(doomed), purge=purge)
     messages = sum(doomed[i]["message_count"] or 0 for i in removed if i in doomed)
-    report_removal(console, removed, messages, purged=purge)
+    report_removal(console, removed, messages, purged=purge, undo=list(named))
 
 
 def confirm_removal(console: Console, sessions: Sequence[Record], *, purge: bool) -> None:
@@ -65,9 +72,14 @@ def confirm_removal(console: Console, sessions: Sequence[Record], *, purge: bool
 
 
 def report_removal(
-    console: Console, session_ids: Sequence[str], messages: int, *, purged: bool
+    console: Console,
+    session_ids: Sequence[str],
+    messages: int,
+    *,
+    purged: bool,
+    undo: Sequence[str] = (),
 ) -> None:
-    """Print what was removed."""
+    """Print what was removed; *undo* are ids whose restoring brings all of it back."""
     if console.as_json:
         console.print_json({"deleted": list(session_ids), "messages": messages, "purged": purged})
         return
@@ -75,8 +87,8 @@ def report_removal(
     if purged:
         console.print(f"Deleted {what} for good.")
     else:
-        undo = session_ids[0] if len(session_ids) == 1 else "ID..."
-        console.print(f"Moved {what} to the trash. To undo: hermes sessions restore {undo}")
+        ids = " ".join(quote(one_line(i)) for i in undo) if len(undo) <= _IDS_SHOWN else "ID..."
+        console.print(f"Moved {what} to the trash. To undo: hermes sessions restore {ids}")
 
 
 def _messages_in(sessions: Iterable[Record]) -> str:
@@ -111,7 +123,5 @@ def _remove(console: Console, db: SessionDB, ids: Sequence[str], *, purge: bool)
 
 
 def _name(session: Record) -> str:
-    from hermes_sessions.cli.render.safety import one_line
-
     title = one_line(session["title"] or "")
     return f"{one_line(session['id'])}{'  ' if title else ''}{title}"

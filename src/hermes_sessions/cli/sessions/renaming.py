@@ -6,6 +6,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_session
 from hermes_sessions.cli.store import open_for_writing
 from hermes_sessions.errors import NotFound
@@ -30,6 +31,6 @@ def rename(console: Console, *, reference: str, words: tuple[str, ...]) -> None:
     if console.as_json:
         console.print_json({"id": session_id, "title": title})
     elif title is None:
-        console.print(f"Session {session_id} has no title now.")
+        console.print(f"Session {one_line(session_id)} has no title now.")
     else:
-        console.print(f"Session {session_id} is now called: {title}")
+        console.print(f"Session {one_line(session_id)} is now called: {one_line(title)}")

@@ -10,14 +10,19 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import number_of_days, speaks_to_console, yes_option
 from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_in_trash
 from hermes_sessions.cli.sessions.removal import confirm_removal, report_removal
 from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
 from hermes_sessions.model.lineage import COMPRESSION
+from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = dict[str, Any]
 
 _DAY = 86400
+#: So many days are lost at most when a time becomes an age and a time again.
+_ROUNDING = 1e-9
+_STEPS = 50
 
 
 @click.command(short_help="List what is in the trash, or empty it.")
@@ -60,9 +65,7 @@ def _empty(console: Console, older_than: float, *, yes: bool) -> None:
         if going:
             if not yes:
                 confirm_removal(console, going, purge=True)
-            # Measured from the list again: what was deleted while the question was on the screen
-            # was not part of it.
-            db.purge_trash((console.clock() - cutoff) / _DAY, transcripts_directory())
+            _purge(console, db, sorted(session["trashed_at"] for session in going))
             going = [session for session in going if db.get_session(session["id"]) is None]
     if not going and not console.as_json:
         console.print("There is nothing to delete in the trash.")
@@ -70,6 +73,19 @@ def _empty(console: Console, older_than: float, *, yes: bool) -> None:
     ids = [session["id"] for session in going]
     messages = sum(session["message_count"] or 0 for session in going)
     report_removal(console, ids, messages, purged=True)
+
+
+def _purge(console: Console, db: SessionDB, times: Sequence[float]) -> None:
+    """Delete what went to the trash at these times, oldest first, in some steps that show.
+
+    Times and not an age decide, so that what is deleted while the question is on the screen stays.
+    """
+    step = -(-len(times) // _STEPS)
+    last_of_each_step = [*times[step - 1 :: step], times[-1]]
+    with console.progress("Deleting", len(times)) as progress:
+        for time in last_of_each_step:
+            age = max((console.clock() - time) / _DAY - _ROUNDING, 0)
+            progress.advance(db.purge_trash(age, transcripts_directory()))
 
 
 @click.command(short_help="Bring sessions back from the trash.")
@@ -93,8 +109,8 @@ def restore(console: Console, *, references: tuple[str, ...]) -> None:
         console.print_json({"restored": restored})
         return
     for session_id in restored:
-        title = titles[session_id]
-        console.print(f"Restored {session_id}{f'  {title}' if title else ''}")
+        title = one_line(titles[session_id] or "")
+        console.print(f"Restored {one_line(session_id)}{'  ' if title else ''}{title}")
     if len(restored) > 1:
         console.print(f"{counted(len(restored), 'session')} restored.")
 
