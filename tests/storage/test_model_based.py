@@ -195,7 +195,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def purge_trash(self) -> None:
-        self.clock.advance(1)
         assert self.db.purge_trash() == self.model.purge()
 
     @rule(name=names)

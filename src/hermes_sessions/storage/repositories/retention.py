@@ -35,6 +35,8 @@ from hermes_sessions.storage.store import Store
 logger = logging.getLogger(__name__)
 
 _DAY: Final = 86400.0
+#: Later than every time: an age of 0 days means all, also what a clock set back put in the future.
+_ANY_TIME: Final = 1e18
 #: Messages deleted in one transaction.
 _STEP: Final = 1000
 _LAST_RUN: Final = "last_auto_prune"
@@ -154,6 +156,8 @@ class Retention:
             raise InvalidInput("An age must be a number of days.")
         if not older_than_days >= 0:
             raise InvalidInput(f"An age must be 0 days or more, not {older_than_days}.")
+        if older_than_days == 0:
+            return _ANY_TIME
         return self._store.clock() - older_than_days * _DAY
 
     def _erase_doomed(self) -> None:

@@ -284,6 +284,7 @@ class TestTrash:
         assert db.purge_trash(older_than_days=3) == 1
         assert ids(db.list_trash()) == ["b"]
         assert db.restore_sessions(["a"]) == []
+        clock.advance(days=-3)
         assert db.purge_trash() == 1
         assert db.purge_trash() == 0
         assert db.list_trash() == []
