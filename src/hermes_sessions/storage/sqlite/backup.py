@@ -49,6 +49,11 @@ def ensure_backup(connection: apsw.Connection, path: Path, version: int) -> Path
         StoreIOError: what was written is not what was read.
     """
     length = _length(connection)
+    if path.stat().st_size < length:
+        raise StoreCorrupt(
+            f"{path}: database disk image is malformed: its end is missing. Nothing was changed. "
+            f"Keep the file, and restore a backup or recover it with: sqlite3 {path} .recover"
+        )
     for target in _names(path, version):
         if not os.path.lexists(target):
             _make(connection, path, target, length)
@@ -149,7 +154,7 @@ def _check(partial: Path, path: Path) -> None:
             if findings != [("ok",)]:
                 raise StoreCorrupt(
                     f"{path}: database disk image is malformed in table {table} "
-                    f"({findings[0][0]}); nothing was changed. Keep the file, and restore a backup "
+                    f"({findings[0][0]}). Nothing was changed. Keep the file, and restore a backup "
                     f"or recover it with: sqlite3 {path} .recover"
                 )
     finally:

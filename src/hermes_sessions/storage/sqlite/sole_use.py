@@ -46,8 +46,8 @@ def sole_use(
         StoreLocked: others had the file open until the deadline; it was not changed.
     """
     gate = Gate(f"{path}.gate" if gated else None)
-    turn = gate.enter(deadline.at)
     try:
+        gate.enter(deadline.at)
         taken = _wait_for_everybody_to_leave(path, options, deadline, still_needed)
         if taken is None:
             yield None
@@ -58,8 +58,7 @@ def sole_use(
         finally:
             _release(connection, had_log=had_log)
     finally:
-        if turn:
-            gate.leave()
+        gate.leave()
         gate.close()
 
 
