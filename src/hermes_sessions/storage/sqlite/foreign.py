@@ -39,7 +39,7 @@ from hermes_sessions.storage.sqlite.foreign_values import (
     with_odd,
 )
 from hermes_sessions.storage.sqlite.nature import Kind, Nature, nature_of
-from hermes_sessions.storage.sqlite.salvage import DAMAGE, rows_left, rows_of
+from hermes_sessions.storage.sqlite.salvage import DAMAGE, cells_left, rows_left, rows_of
 from hermes_sessions.storage.sqlite.source import is_database, reading, target_for
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 
@@ -56,6 +56,7 @@ _SESSION_TIMES: Final = ("started_at", "ended_at")
 _USAGE_NAMES: Final = {"first_seen": "first_at", "last_seen": "last_at"}
 _FOREIGN_ROW: Final = ("origin", "table_name", "row_key", "row")
 _ROWS_PER_WRITE: Final = 500
+_LISTED_DAMAGE: Final = 100
 
 
 class HermesDatabase:
@@ -73,14 +74,16 @@ class HermesDatabase:
         self._on_progress = on_progress
         self._passed = 0
         self._nature: Nature = nature_of(connection)
-        if self._nature.kind in (Kind.OTHER, Kind.EMPTY):
+        self._tables = self._list_tables()
+        readable = {"sessions", "messages"} <= self._tables.keys()
+        if self._nature.kind in (Kind.OTHER, Kind.EMPTY) or not readable:
             raise ImportRefused(f"{name} holds no Hermes sessions; nothing was imported.")
         self.origin = f"{name}, schema version {self._nature.version}"
         #: What could not be read, for people.
         self.damage: list[str] = []
+        self._damaged: set[str] = set()
         #: What people should know about single sessions, by their id.
         self.notes: dict[str, str] = {}
-        self._tables = self._list_tables()
 
     @property
     def is_ours(self) -> bool:
@@ -94,7 +97,7 @@ class HermesDatabase:
 
     def __iter__(self) -> Iterator[Record]:
         """Yield an export record for every session, and for messages whose session is gone."""
-        total = self._connection.execute("SELECT COUNT(*) FROM sessions").get
+        total = self._count_sessions()
         records = (
             export_records(ApswTransaction(self._connection))
             if self.is_ours
@@ -142,15 +145,20 @@ class HermesDatabase:
         columns = self._tables["sessions"]
         for rowid in self._session_rowids():
             try:
-                rows = list(
-                    rows_of(self._connection, "sessions", columns, "WHERE rowid = ?", [rowid])
-                )
-            except DAMAGE as error:
-                self._report(f"sessions, row {rowid}: {error}")
-                continue
-            for row in rows:
-                yield self._session(rowid, dict(zip(columns, row, strict=True)))
+                rows = rows_of(self._connection, "sessions", columns, "WHERE rowid = ?", [rowid])
+                found = [dict(zip(columns, row, strict=True)) for row in rows]
+            except DAMAGE:
+                cells = cells_left(self._connection, "sessions", columns, rowid, self._report)
+                found = [cells] if "id" in cells else []
+            for raw in found:
+                yield self._session(rowid, raw)
         yield from self._sessions_of_lost_messages()
+
+    def _count_sessions(self) -> int:
+        try:
+            return int(self._connection.execute("SELECT COUNT(*) FROM sessions").get)
+        except DAMAGE:
+            return 0
 
     def _session_rowids(self) -> list[int]:
         try:
@@ -206,11 +214,14 @@ class HermesDatabase:
         return None
 
     def _sessions_of_lost_messages(self) -> Iterator[Record]:
-        condition = "WHERE session_id NOT IN (SELECT id FROM sessions WHERE id IS NOT NULL)"
-        lost = dict.fromkeys(
-            row[0] for row in self._rows("messages", ("session_id",), f"{condition} ORDER BY id")
+        # Found in the index alone, so that a damaged table does not hide them.
+        lost = self._rows(
+            "messages",
+            ("session_id",),
+            "WHERE session_id NOT IN (SELECT id FROM sessions WHERE id IS NOT NULL) "
+            "GROUP BY session_id",
         )
-        for key in lost:
+        for (key,) in list(lost):
             messages = self._messages(key)
             session_id = self._session_id(key, 0)
             self.notes[session_id] = "its messages had no session; one was made for them"
@@ -257,9 +268,9 @@ class HermesDatabase:
     # ── tables ────────────────────────────────────────────────────────────────────────────────
 
     def _list_tables(self) -> dict[str, list[str]]:
-        """Return the columns of every table that holds data of its own."""
+        """Return the columns of every table that holds data of its own, names in lower case."""
         listed = self._connection.execute(
-            "SELECT name, type FROM pragma_table_list "
+            "SELECT lower(name), type FROM pragma_table_list "
             "WHERE schema = 'main' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
         ).fetchall()
         derived = tuple(f"{name}_" for name, kind in listed if kind == "virtual")
@@ -268,14 +279,14 @@ class HermesDatabase:
             if kind != "table" or (derived and str(name).startswith(derived)):
                 continue
             found = self._connection.execute(
-                "SELECT name FROM pragma_table_xinfo(?) WHERE hidden <> 1", (name,)
+                "SELECT lower(name) FROM pragma_table_xinfo(?) WHERE hidden <> 1", (name,)
             )
             tables[str(name)] = [str(row[0]) for row in found]
         return tables
 
     def _key_of(self, table: str, values: Mapping[str, Any]) -> str:
         key_columns = self._connection.execute(
-            "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
+            "SELECT lower(name) FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
         )
         names = [str(row[0]) for row in key_columns] or list(values)
         key = to_json(list(jsonable({name: values[name] for name in names}).values()))
@@ -295,8 +306,14 @@ class HermesDatabase:
             self._report(f"{table}: not all rows can be read: {error}")
 
     def _report(self, problem: str) -> None:
-        if problem not in self.damage:
+        if problem in self._damaged:
+            return
+        self._damaged.add(problem)
+        unlisted = len(self._damaged) - _LISTED_DAMAGE
+        if unlisted <= 0:
             self.damage.append(problem)
+        else:
+            self.damage[_LISTED_DAMAGE:] = [f"… and {unlisted} more"]
 
 
 # ── importing ─────────────────────────────────────────────────────────────────────────────────

@@ -71,6 +71,20 @@ def rows_left(
     return found
 
 
+def cells_left(
+    connection: apsw.Connection, table: str, columns: Sequence[str], rowid: int, report: Report
+) -> dict[str, Any]:
+    """Return the cells of one damaged row that can still be read; report the others."""
+    found: dict[str, Any] = {}
+    for column in columns:
+        try:
+            for (value,) in rows_of(connection, table, (column,), "WHERE rowid = ?", (rowid,)):
+                found[column] = value
+        except DAMAGE as error:
+            report(f"{table}, row {rowid}, {column}: {error}")
+    return found
+
+
 def _rowids(
     connection: apsw.Connection, table: str, condition: str, params: Sequence[Any], report: Report
 ) -> list[int]:

@@ -38,7 +38,7 @@ _PATIENCE_MS: Final = 16_000
 
 def is_database(path: Path) -> bool:
     """Return whether a file is a SQLite database; False for anything that cannot be read."""
-    return _header(path).startswith(_MAGIC)
+    return _header(path.resolve()).startswith(_MAGIC)
 
 
 def target_for(source: Path, configured_path: Path) -> Path:
@@ -72,6 +72,8 @@ def reading(path: Path) -> Iterator[apsw.Connection]:
         raise ImportRefused(
             f"{path} is not a database that can be read. Check the path and its permissions."
         )
+    # Log and journal lie beside the file itself, not beside a link to it.
+    path = path.resolve()
     with translated(str(path)):
         connection, at_rest, copy = _open(path)
         try:
@@ -116,7 +118,7 @@ def _begin(path: Path, *, immutable: bool = False, writable: bool = False) -> ap
     flags = apsw.SQLITE_OPEN_READWRITE if writable else apsw.SQLITE_OPEN_READONLY
     mode = "?immutable=1" if immutable else ""
     connection = apsw.Connection(
-        f"file:{quote(str(path.absolute()))}{mode}", flags=flags | apsw.SQLITE_OPEN_URI
+        f"file:{quote(str(path))}{mode}", flags=flags | apsw.SQLITE_OPEN_URI
     )
     try:
         connection.set_busy_timeout(_PATIENCE_MS)
@@ -151,7 +153,7 @@ def _header(path: Path) -> bytes:
         return b""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB
     try:
-        file = apsw.VFSFile("", str(path.absolute()), [flags, 0])
+        file = apsw.VFSFile("", str(path), [flags, 0])
     except apsw.Error:
         return b""
     try:
