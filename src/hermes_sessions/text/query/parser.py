@@ -196,8 +196,9 @@ class _Reader:
         # Nothing but punctuation: looked for as it stands.
         return Substring(raw.strip()) if raw.strip() else self._nothing(raw)
 
-    def _nothing(self, raw: str) -> None:
+    def _nothing(self, raw: str) -> Node | None:
         self.repair("empty quotes were left out" if not raw.strip() else f"{raw!r} was left out")
+        return None
 
     # ── words and signs ───────────────────────────────────────────────────────────────────────
 
@@ -241,8 +242,8 @@ class _Reader:
         rest = self.text[self.position : self.position + 2]
         if len(rest) < 2 or rest[0] != "-" or rest[1].isspace():
             return False
-        if match := _OPTION.match(self.text, self.position):
+        if _OPTION.match(self.text, self.position):
             word = self.text[self.position :].split(maxsplit=1)[0]
             self.repair(f"{word} was read as an option, not as something to exclude")
-            return not match
+            return False
         return rest[1] in "(" + _QUOTES or rest[1].isalnum() or rest[1] in "*_/.@#"

@@ -1,0 +1,146 @@
+"""Filters: conditions on a message or its session, from the query text or from parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Final
+
+from hermes_sessions.text.query.tree import Filter
+
+#: What ``has:`` may ask for.
+HAS_VALUES: Final = ("error", "tool_calls", "title")
+_AGO = re.compile(r"(\d{1,6})\s*(m|min|h|d|w|mo|y)", re.IGNORECASE)
+_SECONDS: Final = {
+    "m": 60,
+    "min": 60,
+    "h": 3600,
+    "d": 86400,
+    "w": 7 * 86400,
+    "mo": 30 * 86400,
+    "y": 365 * 86400,
+}
+_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What a message must satisfy beside the text. None or an empty tuple means no condition."""
+
+    sources: tuple[str, ...] | None = None
+    exclude_sources: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    exclude_roles: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    exclude_tools: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    exclude_models: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    exclude_users: tuple[str, ...] = ()
+    #: Session ids, or beginnings of ids.
+    sessions: tuple[str, ...] = ()
+    exclude_sessions: tuple[str, ...] = ()
+    #: Titles; a title stands for its whole numbered family.
+    titles: tuple[str, ...] = ()
+    exclude_titles: tuple[str, ...] = ()
+    conversations: tuple[str, ...] = ()
+    exclude_conversations: tuple[str, ...] = ()
+    #: Seconds since the epoch: at or after, and strictly before.
+    after: float | None = None
+    before: float | None = None
+    has: tuple[str, ...] = ()
+    exclude_has: tuple[str, ...] = ()
+    include_archived: bool = True
+
+    def given(self) -> list[str]:
+        """Return the names of the conditions that are set."""
+        nothing = Conditions()
+        return [
+            item.name
+            for item in fields(self)
+            if getattr(self, item.name) != getattr(nothing, item.name)
+        ]
+
+
+_FIELD_OF: Final = {
+    "source": "sources",
+    "role": "roles",
+    "tool": "tools",
+    "model": "models",
+    "user": "users",
+    "session": "sessions",
+    "in": "titles",
+    "has": "has",
+}
+
+
+def with_filters(
+    conditions: Conditions, filters: Iterable[Filter], now: float, zone: tzinfo | None = None
+) -> tuple[Conditions, list[str]]:
+    """Return *conditions* with the filters of a query added, and what could not be understood.
+
+    Several values of one name are alternatives; different names must all hold. Dates are read in
+    *zone*, the host's without one.
+    """
+    added: dict[str, Any] = {}
+    problems: list[str] = []
+    for item in filters:
+        if item.name in ("before", "after"):
+            problem = _add_time(added, item, conditions, read_time(item.value, now, zone))
+        elif item.name == "has" and item.value not in HAS_VALUES:
+            problem = f"has:{item.value} is unknown; use one of: {', '.join(HAS_VALUES)}"
+        else:
+            problem = None
+            name = _FIELD_OF[item.name]
+            if item.excluded:
+                name = "exclude_" + name
+            earlier = added.get(name, getattr(conditions, name)) or ()
+            added[name] = (*earlier, item.value)
+        if problem:
+            problems.append(problem)
+    return replace(conditions, **added), problems
+
+
+def _add_time(
+    added: dict[str, Any], item: Filter, conditions: Conditions, moment: float | None
+) -> str | None:
+    # -before:X is "at or after X", and the other way round.
+    name = item.name if not item.excluded else {"before": "after", "after": "before"}[item.name]
+    if moment is None:
+        return (
+            f"{item.name}:{item.value} is no date; use 2026-05-01, 2026-05, 7d, 12h, today or "
+            f"yesterday"
+        )
+    earlier = added.get(name, getattr(conditions, name))
+    stricter = max if name == "after" else min
+    added[name] = moment if earlier is None else stricter(earlier, moment)
+    return None
+
+
+def read_time(text: str, now: float, zone: tzinfo | None = None) -> float | None:
+    """Return the moment a person means, as seconds since the epoch, or None.
+
+    Understood are dates (2026-05-01, 2026-05, 2026), times (2026-05-01T10:30), ages (30min, 12h,
+    7d, 2w, 3mo, 1y), ``today``, ``yesterday`` and seconds since the epoch. Without *zone* dates
+    are the host's.
+    """
+    value = text.strip().lower()
+    try:
+        if ago := _AGO.fullmatch(value):
+            return now - int(ago[1]) * _SECONDS[ago[2]]
+        if value in ("today", "yesterday"):
+            today = datetime.fromtimestamp(now, zone).replace(
+                hour=0, minute=0, second=0, microsecond=0
+            )
+            return (today - timedelta(days=value == "yesterday")).timestamp()
+        if date := _DATE.fullmatch(value):
+            year, month, day = int(date[1]), int(date[2] or 1), int(date[3] or 1)
+            return datetime(year, month, day, tzinfo=zone).timestamp()
+        if value.replace(".", "", 1).isdigit() and len(value) >= 9:
+            return float(value)
+        moment = datetime.fromisoformat(value.upper())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,132 @@
+"""Decides whether a text matches a query tree, and where: the same on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from hermes_sessions.text.normalise import fold
+from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term, terms_of
+from hermes_sessions.text.segment import Part, Span, analyse, find_folded, spans
+
+
+class Analysed:
+    """The tokens of one message's texts."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+        analyses = [analyse(text) for text in texts]
+        #: The phrase stream of each text.
+        self.streams = [analysis.words for analysis in analyses]
+        self._extras = [analysis.extras for analysis in analyses]
+
+    @cached_property
+    def tokens(self) -> set[str]:
+        """Every token, those outside the phrase streams included."""
+        return {token for stream in (*self.streams, *self._extras) for token in stream}
+
+    @cached_property
+    def folded(self) -> list[str]:
+        """Each text, folded."""
+        return [fold(text) for text in self.texts]
+
+    @cached_property
+    def length(self) -> int:
+        """How many tokens the phrase streams have."""
+        return sum(map(len, self.streams))
+
+
+def matches(node: Node, document: Analysed) -> bool:
+    """Return whether a document matches a tree."""
+    if isinstance(node, And):
+        return all(matches(child, document) for child in node.nodes)
+    if isinstance(node, Or):
+        return any(matches(child, document) for child in node.nodes)
+    if isinstance(node, Not):
+        return not matches(node.node, document)
+    return occurrences(node, document, enough=1) > 0
+
+
+def occurrences(term: Term | Substring, document: Analysed, *, enough: int = 50) -> int:
+    """Return how often a term stands in a document; counting stops at *enough*."""
+    if isinstance(term, Substring):
+        needle = fold(term.raw)
+        return min(enough, sum(text.count(needle) for text in document.folded)) if needle else 0
+    first = term.parts[0]
+    if len(term.parts) == 1:
+        return _count_single(first, document, enough)
+    count = 0
+    for stream in document.streams:
+        for position in _starts(first, stream):
+            if _follows(term.parts, stream, position):
+                count += 1
+                if count >= enough:
+                    return count
+    return count
+
+
+def _count_single(part: Part, document: Analysed, enough: int) -> int:
+    if part.prefix:
+        found = sum(token.startswith(part.token) for s in document.streams for token in s)
+    elif part.token in document.tokens:
+        found = sum(stream.count(part.token) for stream in document.streams)
+    else:
+        return 0
+    if not found and any(_is(part, token) for token in document.tokens):
+        found = 1  # A part of a longer word, such as ``query`` in ``parseQuery``.
+    return min(found, enough)
+
+
+def _is(part: Part, token: str) -> bool:
+    return token.startswith(part.token) if part.prefix else token == part.token
+
+
+def _starts(part: Part, stream: list[str]) -> Iterable[int]:
+    if part.prefix:
+        return [i for i, token in enumerate(stream) if token.startswith(part.token)]
+    found = []
+    position = -1
+    try:
+        while True:
+            position = stream.index(part.token, position + 1)
+            found.append(position)
+    except ValueError:
+        return found
+
+
+def _follows(parts: Sequence[Part], stream: Sequence[str], start: int) -> bool:
+    if start + len(parts) > len(stream):
+        return False
+    return all(_is(part, stream[start + i]) for i, part in enumerate(parts))
+
+
+# ── where ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
+    """Return where the wanted terms of a tree stand in the original text, in order."""
+    pieces = spans(text)
+    stream = [piece.token for piece in pieces]
+    marks: set[tuple[int, int]] = set()
+    for term in terms_of(node):
+        if isinstance(term, Substring):
+            marks.update(find_folded(text, term.raw))
+        elif len(term.parts) == 1:
+            marks.update(_single_marks(term.parts[0], pieces))
+        else:
+            for start in _starts(term.parts[0], stream):
+                if _follows(term.parts, stream, start):
+                    last = pieces[start + len(term.parts) - 1]
+                    marks.add((pieces[start].start, last.end))
+    return sorted(marks)
+
+
+def _single_marks(part: Part, pieces: Sequence[Span]) -> Iterable[tuple[int, int]]:
+    for piece in pieces:
+        if _is(part, piece.token):
+            yield piece.start, piece.end
+        else:
+            for inner in piece.parts:
+                if _is(part, inner.token):
+                    yield inner.start, inner.end
