@@ -19,6 +19,7 @@ with the cause kept. Messages say what to do next.
         ├── ConstraintViolated (sqlite3.IntegrityError)
         │   ├── UnknownSession                a write names a session that does not exist
         │   └── StaleFence                    the writer no longer holds the conversation
+        ├── StatementRefused (sqlite3.OperationalError, sqlite3.ProgrammingError)
         ├── StoreUnavailable (sqlite3.OperationalError)
         │   ├── StoreLocked                   another process holds the write lock
         │   ├── StoreReadOnly                 file, directory or handle cannot be written
@@ -114,6 +115,15 @@ class UnknownSession(ConstraintViolated):
 
 class StaleFence(ConstraintViolated):
     """The fencing token is not the one that holds the conversation; nothing was written."""
+
+
+class StatementRefused(StoreError, sqlite3.OperationalError, sqlite3.ProgrammingError):
+    """Raw SQL that the database cannot run: wrong names, syntax or parameters. Nothing was written.
+
+    It is both of the errors that ``sqlite3`` raises for such SQL.
+    """
+
+    exit_code = 1
 
 
 class StoreUnavailable(StoreError, sqlite3.OperationalError):

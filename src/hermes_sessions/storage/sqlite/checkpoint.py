@@ -1,9 +1,12 @@
 """Keeps the write-ahead log short without making a writer wait for it.
 
 A commit that leaves a long log wakes a thread, which copies the log back into the file on a
-connection of its own. While writers go on, that copy never quite catches up and the log would only
-grow; so when it is still long afterwards, the thread takes a turn at the gate like a writer and
-copies the short rest, after which the log starts over.
+connection of its own. That alone does not end the log: it starts over only when all of it is copied
+and no reader needs it, and busy writers and readers never leave such a moment. So when the log has
+become long, the thread takes a turn like a writer, copies the short rest, and waits a little for
+the readers that still use the log; the next commit then starts it over.
+
+A reader that stays longer keeps the log growing until it ends.
 """
 
 from __future__ import annotations
@@ -16,53 +19,76 @@ from typing import Final
 
 import apsw
 
+from hermes_sessions.storage.sqlite.connection import Deadline
+
 logger = logging.getLogger(__name__)
 
-#: Pages in the log that wake the thread, that make it take a turn, and that a commit copies
-#: itself because no thread keeps up.
+#: Pages by which the log grows between two copies; pages that make the thread take a turn; and
+#: pages at which a commit copies by itself because no thread keeps up.
 WAKE_PAGES: Final = 1000
 TURN_PAGES: Final = 4000
 INLINE_PAGES: Final = 32000
+#: How long writers are kept waiting for the last readers of a long log.
+READER_PATIENCE: Final = 0.25
+
+#: Lends a place among the writers, and says whether it got one before the callable said no.
+Turn = Callable[[Callable[[], bool]], AbstractContextManager[bool]]
 
 
 class Checkpointer:
     """The background checkpoints of one engine; the thread starts with the first long log."""
 
-    def __init__(
-        self,
-        connect: Callable[[], apsw.Connection],
-        turn: Callable[[], AbstractContextManager[object]],
-    ) -> None:
+    def __init__(self, connect: Callable[[Deadline], apsw.Connection], turn: Turn) -> None:
         self._connect = connect
         self._turn = turn
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._stopping = False
+        self._pages = 0
+        self._wake_at = WAKE_PAGES
+        self._turn_at = TURN_PAGES
 
     def after_commit(self, connection: apsw.Connection, _database: str, pages: int) -> int:
-        """Write-ahead hook of the writer connection: called after each commit."""
+        """Write-ahead hook of the writer connection: called after each commit, under its lock.
+
+        The commit has happened: an error raised here would deny it.
+        """
+        if pages < self._pages:  # The log has started over.
+            self._wake_at = WAKE_PAGES
+        self._pages = pages
+        if pages >= self._wake_at and not self._stopping:
+            self._wake_thread()
         if pages >= INLINE_PAGES:
-            _copy_log(connection)
-        elif pages >= WAKE_PAGES:
-            if self._thread is None and not self._stopping:
-                self._thread = threading.Thread(
-                    target=self._run, name="hermes-sessions-checkpoint", daemon=True
-                )
-                self._thread.start()
-            self._wake.set()
+            copy_log(connection)
         return apsw.SQLITE_OK
 
-    def stop(self) -> None:
-        """End the thread; the caller must not hold the engine's write lock."""
+    def _wake_thread(self) -> None:
+        self._wake.set()
+        if self._thread is not None and self._thread.is_alive():
+            return
+        thread = threading.Thread(target=self._run, name="hermes-sessions-checkpoint", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            # The system gives no thread, or the interpreter is going down.
+            logger.debug("no thread for checkpoints: %s", error)
+        else:
+            self._thread = thread
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End the thread for good; return whether it ended within *timeout* seconds."""
         self._stopping = True
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        thread = self._thread
+        if thread is None:
+            return True
+        thread.join(timeout)
+        return not thread.is_alive()
 
     def _run(self) -> None:
+        deadline = Deadline()
         try:
-            connection = self._connect()
+            connection = self._connect(deadline)
         except apsw.Error as error:
             logger.warning("no connection for checkpoints: %s", error)
             return
@@ -72,25 +98,43 @@ class Checkpointer:
                 self._wake.clear()
                 if self._stopping:
                     return
-                if self._copied_whole(_copy_log(connection)):
-                    continue
-                with self._turn():
-                    _copy_log(connection)
+                self._shorten(connection, deadline)
         finally:
-            connection.close()
+            connection.close(True)
 
-    @staticmethod
-    def _copied_whole(progress: tuple[int, int] | None) -> bool:
-        if progress is None:
-            return True  # Another process is at it.
-        in_log, copied = progress
-        return copied >= in_log or in_log < TURN_PAGES
+    def _shorten(self, connection: apsw.Connection, deadline: Deadline) -> None:
+        in_log = copy_log(connection)
+        self._wake_at = (self._pages if in_log is None else in_log) + WAKE_PAGES
+        if in_log is None:
+            return
+        if in_log < TURN_PAGES:
+            self._turn_at = TURN_PAGES
+        if in_log < self._turn_at:
+            return
+        with self._turn(lambda: self._stopping) as is_ours:
+            # Another process may have done it while this one waited.
+            if is_ours and (copy_log(connection) or 0) >= TURN_PAGES:
+                self._free_log(connection, deadline)
+
+    def _free_log(self, connection: apsw.Connection, deadline: Deadline) -> None:
+        deadline.start(READER_PATIENCE)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        except (apsw.BusyError, apsw.LockedError):
+            # Somebody reads for long: do not ask all writers to wait for that again soon.
+            self._turn_at = self._pages + TURN_PAGES
+        except apsw.Error as error:
+            logger.warning("the write-ahead log could not be copied back: %s", error)
+        else:
+            self._turn_at = TURN_PAGES
+        finally:
+            deadline.at = 0.0
 
 
-def _copy_log(connection: apsw.Connection) -> tuple[int, int] | None:
-    """Copy what no reader still needs; return (pages in the log, pages copied), None if busy."""
+def copy_log(connection: apsw.Connection) -> int | None:
+    """Copy what no reader still needs; return the pages in the log, None when nothing was done."""
     try:
-        return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)[0]
     except (apsw.BusyError, apsw.LockedError):
         return None
     except apsw.Error as error:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import quote
+from urllib.parse import quote_from_bytes
 
 import apsw
+
+from hermes_sessions.errors import InvalidInput
 
 #: The write-ahead log is cut back to this size when it starts over.
 _WAL_SIZE_LIMIT: Final = 32 * 1024 * 1024
@@ -30,6 +34,12 @@ class Options:
     #: auto: write-ahead log where the file system carries it, rollback journal elsewhere.
     journal: Literal["auto", "wal", "delete"] = "auto"
     read_only: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lock_timeout <= threading.TIMEOUT_MAX:
+            raise InvalidInput(
+                f"lock_timeout is {self.lock_timeout!r}. Give a number of seconds above 0."
+            )
 
 
 class Deadline:
@@ -64,27 +74,32 @@ def open_connection(
         connection = apsw.Connection(path)
     else:
         flags = apsw.SQLITE_OPEN_READONLY if options.read_only else apsw.SQLITE_OPEN_READWRITE
-        uri = f"file:{quote(path)}{'?immutable=1' if immutable else ''}"
+        # A file name is bytes to the system; they need not be valid text.
+        name = quote_from_bytes(os.fsencode(path))
+        uri = f"file:{name}{'?immutable=1' if immutable else ''}"
         connection = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
-    connection.set_busy_handler(deadline.wait_for_lock)
-    settings = [
-        "foreign_keys = ON",
-        f"synchronous = {options.durability.upper()}",
-        f"cache_size = -{_CACHE_KIB}",
-        f"journal_size_limit = {_WAL_SIZE_LIMIT}",
-    ]
-    if sys.platform == "darwin":
-        settings += ["fullfsync = ON", "checkpoint_fullfsync = ON"]
-    if query_only:
-        settings.append("query_only = ON")
-    for setting in settings:
-        connection.pragma(*_pair(setting))
+    try:
+        connection.set_busy_handler(deadline.wait_for_lock)
+        connection.pragma("foreign_keys", "ON")
+        set_durability(connection, options)
+        connection.pragma("cache_size", -_CACHE_KIB)
+        connection.pragma("journal_size_limit", _WAL_SIZE_LIMIT)
+        if sys.platform == "darwin":
+            connection.pragma("fullfsync", "ON")
+            connection.pragma("checkpoint_fullfsync", "ON")
+        if query_only:
+            connection.pragma("query_only", "ON")
+    except BaseException:
+        connection.close(True)
+        raise
     return connection
 
 
-def _pair(setting: str) -> tuple[str, str | int]:
-    name, _, value = setting.partition(" = ")
-    return name, int(value) if value.lstrip("-").isdigit() else value
+def set_durability(connection: apsw.Connection, options: Options) -> None:
+    """Apply the durability; the connection must not be inside a transaction."""
+    # EXTRA is FULL, and with a rollback journal it makes the removal of the journal durable, too:
+    # one that comes back after a power failure would undo an acknowledged write.
+    connection.pragma("synchronous", "EXTRA" if options.durability == "full" else "NORMAL")
 
 
 def log_size(path: str) -> int:

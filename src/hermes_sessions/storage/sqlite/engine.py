@@ -11,11 +11,11 @@ child refuses the store instead of working without locks.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,25 +23,33 @@ from typing import Final, TypeVar
 import apsw
 
 from hermes_sessions.errors import (
-    HermesSessionsError,
     StoreClosed,
+    StoreError,
     StoreLocked,
     StoreReadOnly,
     StoreUnavailable,
 )
-from hermes_sessions.storage.sqlite.checkpoint import Checkpointer
-from hermes_sessions.storage.sqlite.connection import Deadline, Options, open_connection
-from hermes_sessions.storage.sqlite.failures import translate, translated
+from hermes_sessions.storage.sqlite.checkpoint import READER_PATIENCE, Checkpointer
+from hermes_sessions.storage.sqlite.connection import (
+    Deadline,
+    Options,
+    open_connection,
+    set_durability,
+)
+from hermes_sessions.storage.sqlite.failures import translate
 from hermes_sessions.storage.sqlite.gate import Gate
+from hermes_sessions.storage.sqlite.inheritance import abandon
 from hermes_sessions.storage.sqlite.location import lock_holders
+from hermes_sessions.storage.sqlite.readers import Readers
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 
-logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MEMORY: Final = ":memory:"
-_IDLE_READERS: Final = 8
-_FORK_PATIENCE: Final = 5.0
+#: How often a checkpoint that waits for its turn asks whether it is still wanted, and how long it
+#: waits for other processes.
+_TURN_SLICE: Final = 0.05
+_TURN_PATIENCE: Final = 0.5
 
 
 class Engine:
@@ -50,111 +58,91 @@ class Engine:
     def __init__(
         self, path: str, options: Options, *, gated: bool = True, immutable: bool = False
     ) -> None:
+        """*gated* says whether writers take turns at a gate beside the file; *immutable*, that the
+        file is read without locks, because its directory has no room for them.
+        """
         self.path = path
         self.options = options
-        self._immutable = immutable
-        self._gate = Gate(f"{path}.gate" if gated and path != MEMORY else None)
-        self._inode = None if path == MEMORY else _inode(path)
         #: How many providers of this process use the engine; kept by them.
         self.handles = 0
+        self._immutable = immutable
+        self._gate = Gate(f"{path}.gate" if gated and path != MEMORY else None)
+        self._identity = self._current_identity()
         self._closed = False
         self._unusable: str | None = None
-        self._reset()
-
-    def _reset(self) -> None:
-        """Set what a forked child must not share with its parent."""
         self._write_lock: threading.Lock | threading.RLock = (
-            threading.RLock() if self.path == MEMORY else threading.Lock()
+            threading.RLock() if path == MEMORY else threading.Lock()
         )
         self._writing_thread: int | None = None
         self._write_deadline = Deadline()
         self._writer: apsw.Connection | None = None
-        self._readers_lock = threading.Lock()
-        self._idle_readers: list[tuple[apsw.Connection, Deadline]] = []
-        self._busy_readers = 0
+        self._writer_durability = options.durability
+        self._readers = Readers(self._connect_reader)
         self._checkpointer = Checkpointer(self._connect_checkpointer, self._checkpoint_turn)
+        self._paused_for_fork = False
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def read(self) -> Iterator[ApswTransaction]:
+    def read(self, lock_timeout: float | None = None) -> Iterator[ApswTransaction]:
         """See `SessionDBProvider.read`."""
-        with self.reading_connection() as connection:
+        with self.reading_connection(lock_timeout) as connection:
             yield ApswTransaction(connection)
 
     @contextmanager
-    def reading_connection(self) -> Iterator[apsw.Connection]:
+    def reading_connection(self, lock_timeout: float | None = None) -> Iterator[apsw.Connection]:
         """Lend a connection that sees one state of the database and cannot write."""
         self._check_usable()
         if self.path == MEMORY:
-            with self._write_lock, translated(self.path):
+            with self._write_lock, self._translated():
                 yield self._writer_connection()
             return
-        with translated(self.path):
-            connection, deadline = self._borrow_reader()
+        self._check_identity()
+        with self._translated():
+            reader, connection = self._readers.borrow(lock_timeout or self.options.lock_timeout)
             try:
-                deadline.start(self.options.lock_timeout)
                 connection.execute("BEGIN")
                 yield connection
             finally:
-                self._return_reader(connection, deadline)
+                self._readers.give_back(reader)
 
-    def _borrow_reader(self) -> tuple[apsw.Connection, Deadline]:
-        with self._readers_lock:
-            self._busy_readers += 1
-            if self._idle_readers:
-                return self._idle_readers.pop()
-        deadline = Deadline()
-        deadline.start(self.options.lock_timeout)
-        try:
-            connection = open_connection(
-                self.path, self.options, deadline, query_only=True, immutable=self._immutable
-            )
-        except BaseException:
-            with self._readers_lock:
-                self._busy_readers -= 1
-            raise
-        return connection, deadline
-
-    def _return_reader(self, connection: apsw.Connection, deadline: Deadline) -> None:
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except apsw.Error:
-            connection.close(True)
-            with self._readers_lock:
-                self._busy_readers -= 1
-            return
-        with self._readers_lock:
-            self._busy_readers -= 1
-            keep = not self._closed and len(self._idle_readers) < _IDLE_READERS
-            if keep:
-                self._idle_readers.append((connection, deadline))
-        if not keep:
-            connection.close(True)
+    def _connect_reader(self, deadline: Deadline) -> apsw.Connection:
+        return open_connection(
+            self.path, self.options, deadline, query_only=True, immutable=self._immutable
+        )
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
-    def write(self, work: Callable[[ApswTransaction], T]) -> T:
+    def write(self, work: Callable[[ApswTransaction], T], lock_timeout: float | None = None) -> T:
         """See `SessionDBProvider.write`."""
-        return self.write_on_connection(lambda connection: work(ApswTransaction(connection)))
+        return self.write_on_connection(
+            lambda connection: work(ApswTransaction(connection)), lock_timeout
+        )
 
-    def write_on_connection(self, work: Callable[[apsw.Connection], T]) -> T:
+    def write_on_connection(
+        self, work: Callable[[apsw.Connection], T], lock_timeout: float | None = None
+    ) -> T:
         """Run *work* in one transaction on the writer connection itself."""
-        with self.writer() as connection:
+        with self.writer(lock_timeout) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = work(connection)
+                # With a rollback journal, the commit waits until the last reader has left.
+                self._write_deadline.start(lock_timeout or self.options.lock_timeout)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                    # A connection on which this fails is not used again.
+                    with suppress(apsw.Error):
+                        connection.execute("ROLLBACK")
                 raise
         return result
 
     @contextmanager
-    def writer(self) -> Iterator[apsw.Connection]:
+    def writer(self, lock_timeout: float | None = None) -> Iterator[apsw.Connection]:
         """Lend the writer connection, outside any transaction, to one thread with a turn.
+
+        *lock_timeout* bounds the wait for threads, gate and lock together.
 
         Raises:
             StoreLocked: threads or processes held the store for longer than the lock timeout.
@@ -165,75 +153,102 @@ class Engine:
                 f"{self.path}: attempt to write a readonly database. This handle was opened with "
                 f"read_only, or the file or its directory cannot be written."
             )
-        deadline = self._write_deadline
-        self._lock_thread()
+        patience = lock_timeout or self.options.lock_timeout
+        until = time.monotonic() + patience
+        self._lock_thread(patience)
         try:
+            # Both may have changed while this thread waited.
+            self._check_usable()
             self._check_identity()
-            deadline.start(self.options.lock_timeout)
-            turn = self._gate.enter(deadline.at)
-            try:
-                yield self._writer_connection()
-            except apsw.BusyError as error:
-                raise self._locked_error() from error
-            except apsw.Error as error:
-                raise translate(error, self.path) from error
-            finally:
-                if turn:
+            self._write_deadline.at = until
+            with self._translated(patience):
+                try:
+                    self._gate.enter(until)
+                    yield self._writer_connection()
+                finally:
                     self._gate.leave()
+                    self._check_writer()
         finally:
             self._writing_thread = None
             self._write_lock.release()
+            if self._closed:
+                self._close_writer_if_free()
 
-    def _lock_thread(self) -> None:
+    def reclaim(self, lock_timeout: float | None = None) -> None:
+        """Rebuild the file without its free pages (VACUUM) and copy the log back."""
+        with self.writer(lock_timeout) as connection:
+            # Files of older layouts gain incremental reclaiming with their first VACUUM.
+            connection.pragma("auto_vacuum", 2)
+            connection.execute("VACUUM")
+            # The new pages are in the log, and the file keeps its size until they are copied. A
+            # reader may need the log a little longer; a later checkpoint copies it then.
+            self._write_deadline.start(READER_PATIENCE)
+            with suppress(apsw.BusyError, apsw.LockedError):
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def _lock_thread(self, patience: float) -> None:
         me = threading.get_ident()
-        if self._writing_thread == me and self.path != MEMORY:
+        if self._writing_thread == me:
             raise StoreLocked(
                 f"{self.path}: this thread is already inside a write transaction. Finish it first."
             )
-        if not self._write_lock.acquire(timeout=self.options.lock_timeout):
+        if not self._write_lock.acquire(timeout=patience):
             raise StoreLocked(
                 f"{self.path}: database is locked: another thread of this process has been "
-                f"writing for {self.options.lock_timeout:g} s."
+                f"writing for {patience:g} s."
             )
         self._writing_thread = me
 
-    def _locked_error(self) -> StoreLocked:
-        holders = ", ".join(lock_holders(Path(self.path)))
-        return StoreLocked(
-            f"{self.path}: database is locked. Waited {self.options.lock_timeout:g} s for "
-            f"{holders or 'another process'}. End it or let it finish, then try again."
-        )
-
     def _writer_connection(self) -> apsw.Connection:
         if self._writer is None:
+            self._writer_durability = self.options.durability
             self._writer = open_connection(
                 self.path, self.options, self._write_deadline, query_only=False
             )
             if self.path != MEMORY:
                 self._writer.set_wal_hook(self._after_commit)
+        elif self._writer_durability != self.options.durability:
+            self._writer_durability = self.options.durability
+            set_durability(self._writer, self.options)
         return self._writer
+
+    def _check_writer(self) -> None:
+        """Part with a connection that is still inside a transaction: it would block every next one.
+
+        A statement that was not read to its end does that, too.
+        """
+        writer = self._writer
+        if writer is None or self._unusable is not None:
+            return
+        if self.path == MEMORY:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+        elif writer.txn_state("main") != apsw.SQLITE_TXN_NONE:
+            self._close_writer()
 
     def _after_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
         return self._checkpointer.after_commit(connection, database, pages)
 
-    # ── life ──────────────────────────────────────────────────────────────────────────────────
+    # ── errors ────────────────────────────────────────────────────────────────────────────────
 
-    def close(self) -> None:
-        """Close every connection; those in use are closed by their users."""
-        self._closed = True
-        self._checkpointer.stop()
-        with self._write_lock:
-            self._close_idle()
-        self._gate.close()
+    @contextmanager
+    def _translated(self, patience: float | None = None) -> Iterator[None]:
+        """Raise our errors instead of the driver's; *patience* is how long a writer waited."""
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._our_error(error, patience) from error
 
-    def _close_idle(self) -> None:
-        with self._readers_lock:
-            readers, self._idle_readers = self._idle_readers, []
-        for connection, _ in readers:
-            connection.close(True)
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            writer.close(True)
+    def _our_error(self, error: apsw.Error, patience: float | None) -> StoreError:
+        if self._unusable is not None:
+            return StoreUnavailable(self._unusable)
+        if isinstance(error, apsw.BusyError) and patience is not None:
+            others = ", ".join(lock_holders(Path(self.path))) or "another process"
+            return StoreLocked(
+                f"{self.path}: database is locked. Waited {patience:g} s for {others}. "
+                f"End it or let it finish, then try again."
+            )
+        return translate(error, self.path, self._writer)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -241,82 +256,151 @@ class Engine:
         if self._unusable is not None:
             raise StoreUnavailable(self._unusable)
 
-    def make_durable(self) -> None:
-        """Raise the durability to full: the strictest of all handles on a file counts."""
-        if self.options.durability == "full":
-            return
-        self.options = replace(self.options, durability="full")
-        with self._write_lock:
-            if self._writer is not None:
-                self._writer.pragma("synchronous", "FULL")
-
     def same_file(self) -> bool:
         """Return whether the path still leads to the file this engine has open."""
-        return self.path == MEMORY or _inode(self.path) == self._inode
+        return self._current_identity() == self._identity
+
+    def _current_identity(self) -> tuple[int, ...] | None:
+        if self.path == MEMORY:
+            return None
+        try:
+            facts = os.stat(self.path)
+        except OSError:
+            return (0, 0)
+        if self._immutable:
+            # Nothing but these tells that somebody wrote the file.
+            return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        return (facts.st_dev, facts.st_ino)
 
     def _check_identity(self) -> None:
-        if not self.same_file():
+        if self.same_file():
+            return
+        if self._immutable:
             raise StoreUnavailable(
-                f"{self.path} was removed or replaced while it was open; nothing was written to "
-                f"the old file. Close this handle and open the store again."
+                f"{self.path} was changed while it was open for reading in a directory without "
+                f"room for locks. Close this handle and open the store again."
             )
+        raise StoreUnavailable(
+            f"{self.path} was removed or replaced while it was open; nothing was written to the "
+            f"old file. Close this handle and open the store again."
+        )
 
-    def _connect_checkpointer(self) -> apsw.Connection:
-        deadline = Deadline()
+    # ── life ──────────────────────────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """Close every connection; those in use are closed by their users."""
+        self._closed = True
+        self._readers.close()
+        self._checkpointer.stop()
+        self._close_writer_if_free()
+
+    def _close_writer_if_free(self) -> None:
+        if self._writing_thread != threading.get_ident() and self._write_lock.acquire(False):
+            try:
+                self._close_writer()
+                self._gate.close()
+            finally:
+                self._write_lock.release()
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close(True)
+
+    def make_durable(self) -> None:
+        """Raise the durability to full from the next write on: the strictest of all handles on a
+        file counts.
+        """
+        if self.options.durability != "full":
+            self.options = replace(self.options, durability="full")
+
+    def _connect_checkpointer(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(self.path, self.options, deadline, query_only=False)
 
     @contextmanager
-    def _checkpoint_turn(self) -> Iterator[None]:
+    def _checkpoint_turn(self, cancelled: Callable[[], bool]) -> Iterator[bool]:
+        """Keep the writers of this process, and those that take turns, out of the block.
+
+        Gives False without waiting for long when *cancelled*: whoever cancels may hold the lock.
+        """
+        while not self._write_lock.acquire(timeout=_TURN_SLICE):
+            if cancelled():
+                yield False
+                return
         try:
-            with self.writer():
-                yield
-        except HermesSessionsError as error:
-            # Somebody else is writing for long, or the store is going away: the log can wait.
-            logger.debug("no turn for a checkpoint: %s", error)
+            self._gate.enter(time.monotonic() + _TURN_PATIENCE)
+            yield not cancelled()
+        finally:
+            self._gate.leave()
+            self._write_lock.release()
 
     # ── fork ──────────────────────────────────────────────────────────────────────────────────
 
-    def before_fork(self) -> None:
-        """Close what can be closed, and hold the locks until the fork has happened."""
-        if self.path == MEMORY:
-            return
-        self._checkpointer.stop()
-        self._fork_has_lock = self._writing_thread != threading.get_ident() and (
-            self._write_lock.acquire(timeout=_FORK_PATIENCE)
-        )
-        if self._fork_has_lock:
-            self._close_idle()
+    def before_fork(self, until: float) -> None:
+        """Come to rest if that is possible before *until*, and stay so until the fork has happened.
+
+        At rest no connection is open, except that of a database in memory, which is copied.
+        """
+        self._paused_for_fork = self._pause(until)
+
+    def _pause(self, until: float) -> bool:
+        if self._writing_thread == threading.get_ident():
+            return False
+        if not self._write_lock.acquire(timeout=_left(until)):
+            return False
+        if self._readers.hold(until):
+            if self._checkpointer.stop(_left(until)):
+                if self.path != MEMORY:
+                    self._readers.close_idle()
+                    self._close_writer()
+                return True
+            self._readers.let_go()
+        self._write_lock.release()
+        return False
 
     def after_fork_in_parent(self) -> None:
         """Go on; connections open again at next use."""
-        if self.path == MEMORY:
-            return
+        self._go_on()
+
+    def after_fork_in_child(self) -> bool:
+        """Go on with nothing inherited; return False when that is impossible."""
+        was_at_rest = self._paused_for_fork
+        self._gate.close()
+        self._go_on()
+        if not was_at_rest:
+            self.refuse()
+        return was_at_rest
+
+    def _go_on(self) -> None:
         self._checkpointer = Checkpointer(self._connect_checkpointer, self._checkpoint_turn)
-        if self._fork_has_lock:
+        if self._paused_for_fork:
+            self._paused_for_fork = False
+            self._readers.let_go()
             self._write_lock.release()
 
-    def after_fork_in_child(self) -> None:
-        """Start with nothing inherited, or refuse."""
-        if self.path == MEMORY:
-            return
-        if not self._fork_has_lock or self._busy_readers:
-            self._unusable = (
-                f"{self.path} was being used at the moment of a fork, so this child process "
-                f"cannot lock it. Open the store in a process started afterwards, or fork while "
-                f"it is idle."
-            )
-            # Closing them here would act on files the parent still works with.
-            _inherited.append((self._writer, self._idle_readers))
-        self._gate.close()
-        self._reset()
+    def refuse(self) -> None:
+        """Never touch the file again in this forked process: its locks are not ours."""
+        self._unusable = unusable_after_fork(self.path)
+        in_use, others = self._readers.disown()
+        if self._writer is not None:
+            is_mine = self._writing_thread == threading.get_ident()
+            (in_use if is_mine else others).append(self._writer)
+            self._writer = None
+        abandon(others, in_use=in_use)
+
+    @property
+    def inode(self) -> tuple[int, ...] | None:
+        """Which file it is, however it is called; None in memory."""
+        return self._identity[:2] if self._identity is not None else None
 
 
-_inherited: list[object] = []
+def unusable_after_fork(path: str) -> str:
+    """Return what a child is told whose parent was using the store when it forked."""
+    return (
+        f"{path} was being used at the moment of a fork, so this child process cannot lock it. "
+        f"Open the store in a process started afterwards, or fork while it is idle."
+    )
 
 
-def _inode(path: str) -> tuple[int, int] | None:
-    try:
-        facts = os.stat(path)
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
+def _left(until: float) -> float:
+    return max(0.0, until - time.monotonic())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -10,6 +12,9 @@ import apsw
 
 from hermes_sessions import errors
 
+_FULL: Final = (
+    "no space is left where the store lives; the write was rolled back. Free some space first"
+)
 _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...]] = (
     (
         apsw.BusyError,
@@ -28,7 +33,7 @@ _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str]
     (
         apsw.FullError,
         errors.DiskFull,
-        "no space is left where the store lives; the write was rolled back. Free some space first",
+        _FULL,
     ),
     (
         apsw.ReadOnlyError,
@@ -51,16 +56,29 @@ _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str]
         "file is not a database; nothing was changed. Choose another path, or move the file away",
     ),
     (apsw.ConstraintError, errors.ConstraintViolated, "constraint failed"),
+    (apsw.MismatchError, errors.ConstraintViolated, "a value has the wrong type"),
+    (apsw.SQLError, errors.StatementRefused, "the statement cannot be run"),
+    (apsw.AuthError, errors.StatementRefused, "the statement is not allowed"),
+    (apsw.BindingsError, errors.StatementRefused, "the parameters do not fit the statement"),
     (
         apsw.IOError,
         errors.StoreIOError,
         "disk I/O error; an unfinished write was rolled back. Check the disk and its free space",
     ),
 )
+#: What the system says when there is no room, and SQLite reports as a failed write.
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def translate(error: apsw.Error, location: str) -> errors.StoreError:
-    """Return our error for a driver's error, naming the store it happened to."""
+def translate(
+    error: apsw.Error, location: str, connection: apsw.Connection | None = None
+) -> errors.StoreError:
+    """Return our error for a driver's error, naming the store it happened to.
+
+    The *connection* on which it happened may know more about it.
+    """
+    if isinstance(error, apsw.IOError) and connection and connection.system_errno in _NO_ROOM:
+        return errors.DiskFull(f"{location}: {_FULL} ({os.strerror(connection.system_errno)}).")
     for driver_class, our_class, advice in _TRANSLATIONS:
         if isinstance(error, driver_class):
             return our_class(f"{location}: {advice} ({error}).")

@@ -5,14 +5,18 @@ Nothing here opens a database file: closing a descriptor of it would drop the lo
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hermes_sessions.errors import StoreUnreachable, UnsafeStore
+
+logger = logging.getLogger(__name__)
 
 #: File systems whose locks or shared memory do not carry SQLite's write-ahead log.
 NETWORK_FILE_SYSTEMS: Final = frozenset(
@@ -44,6 +48,7 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
     ]
 )
 _LOCAL_FUSE: Final = frozenset({"fuseblk"})
+_MOST_LINKS: Final = 40
 _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -89,11 +94,11 @@ def prepare_directory(path: Path) -> None:
     Raises:
         StoreUnreachable: they cannot be created.
     """
-    parent = path.parent
     missing = []
-    while not parent.exists():
+    for parent in path.parents:
+        if _facts(parent) is not None:
+            break
         missing.append(parent)
-        parent = parent.parent
     for directory in reversed(missing):
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
@@ -102,42 +107,62 @@ def prepare_directory(path: Path) -> None:
                 f"{path}: the directory {directory} cannot be created ({error.strerror}). "
                 f"Create it, or choose another path."
             ) from error
+        _make_entry_durable(directory)
+
+
+def _make_entry_durable(directory: Path) -> None:
+    # What is in a new directory is lost with it when its name was not written in time.
+    with suppress(OSError):  # Some file systems cannot do that for a directory.
+        descriptor = os.open(directory.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def check_ownership(path: Path) -> None:
-    """Refuse a file, or a link to one, that belongs to another user.
+    """Refuse a file that belongs to another user, and a link of somebody else's to any file.
 
     Raises:
-        UnsafeStore: the file or link is somebody else's.
-        StoreUnreachable: it is not a regular file.
+        UnsafeStore: the file or a link is somebody else's.
+        StoreUnreachable: it is not a regular file, or nothing can be found out about it.
     """
     if not hasattr(os, "geteuid"):
         return
     me = os.geteuid()
-    for facts in (_lstat(path), _stat(path)):
+    step = path
+    for _ in range(_MOST_LINKS):
+        facts = _facts(step, follow=False)
         if facts is None:
-            continue
+            return
         if facts.st_uid != me:
             raise UnsafeStore(
-                f"{path} belongs to user {facts.st_uid}, you are user {me}. Run as that user, or "
+                f"{step} belongs to user {facts.st_uid}, you are user {me}. Run as that user, or "
                 f"copy the store with: hermes sessions import {path}"
             )
-        if not stat.S_ISREG(facts.st_mode) and not stat.S_ISLNK(facts.st_mode):
+        if stat.S_ISREG(facts.st_mode):
+            return
+        if not stat.S_ISLNK(facts.st_mode):
             raise StoreUnreachable(f"unable to open database file: {path} is not a regular file.")
+        step = step.parent / os.readlink(step)
+    raise StoreUnreachable(f"unable to open database file: {path} is a link that leads nowhere.")
 
 
-def _lstat(path: Path) -> os.stat_result | None:
+def _facts(path: Path, *, follow: bool = True) -> os.stat_result | None:
+    """Return what the system knows about a file, None when there is none.
+
+    Raises:
+        StoreUnreachable: the system does not tell.
+    """
     try:
-        return os.lstat(path)
-    except FileNotFoundError:
+        return os.stat(path, follow_symlinks=follow)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
+    except OSError as error:
+        raise StoreUnreachable(
+            f"unable to open database file: {path} cannot be reached ({error.strerror}). Check the "
+            f"permissions of its directories, or choose another path."
+        ) from error
 
 
 def create_private(path: Path) -> bool:
@@ -158,37 +183,89 @@ def create_private(path: Path) -> bool:
 
 def make_private(path: Path) -> None:
     """Take access to an existing store away from everybody but its owner."""
-    facts = _stat(path)
-    if facts is not None and stat.S_IMODE(facts.st_mode) & 0o077:
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            companion = Path(f"{path}{suffix}")
-            if companion.exists():
+    for suffix in ("", "-wal", "-shm", "-journal", ".gate"):
+        companion = Path(f"{path}{suffix}")
+        try:
+            facts = os.stat(companion, follow_symlinks=False)
+            if stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) & 0o077:
                 companion.chmod(0o600)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            logger.warning("%s stays readable for others: %s", companion, error.strerror)
+
+
+def processes_in_the_way(path: Path, lock_table: Iterable[str]) -> list[int]:
+    """Return the other processes that keep writers out, from lines of ``/proc/locks``.
+
+    Where none of them is seen writing: all others that have the store open.
+    """
+    exact, loose = _lock_names(path)
+    writers: set[int] = set()
+    others: set[int] = set()
+    entries = [entry for entry in map(_lock_entry, lock_table) if entry is not None]
+    # Some file systems show the device of a file differently in the table; then its number alone
+    # must do.
+    names = exact if any(entry.name in exact for entry in entries) else loose
+    for entry in entries:
+        suffix = names.get(entry.name, names.get(entry.name.rpartition(":")[2]))
+        if suffix is None or entry.pid in (0, -1, os.getpid()):
+            continue
+        if entry.exclusive and (suffix == "" or entry.first <= _WAL_WRITE_BYTE <= entry.last):
+            writers.add(entry.pid)
+        else:
+            others.add(entry.pid)
+    return sorted(writers or others)
+
+
+#: The byte of the log's index that SQLite locks while it writes the log.
+_WAL_WRITE_BYTE: Final = 120
+
+
+class _LockEntry(NamedTuple):
+    exclusive: bool
+    pid: int
+    #: ``major:minor:inode``, the first two hexadecimal.
+    name: str
+    first: int
+    last: float
+
+
+def _lock_entry(line: str) -> _LockEntry | None:
+    # id: class mode WRITE|READ pid major:minor:inode first last; one who waits has "->".
+    fields = line.split()
+    if len(fields) != 8 or fields[1] == "->":
+        return None
+    last = float("inf") if fields[7] == "EOF" else int(fields[7])
+    return _LockEntry(fields[3] == "WRITE", int(fields[4]), fields[5], int(fields[6]), last)
+
+
+def _lock_names(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the suffixes of the locked files, by full name in the table and by number alone."""
+    exact: dict[str, str] = {}
+    loose: dict[str, str] = {}
+    for suffix in ("", "-shm"):
+        try:
+            facts = os.stat(f"{path}{suffix}")
+        except OSError:
+            continue
+        device = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}"
+        exact[f"{device}:{facts.st_ino}"] = suffix
+        loose[str(facts.st_ino)] = suffix
+    return exact, loose
+
+
+def read_lock_table() -> list[str]:
+    """Return the locks that processes hold on files, or nothing where the system does not tell."""
+    try:
+        return Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def lock_holders(path: Path) -> list[str]:
-    """Return who holds or waits with locks on the store, as ``name (process id)``.
-
-    Reads the system's own table; empty where there is none.
-    """
-    inodes = set()
-    for suffix in ("", "-shm"):
-        facts = _stat(Path(f"{path}{suffix}"))
-        if facts is not None:
-            inodes.add(str(facts.st_ino))
-    try:
-        table = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return []
-    pids = set()
-    for line in table:
-        fields = line.replace("->", "").split()
-        # id: class mode WRITE|READ pid major:minor:inode start end
-        if len(fields) >= 8 and fields[5].rpartition(":")[2] in inodes:
-            pids.add((int(fields[4]), fields[3]))
-    writers = sorted(pid for pid, kind in pids if kind == "WRITE" and pid > 0)
-    others = sorted({pid for pid, _ in pids if pid > 0} - set(writers))
-    return [process_name(pid) for pid in writers or others if pid != os.getpid()]
+    """Return who keeps writers out right now, as ``name (process id)``; empty if unknown."""
+    return [process_name(pid) for pid in processes_in_the_way(path, read_lock_table())]
 
 
 def process_name(pid: int) -> str:

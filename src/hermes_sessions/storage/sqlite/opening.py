@@ -7,8 +7,10 @@ opens are safe: whoever gets the write lock first creates the tables, the others
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import apsw
 
@@ -26,9 +28,12 @@ from hermes_sessions.storage.sqlite.ledger import (
     apply_migration,
     apply_pending_migrations,
 )
-from hermes_sessions.storage.sqlite.nature import Kind, Nature, nature_of
+from hermes_sessions.storage.sqlite.nature import Kind, nature_of
 
 logger = logging.getLogger(__name__)
+
+#: What SQLite says when a file can perhaps be read, but not written or locked.
+_NOT_THIS_WAY: Final = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)
 
 
 def open_engine(path: Path, options: Options) -> Engine:
@@ -36,37 +41,37 @@ def open_engine(path: Path, options: Options) -> Engine:
 
     Raises:
         StoreUnreachable, UnsafeStore, NotADatabase, StoreCorrupt, SchemaRefused, StoreReadOnly,
-        StoreLocked: each says what the file is and what to do; the file was not changed.
+        StoreLocked, DiskFull: each says what the file is and what to do; the file was not changed.
     """
     if str(path) == MEMORY:
         return _open_memory(options)
-    _prepare_file(path, options)
-    real = str(path.resolve())
-    carries_wal = _carries_wal(path, options)
+    # Links are followed once, here: SQLite names the companions after the file itself.
+    real = Path(os.path.realpath(path))
+    _prepare_file(path, real, options)
+    kind = location.file_system_type(real, location.read_mount_table())
+    on_local_disk = location.carries_wal(kind)
+    journal = _wanted_journal(real, options, kind)
+    had_log = log_size(str(real)) > 0
     deadline = Deadline()
     deadline.start(options.lock_timeout)
-    with translated(real):
-        connection, options, immutable = _first_connection(real, options, deadline)
-    try:
-        with translated(real):
-            nature = nature_of(connection)
-            if nature.kind is not Kind.OURS:
-                _refuse_what_we_must_not_touch(path, nature, options)
-            if nature.kind is Kind.DOCUMENTED:
-                # Our own connection would count as somebody who still uses the old layout.
-                connection.close()
-                _upgrade(Path(real), deadline, options, carries_wal)
-                connection = open_connection(real, options, deadline, query_only=False)
-                _set_journal(connection, deadline, "wal" if carries_wal else "delete")
-                nature = nature_of(connection)
-            if nature.kind is not Kind.OURS or not _up_to_date(connection):
-                _bring_up_to_date(connection, nature, deadline, options, carries_wal)
-            _refuse_newer(path, connection, options)
-            if not options.read_only:
-                _prefer_journal(connection, "wal" if carries_wal else "delete")
-    finally:
+    with translated(str(real)):
+        connection, options, immutable = _first_connection(str(real), options, deadline)
+        try:
+            _require_acceptable(path, connection, options)
+        except BaseException:
+            if had_log:
+                # Closing would copy the log into a file that is not ours to change.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.close(True)
+            raise
+        if not options.read_only:
+            location.make_private(real)
+            connection = _make_current(
+                connection, real, options, deadline, journal, gated=on_local_disk
+            )
         connection.close()
-    return Engine(real, options, gated=carries_wal and not immutable, immutable=immutable)
+    gated = on_local_disk and not options.read_only
+    return Engine(str(real), options, gated=gated, immutable=immutable)
 
 
 def _open_memory(options: Options) -> Engine:
@@ -76,36 +81,31 @@ def _open_memory(options: Options) -> Engine:
     return engine
 
 
-def _prepare_file(path: Path, options: Options) -> None:
-    if not options.read_only:
-        location.prepare_directory(path)
+def _prepare_file(path: Path, real: Path, options: Options) -> None:
     location.check_ownership(path)
-    if not path.exists():
-        if options.read_only:
-            raise StoreUnreachable(
-                f"unable to open database file: {path} does not exist. Open it once for writing."
-            )
-        location.create_private(path)
-    elif not options.read_only:
-        try:
-            location.make_private(path)
-        except OSError as error:
-            logger.warning("%s stays readable for others: %s", path, error)
+    if not options.read_only:
+        location.prepare_directory(real)
+    if real.exists():
+        return
+    if options.read_only:
+        raise StoreUnreachable(
+            f"unable to open database file: {path} does not exist. Open it once for writing."
+        )
+    location.create_private(real)
 
 
-def _carries_wal(path: Path, options: Options) -> bool:
+def _wanted_journal(real: Path, options: Options, file_system: str | None) -> str:
     if options.journal != "auto":
-        return options.journal == "wal"
-    kind = location.file_system_type(path, location.read_mount_table())
-    if location.carries_wal(kind):
-        return True
+        return options.journal
+    if location.carries_wal(file_system):
+        return "wal"
     logger.warning(
         "%s is on a %s file system, which cannot carry a write-ahead log; the rollback journal is "
         "used. Several writers will wait for each other; a local disk is faster and safer.",
-        path,
-        kind,
+        real,
+        file_system,
     )
-    return False
+    return "delete"
 
 
 def _first_connection(
@@ -124,13 +124,15 @@ def _first_connection(
             connection = open_connection(
                 real, attempt, deadline, query_only=False, immutable=immutable
             )
-        except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as failure:
+        except _NOT_THIS_WAY as failure:
             error = error or failure
             continue
         try:
             connection.pragma("application_id")
-        except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError) as failure:
-            connection.close()
+        except apsw.Error as failure:
+            connection.close(True)
+            if not isinstance(failure, _NOT_THIS_WAY):
+                raise
             error = error or failure
             continue
         read_only = attempt.read_only or connection.readonly("main")
@@ -142,7 +144,9 @@ def _first_connection(
     raise error
 
 
-def _refuse_what_we_must_not_touch(path: Path, nature: Nature, options: Options) -> None:
+def _require_acceptable(path: Path, connection: apsw.Connection, options: Options) -> None:
+    """Refuse what we must not touch."""
+    nature = nature_of(connection)
     if nature.kind is Kind.OTHER:
         raise SchemaRefused(
             f"{path} is a database of another program; it was not changed. Choose another path "
@@ -159,16 +163,43 @@ def _refuse_what_we_must_not_touch(path: Path, nature: Nature, options: Options)
             f"{path} must be {'created' if nature.kind is Kind.EMPTY else 'upgraded'} first, and "
             f"it was opened for reading only. Open it once for writing, as its owner."
         )
-
-
-def _refuse_newer(path: Path, connection: apsw.Connection, options: Options) -> None:
-    level = int(connection.pragma("user_version"))
-    if level > schema.WRITER_LEVEL and not options.read_only:
+    if nature.kind is Kind.OURS and nature.version > schema.WRITER_LEVEL and not options.read_only:
         raise SchemaRefused(
-            f"{path} was written by a newer Hermes Sessions (level {level}, this program knows "
-            f"{schema.WRITER_LEVEL}); it was not changed. Update this program, or open the store "
-            f"with read_only=True."
+            f"{path} was written by a newer Hermes Sessions (level {nature.version}, this program "
+            f"knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or open the "
+            f"store with read_only=True."
         )
+
+
+def _make_current(
+    connection: apsw.Connection,
+    real: Path,
+    options: Options,
+    deadline: Deadline,
+    journal: str,
+    *,
+    gated: bool,
+) -> apsw.Connection:
+    """Create, upgrade or migrate the store; return a connection to it."""
+    if nature_of(connection).kind is Kind.DOCUMENTED:
+        # Our own connection would count as somebody who still uses the old layout.
+        connection.close()
+        _upgrade(real, deadline, options, gated=gated)
+        connection = open_connection(str(real), options, deadline, query_only=False)
+    try:
+        deadline.start(options.lock_timeout)
+        if nature_of(connection).kind is Kind.EMPTY:
+            _claim_incremental_vacuum(connection)
+            _set_journal(connection, deadline, journal)
+            _create(connection)
+        else:
+            _adopt_journal(connection, deadline, journal, must=not gated)
+            if not _up_to_date(connection):
+                _migrate(connection)
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection
 
 
 def _up_to_date(connection: apsw.Connection) -> bool:
@@ -176,32 +207,39 @@ def _up_to_date(connection: apsw.Connection) -> bool:
     return all(step.name in applied for step in schema.MIGRATIONS)
 
 
-def _upgrade(real: Path, deadline: Deadline, options: Options, carries_wal: bool) -> None:
+def _upgrade(real: Path, deadline: Deadline, options: Options, *, gated: bool) -> None:
     # Needed once in a file's life; not loaded otherwise.
     from hermes_sessions.storage.sqlite.upgrade import upgrade_documented_layout
 
     deadline.start(options.lock_timeout)
-    upgrade_documented_layout(real, options, deadline, gated=carries_wal)
+    upgrade_documented_layout(real, options, deadline, gated=gated)
     deadline.start(options.lock_timeout)
 
 
-def _bring_up_to_date(
-    connection: apsw.Connection,
-    nature: Nature,
-    deadline: Deadline,
-    options: Options,
-    carries_wal: bool,
+def _claim_incremental_vacuum(connection: apsw.Connection) -> None:
+    # A file without pages takes this setting, one that has some only with VACUUM.
+    connection.pragma("auto_vacuum", 2)
+    if connection.pragma("auto_vacuum") != 2:
+        connection.execute("VACUUM")
+
+
+def _adopt_journal(
+    connection: apsw.Connection, deadline: Deadline, mode: str, *, must: bool
 ) -> None:
-    if options.read_only or (nature.version > schema.WRITER_LEVEL and nature.kind is Kind.OURS):
+    """Give an existing store the kind of journal that is wanted now.
+
+    It may have come from another place, or the setting may have changed. Nobody else may have it
+    open at that moment; when somebody has, it keeps the kind it has, unless it *must* change.
+    """
+    if connection.pragma("journal_mode") == mode:
         return
-    deadline.start(options.lock_timeout)
-    if nature.kind is Kind.EMPTY:
-        # Only a file without pages takes this setting; set it before anything else is written.
-        connection.pragma("auto_vacuum", 2)
-        _set_journal(connection, deadline, "wal" if carries_wal else "delete")
-        _create(connection)
-    else:
-        _migrate(connection)
+    if must:
+        _set_journal(connection, deadline, mode)
+        return
+    try:
+        connection.pragma("journal_mode", mode)
+    except apsw.BusyError:
+        logger.debug("others have the store open; its journal stays as it is for now")
 
 
 def _set_journal(connection: apsw.Connection, deadline: Deadline, mode: str) -> None:

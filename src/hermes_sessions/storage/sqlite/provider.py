@@ -1,17 +1,16 @@
-"""The SQLite provider, and the engines that handles of one process share."""
+"""The SQLite provider: one handle on the engine of a file."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
 import apsw
 
-from hermes_sessions.errors import InvalidInput, StoreClosed
+from hermes_sessions.errors import InvalidInput, StoreClosed, StoreUnavailable
 from hermes_sessions.storage.provider import (
     Dialect,
     ReadTransaction,
@@ -20,7 +19,7 @@ from hermes_sessions.storage.provider import (
 )
 from hermes_sessions.storage.sqlite.connection import Options, log_size
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
-from hermes_sessions.storage.sqlite.opening import open_engine
+from hermes_sessions.storage.sqlite.sharing import shared_engines
 
 T = TypeVar("T")
 
@@ -39,7 +38,13 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             raise InvalidInput(
                 f"db_path is a file path, not a URL. Use SessionDB.from_url({path!r})."
             )
-        self._engine: Engine | None = _engines.acquire(Path(path), options or Options())
+        if "\0" in str(path):
+            raise InvalidInput(f"db_path {str(path)!r} contains a NUL character; no file has one.")
+        options = options or Options()
+        #: How long this handle waits, whatever other handles on the same file do.
+        self._lock_timeout = options.lock_timeout
+        self._closing = threading.Lock()
+        self._engine: Engine | None = shared_engines.acquire(Path(path), options)
 
     @property
     def engine(self) -> Engine:
@@ -59,11 +64,19 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
     def read(self) -> AbstractContextManager[ReadTransaction]:
         """See `SessionDBProvider.read`."""
-        return self.engine.read()
+        return self.engine.read(self._lock_timeout)
 
     def write(self, work: Callable[[WriteTransaction], T]) -> T:
         """See `SessionDBProvider.write`."""
-        return self.engine.write(work)
+        return self.engine.write(work, self._lock_timeout)
+
+    def reading_connection(self) -> AbstractContextManager[apsw.Connection]:
+        """Lend a connection for raw SQL that sees one state of the database and cannot write."""
+        return self.engine.reading_connection(self._lock_timeout)
+
+    def write_on_connection(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run *work*, which uses raw SQL, in one transaction and commit it."""
+        return self.engine.write_on_connection(work, self._lock_timeout)
 
     def size_bytes(self) -> int:
         """Return the size of the database and its log."""
@@ -74,17 +87,14 @@ class SQLiteSessionDBProvider(SessionDBProvider):
                     "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
                 )
             return int(row[0]) if row else 0
-        return Path(path).stat().st_size + log_size(path)
+        try:
+            return Path(path).stat().st_size + log_size(path)
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be measured ({error.strerror}).") from error
 
     def reclaim(self) -> None:
-        """Copy the log back and rebuild the file without its free pages (VACUUM)."""
-        with self.engine.writer() as connection:
-            # A reader may need the log a little longer; VACUUM works all the same.
-            with suppress(apsw.BusyError):
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            # Files of older layouts gain incremental reclaiming with their first VACUUM.
-            connection.pragma("auto_vacuum", 2)
-            connection.execute("VACUUM")
+        """Rebuild the file without its free pages (VACUUM) and copy the log back."""
+        self.engine.reclaim(self._lock_timeout)
 
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """AUTOINCREMENT continues above explicit ids by itself."""
@@ -102,63 +112,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
     def close(self) -> None:
         """See `SessionDBProvider.close`."""
-        engine, self._engine = self._engine, None
+        with self._closing:
+            engine, self._engine = self._engine, None
         if engine is not None:
-            _engines.release(engine)
-
-
-class _SharedEngines:
-    """Engines of this process by real path; each counts the handles on it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_path: dict[tuple[str, bool], Engine] = {}
-        self._open: list[Engine] = []
-
-    def acquire(self, path: Path, options: Options) -> Engine:
-        if str(path) == MEMORY:
-            return open_engine(path, options)
-        key = (os.path.realpath(path), options.read_only)
-        with self._lock:
-            engine = self._by_path.get(key)
-            if engine is None or not engine.same_file():
-                # A replaced file gets an engine of its own; old handles keep theirs.
-                engine = self._by_path[key] = open_engine(path, options)
-                self._open.append(engine)
-            elif options.durability == "full":
-                engine.make_durable()
-            engine.handles += 1
-            return engine
-
-    def release(self, engine: Engine) -> None:
-        with self._lock:
-            engine.handles -= 1
-            if engine.handles > 0:
-                return
-            self._open = [other for other in self._open if other is not engine]
-            self._by_path = {k: other for k, other in self._by_path.items() if other is not engine}
-            engine.close()
-
-    def before_fork(self) -> None:
-        self._lock.acquire()
-        for engine in self._open:
-            engine.before_fork()
-
-    def after_fork_in_parent(self) -> None:
-        for engine in self._open:
-            engine.after_fork_in_parent()
-        self._lock.release()
-
-    def after_fork_in_child(self) -> None:
-        for engine in self._open:
-            engine.after_fork_in_child()
-        self._lock = threading.Lock()
-
-
-_engines: Final = _SharedEngines()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_engines.before_fork,
-        after_in_parent=_engines.after_fork_in_parent,
-        after_in_child=_engines.after_fork_in_child,
-    )
+            shared_engines.release(engine)

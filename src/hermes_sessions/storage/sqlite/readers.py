@@ -1,0 +1,141 @@
+"""The connections that reads borrow: each read has one to itself, so none waits for another."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import apsw
+
+from hermes_sessions.storage.sqlite.connection import Deadline
+
+_KEPT_IDLE: Final = 8
+
+
+class Reader:
+    """A connection for one read at a time, and how long that read may wait for a lock."""
+
+    __slots__ = ("connection", "deadline")
+
+    def __init__(self) -> None:
+        self.deadline = Deadline()
+        self.connection: apsw.Connection | None = None
+
+
+class Readers:
+    """Lends connections for reading, and keeps some of them open for the next read."""
+
+    def __init__(self, connect: Callable[[Deadline], apsw.Connection]) -> None:
+        self._connect = connect
+        # Reentrant, because a collected generator may give its reader back at any allocation,
+        # also at one inside this class.
+        self._changed = threading.Condition(threading.RLock())
+        self._idle: list[Reader] = []
+        #: By whom, because a thread that reads cannot wait for its own read to end.
+        self._busy: dict[Reader, int] = {}
+        self._closed = False
+        self._held = False
+
+    def borrow(self, patience: float) -> tuple[Reader, apsw.Connection]:
+        """Return a reader for the calling thread; it may wait for a lock for *patience* seconds."""
+        me = threading.get_ident()
+        with self._changed:
+            if self._held and me not in self._busy.values():
+                self._changed.wait_for(lambda: not self._held, patience)
+            reader = self._idle.pop() if self._idle else Reader()
+            # Noted before anything is opened, so that a fork never misses a connection.
+            self._busy[reader] = me
+        try:
+            reader.deadline.start(patience)
+            if reader.connection is None:
+                reader.connection = self._connect(reader.deadline)
+        except BaseException:
+            self._forget(reader)
+            raise
+        return reader, reader.connection
+
+    def give_back(self, reader: Reader) -> None:
+        """End whatever the reader was used for, and keep or close its connection."""
+        usable = False
+        try:
+            usable = _at_rest(reader.connection)
+        finally:
+            with self._changed:
+                if usable and not self._closed and len(self._idle) < _KEPT_IDLE:
+                    self._idle.append(reader)
+                elif reader.connection is not None:
+                    reader.connection.close(True)
+                self._forget(reader)
+
+    def _forget(self, reader: Reader) -> None:
+        with self._changed:
+            self._busy.pop(reader, None)
+            self._changed.notify_all()
+
+    def close_idle(self) -> None:
+        """Close the connections that nobody uses."""
+        with self._changed:
+            idle, self._idle = self._idle, []
+            for reader in idle:
+                if reader.connection is not None:
+                    reader.connection.close(True)
+
+    def close(self) -> None:
+        """Close the idle connections now, and each of the others when it is given back."""
+        with self._changed:
+            self._closed = True
+            self.close_idle()
+
+    # ── fork ──────────────────────────────────────────────────────────────────────────────────
+
+    def hold(self, until: float) -> bool:
+        """Keep new reads waiting and wait for the running ones; return whether all have ended.
+
+        After True no reader is in use until `let_go`.
+        """
+        if not self._changed.acquire(timeout=max(0.0, until - time.monotonic())):
+            return False
+        self._held = True
+        if threading.get_ident() not in self._busy.values() and self._changed.wait_for(
+            lambda: not self._busy, max(0.0, until - time.monotonic())
+        ):
+            return True
+        self.let_go()
+        return False
+
+    def let_go(self) -> None:
+        """End a `hold` that returned True."""
+        self._held = False
+        self._changed.notify_all()
+        self._changed.release()
+
+    def disown(self) -> tuple[list[apsw.Connection], list[apsw.Connection]]:
+        """Forget every connection without closing it.
+
+        Returns those that the calling thread uses, and all others.
+        """
+        me = threading.get_ident()
+        mine: list[apsw.Connection] = []
+        others: list[apsw.Connection] = []
+        for reader in [*self._busy, *self._idle]:
+            if reader.connection is not None:
+                (mine if self._busy.get(reader) == me else others).append(reader.connection)
+                reader.connection = None
+        self._idle.clear()
+        return mine, others
+
+
+def _at_rest(connection: apsw.Connection | None) -> bool:
+    """End the connection's transaction; return whether it can be used again."""
+    if connection is None:
+        return False
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except apsw.Error:
+        return False
+    # A statement that somebody has not read to its end outlives the rollback, and with it the
+    # state of the database that it sees.
+    return connection.txn_state("main") == apsw.SQLITE_TXN_NONE

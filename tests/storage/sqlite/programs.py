@@ -1,0 +1,184 @@
+"""What other processes do in the tests; see `tests.storage.sqlite.elsewhere`.
+
+python -m tests.storage.sqlite.programs append /some/where/state.db s1 100
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.gate import Gate
+from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+
+#: No run of the tests ever waits that long; a shorter one could end a wait on a busy machine.
+PATIENT = 120.0
+
+
+def say(*words: object) -> None:
+    print(*words, flush=True)
+
+
+def listen() -> str:
+    """Wait for the next line; end with whoever should have said it."""
+    line = sys.stdin.readline()
+    if not line:
+        os._exit(1)
+    return line.rstrip("\n")
+
+
+def open_store(
+    path: str | Path,
+    *,
+    journal: str = "auto",
+    durability: str = "full",
+    lock_timeout: float = PATIENT,
+) -> SessionDB:
+    options = Options(journal=journal, durability=durability, lock_timeout=lock_timeout)  # type: ignore[arg-type]
+    return SessionDB(provider=SQLiteSessionDBProvider(path, options))
+
+
+def append(path: str, session: str, count: str, journal: str, durability: str) -> None:
+    """Append numbered messages to a session of its own and to one shared with others."""
+    with open_store(path, journal=journal, durability=durability) as db:
+        db.create_session(session, source="test")
+        db.create_session("shared", source="test")
+        say("ready")
+        listen()
+        for number in range(int(count)):
+            db.append_message(session, role="user", content=f"{session} {number}")
+            db.append_message("shared", role="user", content=f"{session} {number}")
+
+
+def append_for_ever(path: str, journal: str, durability: str) -> None:
+    """Append messages to session ``s``, and name each after it was stored.
+
+    An external id makes sure that a repeated one is stored once. Starts at the last known number,
+    as a caller does who does not know whether it was stored.
+    """
+    start = int(listen())
+    db = open_store(path, journal=journal, durability=durability)
+    db.create_session("s", source="test")
+    for number in itertools.count(start):
+        db.append_message("s", role="user", content=f"message {number}", external_id=str(number))
+        say(number)
+
+
+def append_until(path: str, journal: str, durability: str, count: str) -> None:
+    """Append messages until there are *count*, or one fails; name each, and the failure."""
+    try:
+        db = open_store(path, journal=journal, durability=durability)
+        db.create_session("s", source="test")
+        for number in range(int(count)):
+            content = f"message {number} {'x' * 2000}"
+            db.append_message("s", role="user", content=content, external_id=str(number))
+            say(number)
+    except HermesSessionsError as error:
+        say(type(error).__name__, error)
+
+
+def open_and_append(path: str, name: str, journal: str) -> None:
+    """Open a store that may not exist yet, together with others, and leave a message."""
+    say("ready")
+    listen()
+    with open_store(path, journal=journal) as db:
+        db.create_session("together", source="test")
+        db.append_message("together", role="user", content=name)
+
+
+def keep_writing(path: str, session: str, enough: str, journal: str) -> None:
+    """Write until told to stop; say when it is *enough*, and at the end how much it was."""
+    stop = threading.Event()
+    with open_store(path, journal=journal) as db:
+        db.create_session(session, source="test")
+        say("ready")
+        listen()
+        threading.Thread(target=lambda: (listen(), stop.set()), daemon=True).start()
+        for number in itertools.count():
+            if number == int(enough):
+                say("enough")
+            if stop.is_set():
+                break
+            db.append_message(session, role="user", content="x" * 3000)
+    say(number)
+
+
+def hold_store(path: str) -> None:
+    """Have a store open, with a write that is not yet copied from the log."""
+    with open_store(path) as db:
+        db.create_session("held", source="test")
+        say("open")
+        listen()
+        say(len(db.get_messages("held")))
+
+
+def write_for_long(path: str) -> None:
+    """Hold the write transaction of a store until told."""
+    with open_store(path) as db:
+
+        def work(tx: object) -> None:
+            say("inside")
+            listen()
+
+        db.provider.write(work)
+
+
+def hold_gate(path: str) -> None:
+    """Have a turn at the gate, without writing, until told."""
+    gate = Gate(f"{path}.gate")
+    assert gate.enter(float("inf"))
+    say("inside")
+    listen()
+
+
+def hold_write_lock(path: str) -> None:
+    """Be another program that writes, with the library of Python, until told to commit."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("INSERT INTO state_meta (key, value) VALUES ('foreign', 'written')")
+    say("held")
+    listen()
+    connection.execute("COMMIT")
+    connection.close()
+
+
+def write_documented_columns(path: str) -> None:
+    """Be another program that knows the documented tables and columns alone."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(
+        "INSERT INTO sessions (id, source, model, started_at) VALUES ('foreign', 'tool', 'm', 5.0)"
+    )
+    for second, (role, content) in enumerate([("user", "hello there"), ("assistant", "hi")]):
+        connection.execute(
+            "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)",
+            ("foreign", role, content, 10.0 + second),
+        )
+        connection.execute(
+            "UPDATE sessions SET message_count = message_count + 1 WHERE id = 'foreign'"
+        )
+    connection.execute(
+        "INSERT INTO messages (session_id, role, content, timestamp) VALUES (?, ?, ?, ?)",
+        ("ours", "user", "from another program", 20.0),
+    )
+    connection.close()
+
+
+def main() -> None:
+    from tests.storage.sqlite import fork_programs
+
+    name, *arguments = sys.argv[1:]
+    program: Callable[..., None] = globals().get(name) or getattr(fork_programs, name)
+    program(*arguments)
+
+
+if __name__ == "__main__":
+    main()
