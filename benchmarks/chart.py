@@ -11,7 +11,6 @@ from xml.sax.saxutils import escape
 
 from benchmarks.comparisons import BASELINE, COMPARISONS, Comparison
 from benchmarks.opponents import OPPONENTS
-from benchmarks.report import number
 from benchmarks.results import Results
 
 WIDTH = 880
@@ -66,20 +65,18 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Scale:
-    """Maps a ratio to a horizontal place, by its logarithm."""
+    """Maps a ratio to a horizontal place, by its logarithm; very small ones end at the edge."""
 
     low: int
     high: int
 
     @classmethod
     def over(cls, ratios: list[float]) -> _Scale:
-        return cls(
-            min(0, *(math.floor(math.log10(ratio)) for ratio in ratios)),
-            max(1, *(math.ceil(math.log10(ratio)) for ratio in ratios)),
-        )
+        powers = [math.log10(ratio) for ratio in ratios]
+        return cls(max(-1, math.floor(min(powers))), max(1, math.ceil(max(powers))))
 
     def x(self, ratio: float) -> float:
-        share = (math.log10(ratio) - self.low) / (self.high - self.low)
+        share = max(0.0, (math.log10(ratio) - self.low) / (self.high - self.low))
         return LABELS + share * (WIDTH - LABELS - RIGHT)
 
     def ticks(self) -> list[float]:
@@ -100,7 +97,7 @@ def draw(results: Results, *, subtitle: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {frame} role="img" aria-labelledby="title note">',
         f"<style>{STYLE}</style>",
         f'<rect class="page" width="{WIDTH}" height="{height}" rx="6"/>',
-        '<text id="title" class="title" x="16" y="28">Times as good as Hermes 0.13</text>',
+        '<text id="title" class="title" x="16" y="28">Times as fast as Hermes 0.13</text>',
         f'<text id="note" class="note" x="16" y="47">{escape(subtitle)}</text>',
         *_legend(shown),
         *_axis(scale, bottom),
@@ -120,6 +117,11 @@ def _groups(results: Results) -> list[_Group]:
         if bars:
             groups.append(_Group(comparison, bars))
     return groups
+
+
+def _times(ratio: float) -> str:
+    """Two digits are what such a ratio is good for."""
+    return f"{ratio:,.0f}×" if ratio >= 10 else f"{ratio:.2g}×"
 
 
 def _css_class(opponent: str) -> str:
@@ -168,10 +170,10 @@ def _draw_group(group: _Group, scale: _Scale, top: int) -> list[str]:
         lines.append(
             f'<rect class="{_css_class(opponent)}" x="{left:.1f}" y="{y}" width="{width:.1f}"'
             f' height="{BAR}" rx="2"><title>{escape(OPPONENTS[opponent].label)}:'
-            f" {number(ratio)}×</title></rect>"
+            f" {_times(ratio)}</title></rect>"
         )
         lines.append(
             f'<text class="value{emphasis}" x="{max(one, end) + 5:.1f}" y="{y + 10.5}">'
-            f"{number(ratio)}×</text>"
+            f"{_times(ratio)}</text>"
         )
     return lines

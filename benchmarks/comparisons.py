@@ -1,4 +1,4 @@
-"""The comparisons between opponents that the table and the chart show: times as good as Hermes."""
+"""The comparisons between opponents that the table and the chart show: times as fast as Hermes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Comparison:
     more_is_better: bool = False
 
     def advantage(self, results: Results, opponent: str) -> float | None:
-        """How many times as good as the baseline; None when either was not measured."""
+        """How many times as fast as the baseline; None when either was not measured."""
         if opponent == BASELINE:
             measured = results.value(self.scenario, opponent, self.metric)
             return None if measured is None else 1.0

@@ -74,7 +74,7 @@ def comparisons_table(results: Results) -> str:
             ratio = "" if advantage is None else f" ({number(advantage)}×)"
             cells.append("" if value is None else number(value) + ratio)
         rows.append(cells)
-    return table(["median (times as good as Hermes 0.13)", *opponents], rows)
+    return table(["median (times as fast as Hermes 0.13)", *opponents], rows)
 
 
 def document(
