@@ -9,8 +9,7 @@ chain: the head's identity with the tip's present state.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput
 
@@ -50,8 +49,7 @@ def edge_kind_at_creation(
     return _KIND_BY_PARENT_END.get(parent_end_reason or "")
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One session of a conversation, as far as lineage is concerned."""
 
     id: str
@@ -62,8 +60,7 @@ class Member:
     trashed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Where a session stands: its chain's head, the chain's tip, and what listings show."""
 
     chain_id: str

@@ -15,8 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -49,8 +48,7 @@ class WriteTransaction(ReadTransaction, Protocol):
         """Execute an INSERT into a table with a generated ``id`` and return that id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Dialect(NamedTuple):
     """What differs between databases, as data."""
 
     name: str

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hermes_sessions.model import title as titles_model
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.repositories.anchors import Anchors
 from hermes_sessions.storage.repositories.compaction import CompressionLocks
 from hermes_sessions.storage.repositories.conversation import Conversations
-from hermes_sessions.storage.repositories.exchange import Exchange
 from hermes_sessions.storage.repositories.lineage import Lineage
 from hermes_sessions.storage.repositories.listing import Listing
 from hermes_sessions.storage.repositories.messages import Messages
@@ -30,6 +30,9 @@ from hermes_sessions.storage.repositories.titles import Titles
 from hermes_sessions.storage.repositories.trash import Trash
 from hermes_sessions.storage.repositories.usage import Usage
 from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.repositories.exchange import Exchange
 
 Record = dict[str, Any]
 
@@ -91,9 +94,16 @@ class SessionDB:
         self._rewinds = Rewinds(store)
         self._retention = Retention(store)
         self._trash = Trash(store)
-        self._exchange = Exchange(store)
         self._locks = CompressionLocks(store)
         self._meta = Meta(store)
+        self._store = store
+
+    @cached_property
+    def _exchange(self) -> Exchange:
+        # A large part that most processes never use.
+        from hermes_sessions.storage.repositories.exchange import Exchange
+
+        return Exchange(self._store)
 
     # ── the store itself ──────────────────────────────────────────────────────────────────────
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hermes_sessions.storage.provider import SessionDBProvider
 
 DEFAULT_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class Store(NamedTuple):
     """One open store, as the repositories see it."""
 
     provider: SessionDBProvider

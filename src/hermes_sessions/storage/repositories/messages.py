@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, StaleFence, UnknownSession
 from hermes_sessions.model.message import count_tool_calls, preview_of
@@ -97,8 +96,7 @@ INSERT: Final = (
 _MICROSECOND: Final = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(NamedTuple):
     """A checked message, ready to be written."""
 
     #: One value per name in `COLUMNS`.

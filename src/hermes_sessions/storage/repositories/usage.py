@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput
@@ -176,6 +175,8 @@ def _added_cost(column: str, cost: float | None) -> str:
 
 def route_key(route: dict[str, str | None], task: str) -> str:
     """Return the key of a usage row: bounded, whatever the names are."""
+    import hashlib  # loads a large library; only usage needs it
+
     facts = to_json([route[name] or "" for name in ROUTE_COLUMNS] + [task])
     return hashlib.sha256(facts.encode("utf-8", "surrogatepass")).hexdigest()
 
