@@ -41,6 +41,7 @@ _ESCAPED: Final = "u+fdd0"
 _READS_AS_ONE: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _SHOWN_ERRORS: Final = 10
+_unescaped: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 # ── writing ───────────────────────────────────────────────────────────────────────────────────
@@ -89,7 +90,7 @@ def _without_bytes(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _dump(value: Mapping[str, Any]) -> bytes:
-    text = json.dumps(value, ensure_ascii=False)
+    text = _unescaped(value)
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:

@@ -264,17 +264,26 @@ def _messages(
 _EXTERNAL_ID: Final = COLUMNS.index("external_id")
 
 
+_CHECKED_COLUMNS: Final = (
+    *((name, checks.text) for name in MESSAGE_TEXTS),
+    *((name, checks.json_text) for name in MESSAGE_JSON),
+    ("token_count", checks.number),
+)
+
+
 def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> IncomingMessage:
     if not isinstance(raw, Mapping):
         raise InvalidInput(f"must be an object, not {type(raw).__name__}.")
     role = raw.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidInput("needs a role, such as 'user' or 'assistant'.")
-    columns: dict[str, Any] = {name: checks.text(name, raw.get(name)) for name in MESSAGE_TEXTS}
+    columns: dict[str, Any] = dict.fromkeys(COLUMNS)
+    # Most columns of most messages are empty, and there may be millions of messages.
+    for name, check in _CHECKED_COLUMNS:
+        value = raw.get(name)
+        if value is not None:
+            columns[name] = check(name, value)
     columns["content"], columns["content_type"] = _content(raw)
-    for name in MESSAGE_JSON:
-        columns[name] = checks.json_text(name, raw.get(name))
-    columns["token_count"] = checks.number("token_count", raw.get("token_count"))
     timestamp = checks.first_known(checks.time("timestamp", raw.get("timestamp")), fallback)
     if timestamp is None:
         raise InvalidInput("needs a timestamp.")
@@ -297,6 +306,8 @@ def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> Inc
 
 def _content(raw: Mapping[str, Any]) -> tuple[str | None, str | None]:
     content, content_type = raw.get("content"), raw.get("content_type")
+    if content_type is None and (content is None or isinstance(content, str)):
+        return content, None
     if content_type not in (None, JSON, BASE64):
         raise InvalidInput(f"content_type {content_type!r:.50} is not known; use json or base64.")
     try:
