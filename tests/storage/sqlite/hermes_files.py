@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,23 @@ NOT_LOADED = ("content", "tool_calls", "decoded")
 
 
 def make(name: str, path: Path) -> Everything:
-    """Put the file called *name* at *path* and return everything in it."""
-    if name.startswith("built-"):
-        layouts.build_named(name.removeprefix("built-"), path)
-    else:
-        stored.unpack(name, path)
-    return reader.read_everything(path)
+    """Put the file called *name* at *path* and return everything in it, not to be changed."""
+    data, everything = _made(name)
+    with path.open("xb") as file:
+        file.write(data)
+    return everything
+
+
+@cache
+def _made(name: str) -> tuple[bytes, Everything]:
+    """A file is made once and copied from then on."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "state.db"
+        if name.startswith("built-"):
+            layouts.build_named(name.removeprefix("built-"), path)
+        else:
+            stored.unpack(name, path)
+        return path.read_bytes(), reader.read_everything(path)
 
 
 def version_in(name: str) -> int:

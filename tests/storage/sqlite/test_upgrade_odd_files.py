@@ -145,7 +145,7 @@ VALUES = st.one_of(
 TEXTS = st.one_of(st.none(), st.text(st.characters(codec="utf-8")), st.text("a\x00\ufdd0"))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     version=st.integers(1, 11),
     messages=st.lists(st.tuples(st.sampled_from("ab"), VALUES, TEXTS), max_size=12),
@@ -368,6 +368,7 @@ def test_columns_with_our_names_keep_their_values(
     old.execute("ALTER TABLE messages ADD COLUMN active INTEGER")
     old.execute("ALTER TABLE messages ADD COLUMN compacted INTEGER")
     old.execute("CREATE INDEX theirs ON messages(compacted)")
+    old.execute("CREATE VIEW gone_with_the_index AS SELECT * FROM messages_fts")
     old.execute("ALTER TABLE sessions ADD COLUMN title_key TEXT")
     add_session(old, "s", title="T #2", title_key="theirs")
     add_message(old, "s", content="shown", active=None)
@@ -391,12 +392,35 @@ def test_tables_and_indexes_with_our_names_make_room(
     old.execute("CREATE TABLE compression_locks (lane TEXT)")
     old.execute("INSERT INTO compression_locks VALUES ('theirs')")
     old.execute("CREATE INDEX idx_sessions_active ON sessions(model)")
+    old.execute("CREATE VIEW gone_with_the_index AS SELECT * FROM messages_fts")
     add_session(old, "s")
     db = open_store()
     with db.provider.read() as tx:
         assert tx.all("SELECT * FROM compression_locks_before_upgrade") == [("theirs",)]
         assert tx.all("SELECT * FROM compression_locks") == []
     assert [row["id"] for row in db.list_sessions_rich()] == ["s"]
+
+
+def test_virtual_tables_of_others_stay(old: sqlite3.Connection, open_store: Open) -> None:
+    """Also one whose module is not there, and views that cannot be used any more."""
+    old.executescript(
+        """
+        CREATE VIRTUAL TABLE notes USING fts5(body);
+        INSERT INTO notes VALUES ('theirs');
+        CREATE VIRTUAL TABLE places USING rtree(id, x0, x1);
+        CREATE VIEW found AS SELECT * FROM messages_fts;
+        CREATE VIEW broken AS SELECT * FROM nowhere;
+        PRAGMA writable_schema = ON;
+        INSERT INTO sqlite_master VALUES
+            ('table', 'vectors', 'vectors', 0, 'CREATE VIRTUAL TABLE vectors USING vec0(a)');
+        """
+    )
+    add_session(old, "s")
+    db = open_store()
+    with db.provider.read() as tx:
+        assert tx.all("SELECT body FROM notes WHERE notes MATCH 'theirs'") == [("theirs",)]
+        names = {row[0] for row in tx.all("SELECT name FROM sqlite_master")}
+    assert {"notes", "places", "vectors", "found", "broken"} <= names
 
 
 @pytest.mark.parametrize("versions", [[], [None], [3, 11], ["11"], [0], [-1]])

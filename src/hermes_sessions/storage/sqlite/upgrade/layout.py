@@ -155,7 +155,14 @@ def add_tables_and_columns(connection: apsw.Connection, layout: Layout) -> None:
 def _rename_table(connection: apsw.Connection, table: str) -> None:
     kept = table + _SUFFIX
     logger.warning("the table %s is not the store's; it is kept as %s", table, kept)
-    connection.execute(f"ALTER TABLE {quoted(table)} RENAME TO {quoted(kept)}")
+    _rename(connection, f"ALTER TABLE {quoted(table)} RENAME TO {quoted(kept)}")
+
+
+def _rename(connection: apsw.Connection, statement: str) -> None:
+    # Lets it happen although a view of others leads nowhere.
+    connection.pragma("writable_schema", 1)
+    connection.execute(statement)
+    connection.pragma("writable_schema", 0)
 
 
 def _add_column(
@@ -170,7 +177,7 @@ def _add_column(
         return
     # A column of this name with another declaration: values are taken over, the default is ours.
     kept = name + _SUFFIX
-    connection.execute(f"ALTER TABLE {table} RENAME COLUMN {name} TO {kept}")
+    _rename(connection, f"ALTER TABLE {table} RENAME COLUMN {name} TO {kept}")
     connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
     if wanted[name].hidden:
         return
