@@ -24,6 +24,8 @@ class Lineage:
     def tip_of(self, session_id: str) -> str:
         """See `SessionDB.get_compression_tip`."""
         with self._store.provider.read() as tx:
+            if conversation_id_of(tx, session_id) is None:
+                return session_id
             return follow_compression(tx, session_id)
 
     def resume_target(self, session_id: str) -> str:
@@ -31,6 +33,8 @@ class Lineage:
         if not session_id:
             return session_id
         with self._store.provider.read() as tx:
+            if conversation_id_of(tx, session_id) is None:
+                return session_id
             tip = follow_compression(tx, session_id)
             seen: set[str] = set()
             current: str | None = tip

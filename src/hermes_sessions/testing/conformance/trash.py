@@ -263,6 +263,8 @@ class TestTrash:
         compress(db, clock, "a", "b")
         exchange(db, "b", "question")
         db.trash_sessions(["a"])
+        assert db.get_compression_tip("a") == "a"
+        assert db.resolve_resume_session_id("a") == "a"
         (row,) = db.list_sessions_rich()
         assert (row["id"], row["preview"]) == ("b", "question")
         assert "_lineage_root_id" not in row
