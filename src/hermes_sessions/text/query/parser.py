@@ -10,18 +10,22 @@
 Operators are upper case; ``and``, ``or`` and ``not`` are words. A star at the end of a term or
 phrase makes it a prefix, a star in front looks inside words. Parentheses, quotes and dashes count
 as syntax only where a term begins, so that code, paths and shell commands can be typed as they are.
+A sign between words, such as ``&`` or a lone dash, is left out; alone it is looked for as it is.
 """
 
 from __future__ import annotations
 
 import re
+import string
 from dataclasses import dataclass, field
 from typing import Final
 
 from hermes_sessions.text.query.tree import (
+    And,
     Filter,
     Node,
     Not,
+    Or,
     Query,
     Substring,
     Term,
@@ -37,10 +41,16 @@ FILTER_NAMES: Final = frozenset(
 MAX_LENGTH: Final = 4096
 MAX_DEPTH: Final = 50
 
-_QUOTES: Final = '"\u201c\u201d\u201e\u201f'
-_FILTER = re.compile(r"([a-z]+):(?=\S)")
-#: ``-rf``, ``-v``, ``--force``: options of a command, not something to exclude.
-_OPTION = re.compile(r"-(-|[^\W_]{1,2}(?![^\s)])|[^\Waeiouy_\d]+(?![^\s)]))", re.IGNORECASE)
+#: Any of them opens and closes: " “ ” „ ‟ « » 「 」 『 』 ＂
+_QUOTES: Final = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u300c\u300d\u300e\u300f\uff02'
+_WITHOUT_QUOTES: Final = dict.fromkeys(map(ord, _QUOTES), " ")
+#: In any case: telephones write the first letter of a message large.
+_FILTER = re.compile(r"([a-z]+):(?=\S)", re.IGNORECASE)
+#: ``-rf``, ``-v``, ``-euo``, ``--force``: options of a command, not something to exclude.
+_OPTION = re.compile(
+    r"-(?:-|(?:[a-z0-9]{1,2}|[b-df-hj-np-tv-xz]+|[aeiou]+)(?![^\s)]))", re.IGNORECASE | re.ASCII
+)
+_SIGNS: Final = tuple(string.punctuation)
 
 
 def parse(text: str) -> Query:
@@ -55,6 +65,10 @@ def parse(text: str) -> Query:
         reader.repair("a closing parenthesis without an opening one was left out")
         rest = reader.either(depth=0)
         node = all_of([part for part in (node, rest) if part is not None])
+    if reader.signs and (words := _without(node, set(map(id, reader.signs)))) is not None:
+        node = words
+        for sign in reader.signs:
+            reader.repair(f"{sign.raw} is no word and was left out")
     return Query(node, tuple(reader.filters), tuple(dict.fromkeys(reader.repairs)))
 
 
@@ -64,44 +78,52 @@ class _Reader:
     position: int = 0
     filters: list[Filter] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    #: Items that are nothing but punctuation and were not quoted.
+    signs: list[Substring] = field(default_factory=list)
+    #: Whether the group that is being read is to be absent.
+    inside_not: bool = False
 
     # ── grammar ───────────────────────────────────────────────────────────────────────────────
 
     def either(self, depth: int) -> Node | None:
         branches: list[Node] = []
-        branch = self.every(depth)
+        several = False
         while True:
+            filters = len(self.filters)
+            branch = self.every(depth)
             if branch is not None:
                 branches.append(branch)
-            elif self._looking_at("OR") or branches:
+            elif (several or self._looking_at("OR")) and len(self.filters) == filters:
                 self.repair("an OR without something on both sides was left out")
             if not self._operator("OR"):
                 return any_of(branches)
-            branch = self.every(depth)
+            several = True
 
     def every(self, depth: int) -> Node | None:
         nodes: list[Node] = []
+        filters = len(self.filters)
         while True:
             joined = self._operator("AND")
-            if joined and not nodes:
+            if joined and not nodes and len(self.filters) == filters:
                 self.repair("an AND without something on both sides was left out")
             excluded = self._negations()
+            while self._operator("AND"):
+                self.repair("an AND without something on both sides was left out")
+                excluded += self._negations()
             self._skip_blanks()
             if self.at_end() or self.text[self.position] == ")" or self._looking_at("OR"):
                 if excluded or joined:
                     name = "NOT" if excluded else "AND"
                     self.repair(f"{name} at the end, with nothing after it, was left out")
                 return all_of(nodes)
-            if self._looking_at("AND"):
-                continue
             node = self.item(depth, excluded=bool(excluded % 2))
             if node is not None:
-                nodes.append(Not(node) if excluded % 2 else node)
+                nodes.append(_negated(node) if excluded % 2 else node)
 
     def item(self, depth: int, *, excluded: bool) -> Node | None:
         start = self.text[self.position]
         if start == "(" and depth < MAX_DEPTH:
-            return self._group(depth)
+            return self._group(depth, excluded=excluded)
         if start in _QUOTES:
             return self._phrase()
         if start == "*" and (infix := self._infix()) is not None:
@@ -112,9 +134,14 @@ class _Reader:
 
     # ── items ─────────────────────────────────────────────────────────────────────────────────
 
-    def _group(self, depth: int) -> Node | None:
+    def _group(self, depth: int, *, excluded: bool) -> Node | None:
         self.position += 1
+        filters, outside = len(self.filters), self.inside_not
+        self.inside_not = outside != excluded
         node = self.either(depth + 1)
+        self.inside_not = outside
+        if node is None and len(self.filters) == filters:
+            self.repair("empty parentheses were left out")
         if self.at_end():
             self.repair("a parenthesis that was never closed was closed at the end")
         else:
@@ -153,22 +180,29 @@ class _Reader:
             raw = self._quoted()
             self._star()
         else:
-            raw = self._run().strip("*")
+            raw = _unquoted(self._run().strip("*"))
         return Substring(raw) if raw.strip() else self._nothing(raw)
 
     def _filter(self, *, excluded: bool) -> bool:
         match = _FILTER.match(self.text, self.position)
-        if match is None or match[1] not in FILTER_NAMES:
+        if match is None or (name := match[1].lower()) not in FILTER_NAMES:
             return False
         self.position = match.end()
         value = self._quoted() if self.text[self.position] in _QUOTES else self._run()
-        self.filters.append(Filter(match[1], value.strip(), excluded=excluded))
+        self.filters.append(Filter(name, _unquoted(value), excluded=excluded != self.inside_not))
         return True
 
     def _term(self) -> Node | None:
         raw = self._run()
         core = raw.rstrip("*")
-        return self._make_term(core, prefix=len(core) < len(raw))
+        if not core:
+            self.repair("a star alone was left out")
+            return None
+        # A star behind a sign, as in ``1.2.*`` and ``src/*``, continues no word.
+        node = self._make_term(core, prefix=len(core) < len(raw) and not core.endswith(_SIGNS))
+        if isinstance(node, Substring):
+            self.signs.append(node)
+        return node
 
     def _run(self) -> str:
         """Read up to the next blank; parentheses opened inside belong to the text."""
@@ -190,11 +224,12 @@ class _Reader:
         return any(char in _QUOTES for char in self.text[self.position + 1 :])
 
     def _make_term(self, raw: str, *, prefix: bool) -> Node | None:
+        raw = _unquoted(raw)
         parts = tuple(query_parts(raw, prefix=prefix))
         if parts:
             return Term(parts, raw, prefix)
         # Nothing but punctuation: looked for as it stands.
-        return Substring(raw.strip()) if raw.strip() else self._nothing(raw)
+        return Substring(raw) if raw else self._nothing(raw)
 
     def _nothing(self, raw: str) -> Node | None:
         self.repair("empty quotes were left out" if not raw.strip() else f"{raw!r} was left out")
@@ -247,3 +282,25 @@ class _Reader:
             self.repair(f"{word} was read as an option, not as something to exclude")
             return False
         return rest[1] in "(" + _QUOTES or rest[1].isalnum() or rest[1] in "*_/.@#"
+
+
+def _negated(node: Node) -> Node:
+    return node.node if isinstance(node, Not) else Not(node)
+
+
+def _unquoted(text: str) -> str:
+    """Return text without stray quotes, so that it can be printed between quotes."""
+    return text.translate(_WITHOUT_QUOTES).strip()
+
+
+def _without(node: Node | None, signs: set[int]) -> Node | None:
+    """Return the tree without the nodes of these identities; None when nothing else is in it."""
+    if isinstance(node, Substring):
+        return None if id(node) in signs else node
+    if isinstance(node, Not):
+        inner = _without(node.node, signs)
+        return None if inner is None else Not(inner)
+    if isinstance(node, (And, Or)):
+        kept = [child for child in (_without(n, signs) for n in node.nodes) if child is not None]
+        return all_of(kept) if isinstance(node, And) else any_of(kept)
+    return node
