@@ -40,3 +40,18 @@ def read_only(path: Path) -> list[str]:
         exec "$@"
     """
     return [*_OWN_MOUNTS, "sh", "-c", script, "sh"]
+
+
+def in_a_read_only_directory(path: Path) -> list[str]:
+    """A command line to put in front of another, which then can write to the file *path* and to
+    nothing beside it."""
+    here = shlex.quote(str(path))
+    script = f"""
+        set -e
+        mount --bind "$(dirname {here})" "$(dirname {here})"
+        mount -o remount,bind,ro "$(dirname {here})"
+        mount --bind {here} {here}
+        mount -o remount,bind,rw {here}
+        exec "$@"
+    """
+    return [*_OWN_MOUNTS, "sh", "-c", script, "sh"]

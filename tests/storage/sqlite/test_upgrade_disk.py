@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions.storage.sessiondb import SessionDB
 from tests.fixtures.hermes import reader
 from tests.storage.sqlite import opener
-from tests.storage.sqlite.disks import on_a_small_disk, read_only
+from tests.storage.sqlite.disks import in_a_read_only_directory, on_a_small_disk, read_only
 from tests.storage.sqlite.hermes_files import make, require_everything
 
 
@@ -100,3 +100,13 @@ def test_a_file_that_cannot_be_written_is_not_upgraded(name: str, what: str, pat
     assert path.read_bytes() == content
     assert not list(path.parent.glob("*.bak*"))
     SessionDB(path).close()
+
+
+@pytest.mark.parametrize("name", ["v11", "built-v8-rollback-journal"])
+def test_a_file_without_room_beside_it_is_not_upgraded(name: str, path: Path) -> None:
+    make(name, path)
+    content = path.read_bytes()
+    result = opener.open_elsewhere(path, in_a_read_only_directory(path))
+    assert result["error"] == "StoreReadOnly"
+    assert path.read_bytes() == content
+    assert [one.name for one in path.parent.iterdir()] == ["state.db"]

@@ -17,7 +17,14 @@ from typing import Any, Final
 
 import apsw
 
-from hermes_sessions.errors import DiskFull, StoreCorrupt, StoreIOError, StoreUnavailable
+from hermes_sessions.errors import (
+    DiskFull,
+    StoreCorrupt,
+    StoreIOError,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreUnreachable,
+)
 from hermes_sessions.storage.sqlite.location import create_private
 
 logger = logging.getLogger(__name__)
@@ -44,6 +51,7 @@ def ensure_backup(connection: apsw.Connection, path: Path, version: int) -> Path
 
     Raises:
         DiskFull: there is no room for it.
+        StoreReadOnly: the directory cannot be written.
         StoreCorrupt: the file itself is damaged.
         StoreUnavailable: as many different copies as are kept exist already.
         StoreIOError: what was written is not what was read.
@@ -84,8 +92,14 @@ def _make(connection: apsw.Connection, path: Path, target: Path, length: int) ->
     _require_space(path, length)
     # One name for all attempts, so that an attempt that was killed is cleaned up by the next.
     partial = path.with_name(f"{path.name}.bak.partial")
-    partial.unlink(missing_ok=True)
-    create_private(partial)
+    try:
+        partial.unlink(missing_ok=True)
+        create_private(partial)
+    except (OSError, StoreUnreachable) as error:
+        raise StoreReadOnly(
+            f"{path} was not upgraded, because no backup can be written beside it: {error} Make "
+            f"the directory writable for yourself, or move the file to one that is."
+        ) from error
     try:
         _copy(connection, partial)
         if not _same_state(connection, path, partial, length):
@@ -97,9 +111,14 @@ def _make(connection: apsw.Connection, path: Path, target: Path, length: int) ->
         _sync(partial)
         partial.rename(target)
         _sync(target.parent)
-    except (apsw.FullError, apsw.IOError) as error:
+    except (apsw.FullError, apsw.IOError, OSError) as error:
         if isinstance(error, apsw.FullError) or _free_bytes(path) < _SPARE_BYTES:
             raise _no_room(path, length) from error
+        if isinstance(error, OSError):
+            raise StoreIOError(
+                f"{path} was not changed, because its backup {target} failed: {error}. Check the "
+                f"disk."
+            ) from error
         raise
     finally:
         partial.unlink(missing_ok=True)
