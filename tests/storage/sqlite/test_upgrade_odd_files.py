@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from tests.fixtures.hermes import schema as documented
-from tests.fixtures.hermes.reader import decode_content, read_everything
+from tests.fixtures.hermes.reader import decode_content, decode_tool_calls, read_everything
 from tests.storage.sqlite.hermes_files import require_everything
 
 NOT_UTF8 = b"caf\xe9 \xff\xfe \xed\xa0\x80 end"
@@ -132,6 +133,35 @@ def test_meta_keys_that_become_equal_stay_two(old: sqlite3.Connection, open_stor
     db = open_store()
     assert db.get_meta("k") == "text"
     assert db.get_meta("k~2") == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('["gr\\u00f6\\u00dfe \\u6f13 \\ud83d\\ude42"]', '["größe 漓 🙂"]'),
+        ('["\\ud83d alone"]', '["\ufdd0d83d alone"]'),
+        ('["\\u0000 \\u001f \\u00e4"]', '["\\u0000 \\u001f ä"]'),
+        # Not as a program writes it: it stays letter by letter.
+        ('["gr\\u00F6\\u00DFe"]', '["gr\\u00F6\\u00DFe"]'),
+        ('{"a":"\\u00e4"}', '{"a":"\\u00e4"}'),
+        ('{"a": "\\u00e4", "a": 1}', '{"a": "\\u00e4", "a": 1}'),
+        ('["\\u00e4"', '["\\u00e4"'),
+    ],
+)
+def test_escaped_characters_become_readable(
+    old: sqlite3.Connection, open_store: Open, before: str, after: str
+) -> None:
+    add_session(old, "s")
+    add_message(old, "s", content="\x00json:" + before, tool_calls=before)
+    expected = decode_content("\x00json:" + before)
+    db = open_store()
+    (message,) = db.get_messages("s")
+    assert message["content"] == expected
+    assert message["tool_calls"] == decode_tool_calls(before)
+    with db.provider.read() as tx:
+        ((tool_calls, content),) = tx.all("SELECT hex(tool_calls), hex(content) FROM messages")
+    assert bytes.fromhex(tool_calls).decode() == after
+    assert bytes.fromhex(content).decode().endswith(after)
 
 
 VALUES = st.one_of(
@@ -290,7 +320,7 @@ def test_numbered_titles_skip_taken_numbers(old: sqlite3.Connection, open_store:
 
 def test_times_that_are_no_numbers(old: sqlite3.Connection, open_store: Open) -> None:
     add_session(old, "s", started_at="2026-01-01T00:00:00+00:00", ended_at="soon")
-    for timestamp in (7.5, "2026-01-01 00:00:00", b"never", 3):
+    for timestamp in (7.5, "2026-01-01 00:00:00", b"never", 3, math.inf):
         add_message(old, "s", timestamp=timestamp)
     db = open_store()
     assert [m["timestamp"] for m in db.get_messages("s")] == [
@@ -298,12 +328,17 @@ def test_times_that_are_no_numbers(old: sqlite3.Connection, open_store: Open) ->
         1_767_225_600.0,
         1_767_225_600.0,
         3.0,
+        1_767_225_600.0,
     ]
     session = db.get_session("s") or {}
     assert (session["started_at"], session["ended_at"]) == (1_767_225_600.0,) * 2
     with db.provider.read() as tx:
         kept = tx.all("SELECT extra FROM messages WHERE extra IS NOT NULL ORDER BY id")
-        assert [json.loads(row[0])["timestamp"] for row in kept] == ["2026-01-01 00:00:00", "never"]
+        assert [json.loads(row[0])["timestamp"] for row in kept] == [
+            "2026-01-01 00:00:00",
+            "never",
+            "inf",
+        ]
         assert json.loads((tx.one("SELECT extra FROM sessions") or [""])[0]) == {
             "started_at": "2026-01-01T00:00:00+00:00",
             "ended_at": "soon",

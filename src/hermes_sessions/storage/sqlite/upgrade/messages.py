@@ -15,7 +15,7 @@ from typing import Any, Final
 import apsw
 
 from hermes_sessions.model.message import preview_of
-from hermes_sessions.storage.codec import decode_content, decode_text
+from hermes_sessions.storage.codec import decode_content, decode_text, encode_text
 from hermes_sessions.storage.sqlite.upgrade.layout import MESSAGE_TEXTS
 from hermes_sessions.storage.sqlite.upgrade.scan import ScannedRow, scan
 from hermes_sessions.storage.sqlite.upgrade.values import (
@@ -26,6 +26,7 @@ from hermes_sessions.storage.sqlite.upgrade.values import (
     stored_content,
     stored_text,
     time_from,
+    unescaped_json,
 )
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ _COLUMNS: Final = [
     *(name for name in MESSAGE_TEXTS if name != "content"),
 ]
 _ROLE: Final = _COLUMNS.index("role")
+_TOOL_CALLS: Final = _COLUMNS.index("tool_calls")
 
 
 @dataclass(slots=True)
@@ -123,6 +125,9 @@ def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
     for name, value in zip(_COLUMNS[3:], row.values[3:], strict=True):
         if value is not None and must_change(value, undecodable=row.undecodable):
             changes[name] = stored_text(value)
+    calls = row.values[_TOOL_CALLS]
+    if isinstance(calls, str) and (unescaped := unescaped_json(calls)) != calls:
+        changes["tool_calls"] = encode_text(unescaped)
     if must_change(content, undecodable=row.undecodable):
         content, content_type = stored_content(content)
         changes.update(content=content, content_type=content_type)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hermes_sessions.storage.codec import JSON, encode_content, encode_text
+from hermes_sessions.storage.codec import JSON, encode_content, encode_text, to_json
 
 #: Marks lists and objects inside the text of the old layout.
 _MARK: Final = "\x00json:"
@@ -59,18 +60,32 @@ def _marked_json(text: str) -> str | None:
     except (ValueError, RecursionError):
         # It never was more than a text that looks like it, and it comes back as that text.
         return None
-    return marked
+    return unescaped_json(marked)
+
+
+def unescaped_json(text: str) -> str:
+    """Return JSON with characters instead of their escapes, so that it can be searched.
+
+    Only what can be turned back exactly is changed; anything else comes back as it is.
+    """
+    if "\\u" not in text:
+        return text
+    try:
+        value = json.loads(text)
+        return to_json(value) if json.dumps(value) == text else text
+    except (ValueError, RecursionError):
+        return text
 
 
 def is_time(value: Value) -> bool:
     """Return whether a value can be compared and sorted as seconds since the epoch."""
-    return isinstance(value, (int, float))
+    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def time_from(value: Value, otherwise: float) -> float:
     """Return seconds since the epoch for something that is no number, *otherwise* if unreadable."""
     if isinstance(value, (int, float)):
-        return float(value)
+        return float(value) if math.isfinite(value) else otherwise
     if isinstance(value, bytes):
         value = text_of_bytes(value)
     try:
@@ -83,7 +98,9 @@ def time_from(value: Value, otherwise: float) -> float:
 def set_aside(values: Mapping[str, Value]) -> str:
     """Return what our ``extra`` column holds for values that have no other place."""
     texts = {k: text_of_bytes(v) if isinstance(v, bytes) else v for k, v in values.items()}
-    return encode_text(json.dumps(texts, ensure_ascii=False))
+    # JSON has no infinite numbers.
+    texts = {k: str(v) if isinstance(v, float) else v for k, v in texts.items()}
+    return encode_text(to_json(texts))
 
 
 def tool_calls_in(column: Value) -> Any:
