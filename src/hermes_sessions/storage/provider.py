@@ -15,7 +15,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.searching.index import SearchIndex
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -110,6 +113,11 @@ class SessionDBProvider(ABC):
         no effect but its statements. When `write` returns, the commit is as durable as configured;
         when it raises, nothing of *work* happened.
         """
+
+    @property
+    @abstractmethod
+    def search_index(self) -> SearchIndex:
+        """The database's inverted index."""
 
     @abstractmethod
     def size_bytes(self) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hermes_sessions.model import title as titles_model
+from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.repositories.anchors import Anchors
 from hermes_sessions.storage.repositories.compaction import CompressionLocks
@@ -29,10 +30,14 @@ from hermes_sessions.storage.repositories.sessions import Sessions
 from hermes_sessions.storage.repositories.titles import Titles
 from hermes_sessions.storage.repositories.trash import Trash
 from hermes_sessions.storage.repositories.usage import Usage
+from hermes_sessions.storage.searching.keeper import Keeper
 from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, Store
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.exchange import Exchange
+    from hermes_sessions.storage.repositories.search import Search
+    from hermes_sessions.storage.searching.answer import Answer
+    from hermes_sessions.text.query.filters import Conditions
 
 Record = dict[str, Any]
 
@@ -84,7 +89,7 @@ class SessionDB:
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
         )
         self._sessions = Sessions(store)
-        self._messages = Messages(store)
+        self._messages = Messages(store, on_append=self._noticed)
         self._conversations = Conversations(store)
         self._anchors = Anchors(store)
         self._titles = Titles(store)
@@ -97,6 +102,14 @@ class SessionDB:
         self._locks = CompressionLocks(store)
         self._meta = Meta(store)
         self._store = store
+        self._keeper = Keeper(self._index_what_waits)
+
+    @cached_property
+    def _search(self) -> Search:
+        # Loaded when first needed: most uses of a store neither search nor wait for the index.
+        from hermes_sessions.storage.repositories.search import Search
+
+        return Search(self._store)
 
     @cached_property
     def _exchange(self) -> Exchange:
@@ -120,7 +133,15 @@ class SessionDB:
         """Release this handle. A second call does nothing; any other verb then raises
         `StoreClosed`.
         """
+        if self._keeper.stop():
+            self._search.finish()
         self._provider.close()
+
+    def _noticed(self, messages: int) -> None:
+        self._keeper.notice(messages)
+
+    def _index_what_waits(self) -> None:
+        self._search.catch_up()
 
     def __enter__(self) -> SessionDB:
         return self
@@ -667,6 +688,76 @@ class SessionDB:
         ``conflicts`` (same id, other content: left alone) and ``errors`` (``index``, ``error``).
         """
         return self._exchange.import_all(sessions)
+
+    # ── search ────────────────────────────────────────────────────────────────────────────────
+
+    def search_messages(
+        self,
+        query: str | None,
+        source_filter: Sequence[str] | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        role_filter: Sequence[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        *,
+        sort: str | None = None,
+        scope: Scope = OWNER,
+    ) -> list[Record]:
+        """Return messages that match, best first, with ``snippet`` (``>>>match<<<``) and
+        ``context`` (the message before, this one, the one after).
+
+        Any text is a query and none raises; see docs/search.md for the language. *sort* is
+        relevance (default), newest or oldest. `search` tells more.
+        """
+        return self._search.messages(
+            query,
+            source_filter=source_filter,
+            exclude_sources=exclude_sources,
+            role_filter=role_filter,
+            limit=limit,
+            offset=offset,
+            sort=sort,
+            scope=scope,
+        )
+
+    def search(
+        self,
+        query: str,
+        *,
+        conditions: Conditions | None = None,
+        limit: int = 20,
+        sort: str | None = None,
+        cursor: str | None = None,
+        relax: bool = True,
+        scope: Scope = OWNER,
+    ) -> Answer:
+        """Return hits and an account of them: how many there are, what each filter removed, how
+        the question was read, and whether everything was searched.
+
+        A question that finds nothing as asked is relaxed in stated steps, unless *relax* is
+        False. *cursor* continues a list. Only what *scope* may see is found or counted.
+        """
+        return self._search.answer(
+            query,
+            conditions=conditions,
+            limit=limit,
+            sort=sort,
+            cursor=cursor,
+            relax=relax,
+            scope=scope,
+        )
+
+    def search_index_status(self) -> Record:
+        """Return whether the index is ``complete``, and how many messages are ``pending``."""
+        return self._search.status()
+
+    def optimize_search(
+        self, *, rebuild: bool = False, on_progress: Callable[[int, int], None] | None = None
+    ) -> Record:
+        """Bring the index up to date and merge its pieces, in short steps while others write;
+        with *rebuild* make it anew. Returns ``indexed`` and ``rebuilt``.
+        """
+        return self._search.optimize(rebuild=rebuild, on_progress=on_progress)
 
     # ── meta, locks, maintenance ──────────────────────────────────────────────────────────────
 

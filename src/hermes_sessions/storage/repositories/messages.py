@@ -8,7 +8,7 @@ never depends on a clock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, StaleFence, UnknownSession
@@ -111,8 +111,10 @@ class NewMessage(NamedTuple):
 class Messages:
     """The rows of ``messages``."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_append: Callable[[int], None] = lambda _: None) -> None:
+        """*on_append* is told how many messages were stored, after they were."""
         self._store = store
+        self._on_append = on_append
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -120,9 +122,11 @@ class Messages:
         """See `SessionDB.append_message`."""
         _check_fence(fence)
         prepared = self.prepare(message, self._store.clock())
-        return self._store.provider.write(
+        stored = self._store.provider.write(
             lambda tx: append_prepared(tx, self._store, session_id, [prepared])[0]
         )
+        self._on_append(1)
+        return stored
 
     def append_many(
         self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None
@@ -142,9 +146,11 @@ class Messages:
             prepared.append(self.prepare(message, now + index * _MICROSECOND))
         if not prepared:
             return []
-        return self._store.provider.write(
+        stored = self._store.provider.write(
             lambda tx: append_prepared(tx, self._store, session_id, prepared)
         )
+        self._on_append(len(prepared))
+        return stored
 
     def replace(self, session_id: str, messages: Iterable[Mapping[str, Any]]) -> None:
         """See `SessionDB.replace_messages`."""

@@ -24,7 +24,6 @@ class IdPlan:
         self._parents: dict[str, str | None] = {}
         self._taken: set[str] = set()
         self._seen: dict[str, int] = {}
-        self._lowest: int | None = None
         self._highest: int | None = None
         self._shifts: dict[str, int] = {}
         self._reach: int | None = None
@@ -36,7 +35,6 @@ class IdPlan:
         ids = incoming.ids
         if not ids:
             return
-        self._lowest = ids[0] if self._lowest is None else min(self._lowest, ids[0])
         self._highest = ids[-1] if self._highest is None else max(self._highest, ids[-1])
         stored = tx.one(
             "SELECT id FROM messages WHERE session_id = ? ORDER BY ordinal LIMIT 1", (incoming.id,)
@@ -49,10 +47,12 @@ class IdPlan:
 
     def settle(self, tx: ReadTransaction) -> None:
         """Decide, now that all sessions are known."""
-        if self._lowest is None or self._highest is None:
+        if self._highest is None:
             return
         newest = tx.one("SELECT MAX(id) FROM messages")
-        fresh = max(0, (newest[0] if newest and newest[0] else 0) + 1 - self._lowest)
+        # Room is left below, so that a part of the lineage that comes in another file, with lower
+        # ids, finds its place before what is stored now.
+        fresh = int(newest[0]) if newest and newest[0] else 0
         roots: dict[str, str] = {}
         for session_id in self._parents:
             self._root(session_id, roots)

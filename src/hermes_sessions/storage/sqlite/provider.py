@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import apsw
 
@@ -20,6 +20,9 @@ from hermes_sessions.storage.provider import (
 from hermes_sessions.storage.sqlite.connection import Options, log_size
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.sharing import shared_engines
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.sqlite.search_index import FTS5Index
 
 T = TypeVar("T")
 
@@ -77,6 +80,13 @@ class SQLiteSessionDBProvider(SessionDBProvider):
     def write_on_connection(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run *work*, which uses raw SQL, in one transaction and commit it."""
         return self.engine.write_on_connection(work, self._lock_timeout)
+
+    @property
+    def search_index(self) -> FTS5Index:
+        """See `SessionDBProvider.search_index`."""
+        from hermes_sessions.storage.sqlite.search_index import FTS5Index
+
+        return FTS5Index()
 
     def size_bytes(self) -> int:
         """Return the size of the database and its log."""

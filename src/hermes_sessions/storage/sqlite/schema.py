@@ -229,6 +229,14 @@ CREATE_TABLES: Final = "\n".join(
 )
 
 
+SEARCH_INDEX: Final = """
+CREATE VIRTUAL TABLE search_index USING fts5(
+    tokens, content='', contentless_delete=1, detail=full, tokenize="ascii tokenchars '_'");
+INSERT INTO search_index(search_index, rank) VALUES ('automerge', 0);
+INSERT INTO search_index(search_index, rank) VALUES ('secure-delete', 1);
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Migration:
     """One named step; applied in the transaction that records its name."""
@@ -237,5 +245,55 @@ class Migration:
     sql: str
 
 
+#: The search index is derived: it may lag, be dropped or be built anew. Triggers note what changes
+#: below the mark; see `hermes_sessions.storage.searching.upkeep`.
+CREATE_SEARCH: Final = f"""
+CREATE TABLE search_state (
+    segmenter INTEGER NOT NULL,
+    indexed_through INTEGER NOT NULL
+);
+INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0);
+CREATE TABLE search_queue (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_id INTEGER NOT NULL
+);
+CREATE TABLE search_titles (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL UNIQUE,
+    stale INTEGER NOT NULL DEFAULT 1
+);
+CREATE INDEX idx_search_titles_stale ON search_titles(stale) WHERE stale = 1;
+INSERT INTO search_titles (session_id) SELECT id FROM sessions WHERE title IS NOT NULL;
+{SEARCH_INDEX}
+CREATE TRIGGER messages_search_insert AFTER INSERT ON messages
+WHEN new.id <= (SELECT indexed_through FROM search_state) BEGIN
+    INSERT INTO search_queue (message_id) VALUES (new.id);
+END;
+CREATE TRIGGER messages_search_update
+AFTER UPDATE OF content, content_type, tool_name, tool_calls, active ON messages
+WHEN old.id <= (SELECT indexed_through FROM search_state) BEGIN
+    INSERT INTO search_queue (message_id) VALUES (old.id);
+END;
+CREATE TRIGGER messages_search_delete AFTER DELETE ON messages
+WHEN old.id <= (SELECT indexed_through FROM search_state) BEGIN
+    INSERT INTO search_queue (message_id) VALUES (old.id);
+END;
+CREATE TRIGGER sessions_search_insert AFTER INSERT ON sessions WHEN new.title IS NOT NULL BEGIN
+    INSERT INTO search_titles (session_id) VALUES (new.id)
+    ON CONFLICT (session_id) DO UPDATE SET stale = 1;
+END;
+CREATE TRIGGER sessions_search_title AFTER UPDATE OF title ON sessions
+WHEN new.title IS NOT old.title BEGIN
+    INSERT INTO search_titles (session_id) VALUES (new.id)
+    ON CONFLICT (session_id) DO UPDATE SET stale = 1;
+END;
+CREATE TRIGGER sessions_search_delete AFTER DELETE ON sessions WHEN old.title IS NOT NULL BEGIN
+    UPDATE search_titles SET stale = 1 WHERE session_id = old.id;
+END;
+"""
+
 #: In order. A fresh file and an upgraded one take the same steps after the base.
-MIGRATIONS: Final = (Migration("0001_base", CREATE_TABLES),)
+MIGRATIONS: Final = (
+    Migration("0001_base", CREATE_TABLES),
+    Migration("0002_search", CREATE_SEARCH),
+)

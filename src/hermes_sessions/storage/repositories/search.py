@@ -1,0 +1,153 @@
+"""Search: the verbs over the finder, and the care of the index."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.model.scope import Scope
+from hermes_sessions.storage.repositories.rows import Record
+from hermes_sessions.storage.searching.answer import Answer
+from hermes_sessions.storage.searching.finder import Finder, Request, Sort
+from hermes_sessions.storage.searching.upkeep import Upkeep
+from hermes_sessions.storage.store import Store
+from hermes_sessions.text.query.filters import Conditions
+
+logger = logging.getLogger(__name__)
+
+#: Messages that `close` still indexes.
+_ON_CLOSE: Final = 200
+_SORTS: Final = ("relevance", "newest", "oldest")
+_EVERYTHING: Final = 2**31
+_DOCUMENTED: Final = (
+    "id",
+    "session_id",
+    "role",
+    "snippet",
+    "timestamp",
+    "tool_name",
+    "source",
+    "model",
+    "session_started",
+    "context",
+    "title",
+    "conversation_id",
+    "ordinal",
+    "matched",
+)
+
+
+class Search:
+    """Questions to the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._upkeep = Upkeep(store, store.provider.search_index)
+        self._finder = Finder(store, store.provider.search_index, self._upkeep)
+
+    def messages(
+        self,
+        query: str | None,
+        *,
+        source_filter: Sequence[str] | None,
+        exclude_sources: Sequence[str] | None,
+        role_filter: Sequence[str] | None,
+        limit: int,
+        offset: int,
+        sort: str | None,
+        scope: Scope,
+    ) -> list[Record]:
+        """See `SessionDB.search_messages`."""
+        if limit == 0:
+            return []
+        conditions = Conditions(
+            sources=None if source_filter is None else tuple(source_filter),
+            exclude_sources=tuple(exclude_sources or ()),
+            roles=tuple(role_filter or ()),
+        )
+        if not (query or "").strip():
+            return []
+        request = Request(
+            text=query or "",
+            conditions=conditions,
+            scope=scope,
+            limit=_EVERYTHING if limit < 0 else limit,
+            offset=max(offset, 0),
+            sort=_sort(sort),
+            count=False,
+        )
+        answer = self._finder.answer(request)
+        return [{name: getattr(hit, name) for name in _DOCUMENTED} for hit in answer.hits]
+
+    def answer(
+        self,
+        query: str,
+        *,
+        conditions: Conditions | None,
+        limit: int,
+        sort: str | None,
+        cursor: str | None,
+        relax: bool,
+        scope: Scope,
+    ) -> Answer:
+        """See `SessionDB.search`."""
+        if limit < 1:
+            raise InvalidInput(f"limit must be 1 or more, not {limit}.")
+        started = time.perf_counter()
+        answer = self._finder.answer(
+            Request(
+                text=query or "",
+                conditions=conditions or Conditions(),
+                scope=scope,
+                limit=limit,
+                sort=_sort(sort),
+                cursor=cursor,
+                relax=relax,
+            )
+        )
+        answer.account.elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
+        return answer
+
+    def status(self) -> Record:
+        """See `SessionDB.search_index_status`."""
+        with self._store.provider.read() as tx:
+            lag = self._upkeep.lag(tx)
+        return {"complete": lag.complete, "pending": lag.pending, "indexed_through": lag.through}
+
+    def optimize(self, *, rebuild: bool, on_progress: Callable[[int, int], None] | None) -> Record:
+        """See `SessionDB.optimize_search`."""
+        if rebuild:
+            self._upkeep.start_anew()
+        with self._store.provider.read() as tx:
+            total = self._upkeep.lag(tx).pending
+        indexed = 0
+        while step := self._upkeep.catch_up(1):
+            indexed += step
+            if on_progress is not None:
+                on_progress(indexed, total)
+        self._upkeep.tidy()
+        return {"indexed": indexed, "rebuilt": rebuild}
+
+    def catch_up(self) -> None:
+        """Index everything that waits, and merge a little."""
+        self._upkeep.catch_up()
+        self._upkeep.tidy_once()
+
+    def finish(self) -> None:
+        """Index a bounded part of what waits, before a process ends."""
+        try:
+            self._upkeep.catch_up(_ON_CLOSE)
+        except HermesSessionsError as error:
+            # Nothing is lost: the next search or process does it.
+            logger.info("the search index could not be updated now: %s", error)
+
+
+def _sort(sort: str | None) -> Sort:
+    if sort is None:
+        return "relevance"
+    if sort not in _SORTS:
+        raise InvalidInput(f"sort must be one of: {', '.join(_SORTS)}; not {sort!r}.")
+    return sort  # type: ignore[return-value]

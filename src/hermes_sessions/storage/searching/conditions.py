@@ -1,0 +1,130 @@
+"""Filters and scope as SQL over ``messages m`` joined with ``sessions s``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hermes_sessions.model.ids import ascii_lower
+from hermes_sessions.model.scope import Scope
+from hermes_sessions.model.title import family_key
+from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.text.query.filters import Conditions
+
+#: What is true of every message that can be found.
+FINDABLE: Final = "m.active = 1 AND s.trashed_at IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition and its parameters."""
+
+    sql: str
+    params: tuple[Any, ...] = ()
+
+    def __and__(self, other: Where) -> Where:
+        return Where(f"{self.sql} AND {other.sql}", self.params + other.params)
+
+
+EVERYTHING: Final = Where(FINDABLE)
+
+
+def as_sql(conditions: Conditions) -> dict[str, Where]:
+    """Return each condition that is set, by name, so that an answer can say what it removed."""
+    found: dict[str, Where] = {}
+    for name, column in (
+        ("sources", "s.source"),
+        ("roles", "m.role"),
+        ("tools", "m.tool_name"),
+        ("models", "s.model"),
+        ("users", "s.user_id"),
+        ("conversations", "s.conversation_id"),
+    ):
+        wanted = getattr(conditions, name)
+        if wanted is not None and (wanted or name == "sources"):
+            found[name] = _among(column, wanted)
+        excluded = getattr(conditions, "exclude_" + name)
+        if excluded:
+            found["exclude_" + name] = _not_among(column, excluded)
+    for name in ("sessions", "titles"):
+        if wanted := getattr(conditions, name):
+            found[name] = _either([_SPECIAL[name](value) for value in wanted])
+        if excluded := getattr(conditions, "exclude_" + name):
+            found["exclude_" + name] = _none([_SPECIAL[name](value) for value in excluded])
+    found |= _moments(conditions)
+    for value in conditions.has:
+        found[f"has {value}"] = Where(_HAS[value])
+    for value in conditions.exclude_has:
+        found[f"not has {value}"] = Where(f"NOT ({_HAS[value]})")
+    if not conditions.include_archived:
+        found["archived"] = Where("s.archived_at IS NULL")
+    return found
+
+
+_HAS: Final = {
+    "error": (
+        "(m.finish_reason = 'error' OR (m.role = 'tool' AND lower(substr(m.content, 1, 200)) "
+        "LIKE '%error%'))"
+    ),
+    "tool_calls": "m.tool_calls IS NOT NULL",
+    "title": "s.title IS NOT NULL",
+}
+
+
+def _moments(conditions: Conditions) -> dict[str, Where]:
+    found = {}
+    if conditions.after is not None:
+        found["after"] = Where("m.timestamp >= ?", (conditions.after,))
+    if conditions.before is not None:
+        found["before"] = Where("m.timestamp < ?", (conditions.before,))
+    return found
+
+
+def _among(column: str, values: Sequence[str]) -> Where:
+    if not values:
+        return Where("1 = 0")
+    return Where(f"{column} IN ({placeholders(len(values))})", tuple(values))
+
+
+def _not_among(column: str, values: Sequence[str]) -> Where:
+    marks = placeholders(len(values))
+    return Where(f"({column} IS NULL OR {column} NOT IN ({marks}))", tuple(values))
+
+
+def _session(prefix: str) -> Where:
+    lowered = ascii_lower(prefix)
+    return Where(
+        "(m.session_id = ? OR lower(substr(m.session_id, 1, ?)) = ?)",
+        (prefix, len(prefix), lowered),
+    )
+
+
+def _title(title: str) -> Where:
+    return Where("s.title_key = ?", (family_key(title),))
+
+
+_SPECIAL: Final = {"sessions": _session, "titles": _title}
+
+
+def _either(choices: list[Where]) -> Where:
+    sql = " OR ".join(choice.sql for choice in choices)
+    return Where(f"({sql})", tuple(p for choice in choices for p in choice.params))
+
+
+def _none(choices: list[Where]) -> Where:
+    either = _either(choices)
+    # NULL (an untitled session) is not among the excluded ones.
+    return Where(f"COALESCE({either.sql}, 1 = 0) = (1 = 0)", either.params)
+
+
+def scope_as_sql(scope: Scope) -> Where:
+    """Return what a message must satisfy to be seen by whoever asks."""
+    where = Where("1 = 1")
+    if scope.user_id is not None:
+        where &= Where("s.user_id = ?", (scope.user_id,))
+    if scope.source is not None:
+        where &= Where("s.source = ?", (scope.source,))
+    if scope.conversation_ids is not None:
+        where &= _among("s.conversation_id", scope.conversation_ids)
+    return where

@@ -1,0 +1,67 @@
+"""What of a message can be found: its readable texts, in a fixed order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hermes_sessions.model.message import text_of
+from hermes_sessions.storage.codec import decode_content, from_json
+from hermes_sessions.storage.provider import Row
+
+#: Columns a document is made of, as `texts_of` takes them.
+DOCUMENT_COLUMNS: Final = ("content", "content_type", "tool_name", "tool_calls")
+#: Values nested deeper than this are not looked into.
+_MAX_DEPTH: Final = 40
+
+
+def texts_of(row: Row) -> list[str]:
+    """Return the texts of a message from its `DOCUMENT_COLUMNS`: content first, then the name of
+    the tool, then each call's name and arguments.
+    """
+    content, content_type, tool_name, tool_calls = row
+    texts = []
+    if content_type is not None:
+        content = decode_content(content, content_type)
+    text = text_of(content)
+    if text:
+        texts.append(text)
+    if tool_name:
+        texts.append(tool_name)
+    if tool_calls:
+        texts.extend(_texts_of_calls(from_json(tool_calls, tool_calls)))
+    return texts
+
+
+def _texts_of_calls(calls: Any) -> Iterator[str]:
+    for call in calls if isinstance(calls, list) else [calls]:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            yield " ".join(_leaves(call, 0))
+            continue
+        if isinstance(function.get("name"), str):
+            yield function["name"]
+        arguments = function.get("arguments")
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments)
+            except (ValueError, RecursionError):
+                yield arguments
+                continue
+        yield " ".join(_leaves(arguments, 0))
+
+
+def _leaves(value: Any, depth: int) -> Iterator[str]:
+    """Yield the texts and numbers inside a JSON value, keys included, in order."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict) and depth < _MAX_DEPTH:
+        for key, item in value.items():
+            yield str(key)
+            yield from _leaves(item, depth + 1)
+    elif isinstance(value, list) and depth < _MAX_DEPTH:
+        for item in value:
+            yield from _leaves(item, depth + 1)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield str(value)

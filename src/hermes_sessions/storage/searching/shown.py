@@ -1,0 +1,132 @@
+"""Messages as a search shows them: loaded with their texts, cut to snippets, with context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hermes_sessions.model.message import text_of
+from hermes_sessions.storage.codec import decode_content
+from hermes_sessions.storage.provider import ReadTransaction, placeholders
+from hermes_sessions.storage.searching.answer import Hit
+from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of
+from hermes_sessions.text.query.matching import Analysed, find_marks, matches
+from hermes_sessions.text.query.tree import Node
+from hermes_sessions.text.rank import Match
+from hermes_sessions.text.snippet import make_snippet
+
+CONTEXT_LENGTH: Final = 200
+_CHUNK: Final = 500
+_FACTS: Final = (
+    "m.id, m.session_id, m.role, m.timestamp, m.tool_name, m.ordinal, s.source, s.model, "
+    "s.started_at, s.title, s.conversation_id"
+)
+_TEXTS: Final = ", ".join(f"m.{column}" for column in DOCUMENT_COLUMNS)
+
+
+@dataclass(slots=True)
+class Found:
+    """A message that was found, with what ranking and showing need."""
+
+    facts: tuple[Any, ...]
+    match: Match
+    matched: str
+    score: float | None = None
+
+    @property
+    def id(self) -> int:
+        """The message's id."""
+        return int(self.facts[0])
+
+    @property
+    def time_key(self) -> tuple[float, str, int]:
+        """Order by time, then session and place in it."""
+        return self.match.timestamp, self.match.session_id, self.match.ordinal
+
+    def has_title(self, node: Node) -> bool:
+        """Whether the session's title matches."""
+        return matches(node, self.match.title)
+
+
+def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -> list[Found]:
+    """Return messages by id, in the order given, with their texts analysed."""
+    loaded: dict[int, Found] = {}
+    titles: dict[str | None, Analysed] = {}
+    for start in range(0, len(ids), _CHUNK):
+        chunk = ids[start : start + _CHUNK]
+        for row in tx.stream(
+            f"SELECT {_FACTS}, {_TEXTS} FROM messages m JOIN sessions s ON s.id = m.session_id "
+            f"WHERE m.id IN ({placeholders(len(chunk))})",
+            chunk,
+        ):
+            title = row[9]
+            if title not in titles:
+                titles[title] = Analysed([title] if title else [])
+            match = Match(
+                document=Analysed(texts_of(row[11:])),
+                title=titles[title],
+                role=row[2],
+                timestamp=row[3],
+                session_id=row[1],
+                ordinal=row[5],
+            )
+            loaded[row[0]] = Found(row[:11], match, matched)
+    return [loaded[number] for number in ids if number in loaded]
+
+
+def show(tx: ReadTransaction, found: Sequence[Found], node: Node | None) -> list[Hit]:
+    """Return hits with snippet and context."""
+    return [_hit(tx, item, node) for item in found]
+
+
+def _hit(tx: ReadTransaction, item: Found, node: Node | None) -> Hit:
+    number, session_id, role, timestamp, tool_name, ordinal = item.facts[:6]
+    source, model, started, title, conversation_id = item.facts[6:]
+    texts = [title] if item.matched == "title" else item.match.document.texts
+    return Hit(
+        id=number,
+        session_id=session_id,
+        role=role,
+        snippet=_snippet(texts, node),
+        timestamp=timestamp,
+        tool_name=tool_name,
+        source=source,
+        model=model,
+        session_started=started,
+        context=_context(tx, session_id, ordinal),
+        title=title,
+        conversation_id=conversation_id,
+        ordinal=ordinal,
+        matched=item.matched,
+        score=item.score,
+    )
+
+
+def _snippet(texts: Sequence[str], node: Node | None) -> str:
+    """Return the snippet of the first text that has a match, else the start of the first."""
+    for text in texts:
+        marks = find_marks(node, text)
+        if marks:
+            return make_snippet(text, marks)
+    return make_snippet(texts[0], []) if texts else ""
+
+
+def _context(tx: ReadTransaction, session_id: str, ordinal: int) -> list[dict[str, str]]:
+    columns = "SELECT role, content, content_type, ordinal FROM messages WHERE session_id = ?"
+    shown = "AND active = 1 ORDER BY ordinal"
+    before = tx.all(f"{columns} AND ordinal < ? {shown} DESC LIMIT 1", (session_id, ordinal))
+    after = tx.all(f"{columns} AND ordinal >= ? {shown} LIMIT 2", (session_id, ordinal))
+    return [
+        {"role": role, "content": _short(decode_content(content, content_type))}
+        for role, content, content_type, _ in (*before, *after)
+    ]
+
+
+def _short(content: Any) -> str:
+    if content is None:
+        return ""
+    text = text_of(content)
+    if not text and not isinstance(content, str):
+        text = "[multimodal content]"
+    return text[:CONTEXT_LENGTH]
