@@ -1,9 +1,9 @@
 """Other processes, which do what tests cannot do in their own: die, fork, hold locks, be stopped.
 
-    other = start("append", path, "s1", 100)
-    assert other.said() == "ready"
-    other.tell("go")
-    assert other.ended() == 0
+    with start("hold_gate", path) as other:
+        assert other.said() == "inside"
+        other.tell()
+        other.succeeded()
 
 The programs are the functions of `tests.storage.sqlite.programs`; they speak and listen in lines.
 """

@@ -1,6 +1,6 @@
 """What other processes do in the tests; see `tests.storage.sqlite.elsewhere`.
 
-python -m tests.storage.sqlite.programs append /some/where/state.db s1 100
+python -m tests.storage.sqlite.programs hold_gate /some/where/state.db
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import sqlite3
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,16 +47,41 @@ def open_store(
     return SessionDB(provider=SQLiteSessionDBProvider(path, options))
 
 
-def append(path: str, session: str, count: str, journal: str, durability: str) -> None:
+def crowd(size: str, program: str, *arguments: str) -> None:
+    """Run a program in many processes at once; its first argument is its number among them.
+
+    They are forked before any of them has opened a store, and start together.
+    """
+    start_reading, start_writing = os.pipe()
+    children = []
+    for number in range(int(size)):
+        pid = os.fork()
+        if not pid:
+            os.close(start_writing)
+            os.read(start_reading, 1)
+            code = 1
+            try:
+                globals()[program](str(number), *arguments)
+                code = 0
+            finally:
+                if code:
+                    traceback.print_exc()
+                os._exit(code)
+        children.append(pid)
+    os.close(start_writing)
+    failed = [pid for pid in children if os.waitpid(pid, 0)[1]]
+    assert not failed, f"{len(failed)} of {size} failed"
+
+
+def append(number: str, path: str, count: str, journal: str) -> None:
     """Append numbered messages to a session of its own and to one shared with others."""
-    with open_store(path, journal=journal, durability=durability) as db:
+    with open_store(path, journal=journal, durability="normal") as db:
+        session = f"process {number}"
         db.create_session(session, source="test")
         db.create_session("shared", source="test")
-        say("ready")
-        listen()
-        for number in range(int(count)):
-            db.append_message(session, role="user", content=f"{session} {number}")
-            db.append_message("shared", role="user", content=f"{session} {number}")
+        for count_so_far in range(int(count)):
+            db.append_message(session, role="user", content=f"{session} {count_so_far}")
+            db.append_message("shared", role="user", content=f"{session} {count_so_far}")
 
 
 def append_for_ever(path: str, journal: str, durability: str) -> None:
@@ -85,19 +111,17 @@ def append_until(path: str, journal: str, durability: str, count: str) -> None:
         say(type(error).__name__, error)
 
 
-def open_and_append(path: str, name: str, journal: str) -> None:
-    """Open a store that may not exist yet, together with others, and leave a message."""
-    say("ready")
-    listen()
-    with open_store(path, journal=journal) as db:
+def open_and_append(number: str, path: str, journal: str) -> None:
+    """Open a store that may not exist yet, and leave a message."""
+    with open_store(path, journal=journal, durability="normal") as db:
         db.create_session("together", source="test")
-        db.append_message("together", role="user", content=name)
+        db.append_message("together", role="user", content=number)
 
 
 def keep_writing(path: str, session: str, enough: str, journal: str) -> None:
     """Write until told to stop; say when it is *enough*, and at the end how much it was."""
     stop = threading.Event()
-    with open_store(path, journal=journal) as db:
+    with open_store(path, journal=journal, durability="normal") as db:
         db.create_session(session, source="test")
         say("ready")
         listen()
