@@ -129,9 +129,9 @@ WORD_PART = WORD_START + _BMP_MARK
 SYMBOL = _BMP_SYMBOL + _ASTRAL_SYMBOL
 
 # Characters without a shape of their own: joiners, variation selectors, soft hyphens, direction
-# marks, fillers, tags, and the Arabic stretching letter.
+# marks, fillers and tags.
 IGNORED = (
-    "\u00ad\u034f\u061c\u0640\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
     "\U000e0000-\U000e0fff"
 )
@@ -143,11 +143,13 @@ ACCENT = (
 )
 
 # What belongs to the character before it: marks, ignored characters, skin tones, the Thai and Lao
-# vowel AM, and vowels, finals and voiced marks of Hangul and Kana that merge with it when folded.
+# vowel AM, Arabic stretching, and vowels, finals and voiced marks of Hangul and Kana that merge
+# with it when folded.
 EXTENDER = (
     _BMP_MARK
     + _ASTRAL_MARK
     + IGNORED
+    + "\u0640\ufcf2-\ufcf4\ufe71\ufe77\ufe79\ufe7b\ufe7d\ufe7f"
     + "\u0e33\u0eb3\u1160-\u11ff\u3133\u3135\u3136\u313a-\u3140\u3144\u314f-\u3163"
     + "\ud7b0-\ud7ff\uff9e\uff9f\uffa3\uffa5\uffa6\uffaa-\uffb0\uffb4\uffc2-\uffdc"
     + "\U0001f3fb-\U0001f3ff"

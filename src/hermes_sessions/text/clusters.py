@@ -14,8 +14,8 @@ from typing import Final
 from hermes_sessions.text import characters
 
 _JOINER: Final = "\u200d"
-# Nothing legible has more code points; a longer cluster may be cut, so that cutting costs little.
-_LONGEST: Final = 256
+# Nothing legible has more code points: longer clusters, and longer rows of flags, may be cut.
+_LONGEST: Final = 1_000
 
 
 @cache

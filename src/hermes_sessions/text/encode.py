@@ -14,6 +14,7 @@ are cut, and what an index finds for them has to be checked.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -39,10 +40,11 @@ _THREE_DIGITS: Final = 36**3
 _LONGEST_CODE: Final = 6
 _FIRST_CJK: Final = 0x2E80  # Kana, Han and Hangul of the first plane are within three digits of it
 
-# A longer text is analysed piece by piece, cut where a word ends, to bound the memory it takes.
+# A longer text is analysed piece by piece, cut where words end, to bound the memory it takes.
 _PIECE: Final = 200_000
-_BREAKS: Final = frozenset(" \n\r\t,.;。，、")
+_BREAK: Final = re.compile(r"[\s,.;。，、！？：；]")
 _REMEMBERED: Final = 20_000
+_LONGEST_REMEMBERED: Final = 16  # longer ones are mostly hashes, which do not come again
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ def encode(token: str) -> str:
     Raises:
         ValueError: the token is empty.
     """
+    if 1 < len(token) < MAX_LENGTH and token.isascii():
+        return "x" + token
     return encode_prefix(token).ljust(3, "_")
 
 
@@ -127,12 +131,15 @@ class _Stream:
         self.total = 0
         self._head: list[str] = []
         self._tail: deque[str] = deque(maxlen=TAIL_TOKENS)
+        self._needs_gap = False
 
     def begin_text(self) -> None:
-        if self.total:
-            self.extend([""])
+        self._needs_gap = self.total > 0
 
     def extend(self, tokens: list[str]) -> None:
+        if self._needs_gap and tokens:
+            tokens = ["", *tokens]
+            self._needs_gap = False
         self.total += len(tokens)
         room = HEAD_TOKENS - len(self._head)
         if room >= len(tokens):
@@ -151,9 +158,13 @@ class _Encoded(dict[str, str]):
     """Encodings that were needed lately; most words of a text were in the one before it."""
 
     def __missing__(self, token: str) -> str:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        encoded = self[token] = encode(token) if token else GAP
+        if not token:
+            return GAP
+        encoded = encode(token)
+        if len(token) <= _LONGEST_REMEMBERED:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[token] = encoded
         return encoded
 
 
@@ -163,12 +174,11 @@ _encoded: Final = _Encoded()
 def _pieces(text: str) -> Iterator[str]:
     start = 0
     while len(text) - start > _PIECE:
-        end = start + _PIECE
-        # A run without any break in so many characters is data: it may be cut anywhere.
-        while text[end - 1] not in _BREAKS and end < min(len(text), start + 2 * _PIECE):
-            end += 1
-        yield text[start:end]
-        start = end
+        found = _BREAK.search(text, start + _PIECE)
+        if found is None:
+            break
+        yield text[start : found.end()]
+        start = found.end()
     yield text[start:] if start else text
 
 

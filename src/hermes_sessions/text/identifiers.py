@@ -18,11 +18,15 @@ _RANDOM_LENGTH: Final = 3
 _UPPER: Final = "A-Z\u0391-\u03a9\u0400-\u042f"
 _LOWER: Final = "a-z\u00df\u03b1-\u03c9\u0430-\u045f"
 
-# Upper case is U, lower case and digits are l, everything else is a blank.
+# Of UTF-8: upper case is U, lower case and digits are l, what starts a Greek, Cyrillic or sharp S
+# letter is ?, everything else is a blank.
 _SHAPES: Final = bytes(
-    ord("U") if byte in range(0x41, 0x5B)
-    else ord("l") if byte in range(0x30, 0x3A) or byte in range(0x61, 0x7B)
-    else ord(" ")
+    ord(
+        "U" if byte in range(0x41, 0x5B)
+        else "l" if byte in range(0x30, 0x3A) or byte in range(0x61, 0x7B)
+        else "?" if byte in {0xC3, 0xCE, 0xCF, 0xD0, 0xD1}
+        else " "
+    )
     for byte in range(256)
 )  # fmt: skip
 
@@ -33,10 +37,9 @@ def compound_words(text: str) -> Iterator[list[tuple[int, int]]]:
     A part starts at a capital after a small letter or digit, and at the last capital of several
     before a small letter: ``getHTTP2Response`` is get, HTTP2, Response.
     """
-    if text.isascii():
-        shape = text.encode().translate(_SHAPES)
-        if b"lU" not in shape and b"UUl" not in shape:
-            return
+    shape = text.encode("utf-8", "surrogatepass").translate(_SHAPES)
+    if b"lU" not in shape and b"UUl" not in shape and b"?" not in shape:
+        return
     for word in _compound().finditer(text):
         start, end = word.span()
         # Without small letters it is a constant or a hexadecimal number: A1B2C3.

@@ -8,7 +8,7 @@ gives the same as folding the whole, which is what lets matches be shown in the 
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 from unicodedata import normalize
 
@@ -21,31 +21,37 @@ _STANDING_ALONE: Final = (
     "\U0001f100-\U0001f10a\U0001f12b\U0001f12c\U0001f130-\U0001f149\U0001f16a-\U0001f16c"
 )
 
-# Where an accent may be: marks, letters that contain one, and the letters of _UNACCENTED.
-_MAYBE_ACCENTED: Final = (
+# The Arabic stretching letter, which compatibility forms of vowels bring in, too.
+_STRETCH: Final = "\u0640"
+
+# What `_unaccented` changes: accents, voiced marks that no kana took, letters that contain an
+# accent, and those of _LETTERS. Signs with a stroke (≠) are not among them.
+_ACCENTED: Final = (
     "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u0233\u0344\u0385-\u0390\u03aa-\u03b0\u03ca-\u03ce"
     "\u03d3\u03d4\u0400-\u0403\u0407\u040c-\u040e\u0419\u0439\u0450-\u0453\u0457\u045c-\u045e"
     "\u0476\u0477\u04c1\u04c2\u04d0-\u04f9\u1e00-\u1fff\u3099\u309a"
 ) + characters.ACCENT
 
 # Letters that people type without their stroke, and ligatures that they type as two letters.
-_UNACCENTED: Final = {
-    "Æ": "AE",
-    "Ø": "O",
-    "æ": "ae",
-    "ø": "o",
-    "Đ": "D",
-    "đ": "d",
-    "Ħ": "H",
-    "ħ": "h",
-    "ı": "i",
-    "Ł": "L",
-    "ł": "l",
-    "Œ": "OE",
-    "œ": "oe",
-    "Ŧ": "T",
-    "ŧ": "t",
-}
+_LETTERS: Final = str.maketrans(
+    {
+        "Æ": "AE",
+        "Ø": "O",
+        "æ": "ae",
+        "ø": "o",
+        "Đ": "D",
+        "đ": "d",
+        "Ħ": "H",
+        "ħ": "h",
+        "ı": "i",
+        "Ł": "L",
+        "ł": "l",
+        "Œ": "OE",
+        "œ": "oe",
+        "Ŧ": "T",
+        "ŧ": "t",
+    }
+)
 
 
 def fold(text: str) -> str:
@@ -63,15 +69,14 @@ def plain(text: str) -> str:
     """Return the folded text before its case is folded, for words whose capitals mean something."""
     if text.isascii():
         return text
-    text = normalize("NFKC", _special().sub(_replace_special, text))
-    if _maybe_accented().search(text) is None:
-        return text
-    text = _unaccented().sub(lambda letter: _UNACCENTED[letter[0]], text)
-    text = normalize("NFC", _accents().sub("", normalize("NFD", text)))
-    if "\u3099" in text or "\u309a" in text:
-        # Voiced marks that no kana took: then one CJK character is always one code point.
-        text = normalize("NFC", text.replace("\u3099", "").replace("\u309a", ""))
-    return text
+    if _unusual().search(text):
+        text = _special().sub(_replace_special, text)
+    text = normalize("NFKC", text)
+    if _STRETCH in text:
+        text = normalize("NFC", text.replace(_STRETCH, ""))
+    unaccented = _accented().sub(_unaccented, text)
+    # A removed mark may have kept its neighbours from joining.
+    return text if unaccented == text else normalize("NFC", unaccented)
 
 
 def _replace_special(found: re.Match[str]) -> str:
@@ -81,7 +86,21 @@ def _replace_special(found: re.Match[str]) -> str:
     return f" {normalize('NFKC', sign)} ".replace("\u2044", "/")
 
 
+def _unaccented(found: re.Match[str]) -> str:
+    return _without_accents(found[0])
+
+
+@lru_cache(maxsize=1024)
+def _without_accents(letters: str) -> str:
+    return _marks().sub("", normalize("NFD", letters)).translate(_LETTERS)
+
+
 # The tables make patterns of some milliseconds' work each: only texts beyond ASCII pay for them.
+
+
+@cache
+def _unusual() -> re.Pattern[str]:
+    return re.compile(f"[{characters.IGNORED}{_STANDING_ALONE}]")
 
 
 @cache
@@ -90,17 +109,10 @@ def _special() -> re.Pattern[str]:
 
 
 @cache
-def _maybe_accented() -> re.Pattern[str]:
-    return re.compile(f"[{_MAYBE_ACCENTED}]")
+def _accented() -> re.Pattern[str]:
+    return re.compile(f"[{_ACCENTED}][{_ACCENTED}]*+")  # a class first is found fastest
 
 
 @cache
-def _unaccented() -> re.Pattern[str]:
-    return re.compile(f"[{''.join(_UNACCENTED)}]")
-
-
-@cache
-def _accents() -> re.Pattern[str]:
-    # A stroke through a sign is part of the sign (≠ is not =); through a letter it is an accent.
-    strokeless = characters.ACCENT.replace("\u0300-\u036f", "\u0300-\u0337\u0339-\u036f")
-    return re.compile(rf"(?<=\w)[{characters.ACCENT}]+|[{strokeless}]+")
+def _marks() -> re.Pattern[str]:
+    return re.compile(f"[{characters.ACCENT}\u3099\u309a]+")

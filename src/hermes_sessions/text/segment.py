@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from hermes_sessions.text import characters
@@ -25,7 +26,7 @@ SEGMENTER_VERSION: Final = 1
 
 Kind = Literal["word", "cjk", "symbol"]
 
-_ASCII_WORD: Final = re.compile("[a-z0-9]+")
+_ASCII_TOKEN: Final = re.compile("([a-z0-9]+)")
 # Every byte as its lower-case letter, as its digit, or as a blank.
 _ASCII_FOLDING: Final = bytes(
     ord(character.lower()) if character.isascii() and character.isalnum() else ord(" ")
@@ -124,25 +125,23 @@ def spans(text: str) -> list[Span]:
     Places never divide a letter from its marks nor an emoji from its modifiers: tokens of one
     emoji (its skin tone, the people of a family) have the same place. Pairs of a CJK run overlap.
     """
-    return [_span(text, *found) for found in _places(text)]
+    alignment = Alignment(text, fold)
+    return [_span(text, alignment, found) for found in _found(alignment.transformed)]
 
 
 def locate(text: str, positions: Collection[int]) -> list[Span]:
     """Return the spans of the tokens at these positions of `words`, in the order of the text.
 
-    Much cheaper than `spans` for a few tokens of a long text.
+    Much cheaper than `spans` for a few tokens.
     """
     if not positions:
         return []
-    wanted = set(positions)
-    last = max(wanted)
-    located = []
-    for position, found in enumerate(_places(text)):
-        if position in wanted:
-            located.append(_span(text, *found))
-            if position == last:
-                break
-    return located
+    wanted = frozenset(positions)
+    alignment = Alignment(text, fold)
+    tokens = islice(_found(alignment.transformed), max(wanted) + 1)
+    return [
+        _span(text, alignment, found) for position, found in enumerate(tokens) if position in wanted
+    ]
 
 
 def find_folded(text: str, piece: str) -> list[tuple[int, int]]:
@@ -160,25 +159,24 @@ def find_folded(text: str, piece: str) -> list[tuple[int, int]]:
     return found
 
 
-def _places(text: str) -> Iterator[tuple[str, int, int]]:
-    if text.isascii():
-        for word in _ASCII_WORD.finditer(text.lower()):
-            yield word[0], word.start(), word.end()
-        return
-    alignment = Alignment(text, fold)
-    for found in _tokens().finditer(alignment.transformed):
-        yield found[1], alignment.start(found.start(1)), alignment.end(found.end(1))
+def _found(folded: str) -> Iterator[re.Match[str]]:
+    pattern = _ASCII_TOKEN if folded.isascii() else _tokens()
+    return pattern.finditer(folded)
 
 
-def _span(text: str, token: str, start: int, end: int) -> Span:
+def _span(text: str, alignment: Alignment, found: re.Match[str]) -> Span:
+    token = found[1]
+    start, end = alignment.start(found.start(1)), alignment.end(found.end(1))
     kind = kind_of(token)
-    parts = tuple(_parts(text[start:end], start)) if kind == "word" and len(token) > 1 else ()
-    return Span(token, start, end, kind, parts)
+    if kind == "word":
+        word = text[start:end]
+        # Capitals that are all there is, or only the first letter, divide nothing.
+        if not (word.islower() or word.isupper() or word[1:].islower()):
+            return Span(token, start, end, kind, tuple(_parts(word, start)))
+    return Span(token, start, end, kind)
 
 
 def _parts(word: str, offset: int) -> Iterator[Span]:
-    if word.islower():
-        return
     alignment = Alignment(word, plain)
     for places in compound_words(alignment.transformed):
         for start, end in places:
