@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     date = datetime.now(UTC).date().isoformat()
     options.cache.mkdir(parents=True, exist_ok=True)
     facts = machine.facts(options.cache)
+    if facts["load_at_start"] >= facts["cores"] / 2:
+        print(f"the machine is busy (load {facts['load_at_start']}): trust the ratios only")
     try:
         harness = Harness(
             size=size,

@@ -65,6 +65,7 @@ class CorpusSpec:
     messages_per_session: int = 25
     fixed_length: bool = False
     mean_characters: int = 600
+    prompt_characters: int = 2000
     ended_sessions: int | None = None
     seed: int = 20260101
 
@@ -72,8 +73,9 @@ class CorpusSpec:
     def file_name(self) -> str:
         """Names every fact the bytes depend on, so that a file is never stale."""
         bound = f"{self.sessions}s" if self.sessions is not None else f"{self.messages}m"
-        shape = f"{self.messages_per_session}x{self.mean_characters}-{self.ended_sessions}"
-        return f"{self.name}-v{VERSION}-{self.seed}-{bound}-{shape}.jsonl"
+        shape = f"{self.messages_per_session}x{self.mean_characters}-{self.prompt_characters}"
+        ended = "" if self.ended_sessions is None else f"-{self.ended_sessions}ended"
+        return f"{self.name}-v{VERSION}-{self.seed}-{bound}-{shape}{ended}.jsonl"
 
 
 def generate(spec: CorpusSpec) -> Iterator[CorpusSession]:
@@ -98,7 +100,7 @@ def generate(spec: CorpusSpec) -> Iterator[CorpusSession]:
             id=_session_id(spec, number),
             source=rng.choice(("cli", "cli", "telegram", "discord", "cron")),
             model=rng.choice(("hermes-4-70b", "hermes-4-405b", "small-local")),
-            system_prompt=writer.system_prompt(),
+            system_prompt=writer.system_prompt(spec.prompt_characters),
             parent_id=_session_id(spec, number - 1) if continues else None,
             end_reason=end_reason,
             messages=[CorpusMessage(**writer.message()) for _ in range(length)],

@@ -48,9 +48,9 @@ class MessageWriter:
             for glued in (False, True)
         }
 
-    def system_prompt(self) -> str:
-        """About 2,000 characters, the way agents repeat their instructions in each session."""
-        return self._fill(self._sentences, 2000)
+    def system_prompt(self, size: int) -> str:
+        """Instructions, the way agents repeat them in each session."""
+        return self._fill(self._sentences, size)
 
     def message(self) -> dict[str, Any]:
         """The fields of the next message."""

@@ -33,6 +33,7 @@ SESSIONS_LARGE = PreparedStore(
         messages_per_session=1,
         fixed_length=True,
         mean_characters=40,
+        prompt_characters=100,
     ),
 )
 
