@@ -20,7 +20,7 @@ from tests.storage.sqlite.hermes_files import Everything, make, require_everythi
 CALLS = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename")
 TAILS = ("", "-journal", "-wal", "-shm", ".bak.partial", ".v8.bak", ".v11.bak")
 #: Every so many calls of a kind; writes are many and alike.
-STEP = {"pwrite64": 41}
+STEP = {"pwrite64": 83}
 
 
 def traced(path: Path, log: Path, *inject: str) -> list[str]:
