@@ -4,7 +4,8 @@ A commit that leaves a long log wakes a thread, which copies the log back into t
 connection of its own. That alone does not end the log: it starts over only when all of it is copied
 and no reader needs it, and busy writers and readers never leave such a moment. So when the log has
 become long, the thread takes a turn like a writer, copies the short rest, and waits a little for
-the readers that still use the log; the next commit then starts it over.
+the readers that still use the log; the next commit then starts it over. Where the thread does not
+get its turn in time, a commit does the same by itself: that bounds the log.
 
 A reader that stays longer keeps the log growing until it ends.
 """
@@ -24,10 +25,10 @@ from hermes_sessions.storage.sqlite.connection import Deadline
 logger = logging.getLogger(__name__)
 
 #: Pages by which the log grows between two copies; pages that make the thread take a turn; and
-#: pages at which a commit copies by itself because no thread keeps up.
+#: pages at which a commit frees the log by itself.
 WAKE_PAGES: Final = 1000
 TURN_PAGES: Final = 4000
-INLINE_PAGES: Final = 32000
+INLINE_PAGES: Final = 8000
 #: How long writers are kept waiting for the last readers of a long log.
 READER_PATIENCE: Final = 0.25
 
@@ -44,23 +45,30 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._stopping = False
+        #: Set by somebody with the write lock who copies the log himself.
+        self.is_suspended = False
         self._pages = 0
         self._wake_at = WAKE_PAGES
         self._turn_at = TURN_PAGES
+        self._inline_at = INLINE_PAGES
 
-    def after_commit(self, connection: apsw.Connection, _database: str, pages: int) -> int:
-        """Write-ahead hook of the writer connection: called after each commit, under its lock.
+    def after_commit(self, connection: apsw.Connection, deadline: Deadline, pages: int) -> None:
+        """Look after a log of that many pages, after a commit on the writer *connection*.
 
         The commit has happened: an error raised here would deny it.
         """
         if pages < self._pages:  # The log has started over.
             self._wake_at = WAKE_PAGES
+            self._inline_at = INLINE_PAGES
         self._pages = pages
+        if self.is_suspended:
+            return
         if pages >= self._wake_at and not self._stopping:
             self._wake_thread()
-        if pages >= INLINE_PAGES:
-            copy_log(connection)
-        return apsw.SQLITE_OK
+        if pages >= self._inline_at:
+            is_free = free_log(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART)
+            # Not again for every commit, as long as somebody reads.
+            self._inline_at = INLINE_PAGES if is_free else pages + TURN_PAGES
 
     def _wake_thread(self) -> None:
         self._wake.set()
@@ -117,18 +125,11 @@ class Checkpointer:
                 self._free_log(connection, deadline)
 
     def _free_log(self, connection: apsw.Connection, deadline: Deadline) -> None:
-        deadline.start(READER_PATIENCE)
-        try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
-        except (apsw.BusyError, apsw.LockedError):
+        if free_log(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART):
+            self._turn_at = TURN_PAGES
+        else:
             # Somebody reads for long: do not ask all writers to wait for that again soon.
             self._turn_at = self._pages + TURN_PAGES
-        except apsw.Error as error:
-            logger.warning("the write-ahead log could not be copied back: %s", error)
-        else:
-            self._turn_at = TURN_PAGES
-        finally:
-            deadline.at = 0.0
 
 
 def copy_log(connection: apsw.Connection) -> int | None:
@@ -141,3 +142,25 @@ def copy_log(connection: apsw.Connection) -> int | None:
         # The log still holds every commit; the next checkpoint tries again.
         logger.warning("the write-ahead log could not be copied back: %s", error)
         return None
+
+
+def free_log(connection: apsw.Connection, deadline: Deadline, mode: int) -> bool:
+    """Copy the whole log, wait a little for its last readers, and let it start over.
+
+    *deadline* is that of the connection; returns whether nobody was in the way.
+    """
+    deadline.start(READER_PATIENCE)
+    attempt = 0
+    while True:
+        try:
+            connection.wal_checkpoint(mode=mode)
+        except (apsw.BusyError, apsw.LockedError):
+            # SQLite waits for readers by itself, but not for another checkpoint.
+            if not deadline.wait_for_lock(attempt):
+                return False
+            attempt += 1
+        except apsw.Error as error:
+            logger.warning("the write-ahead log could not be copied back: %s", error)
+            return False
+        else:
+            return True

@@ -29,7 +29,7 @@ from hermes_sessions.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hermes_sessions.storage.sqlite.checkpoint import READER_PATIENCE, Checkpointer
+from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, free_log
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
     Options,
@@ -38,7 +38,7 @@ from hermes_sessions.storage.sqlite.connection import (
 )
 from hermes_sessions.storage.sqlite.failures import translate
 from hermes_sessions.storage.sqlite.gate import Gate
-from hermes_sessions.storage.sqlite.inheritance import abandon
+from hermes_sessions.storage.sqlite.inheritance import abandon, unusable_after_fork
 from hermes_sessions.storage.sqlite.location import lock_holders
 from hermes_sessions.storage.sqlite.readers import Readers
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
@@ -177,14 +177,16 @@ class Engine:
     def reclaim(self, lock_timeout: float | None = None) -> None:
         """Rebuild the file without its free pages (VACUUM) and copy the log back."""
         with self.writer(lock_timeout) as connection:
-            # Files of older layouts gain incremental reclaiming with their first VACUUM.
-            connection.pragma("auto_vacuum", 2)
-            connection.execute("VACUUM")
-            # The new pages are in the log, and the file keeps its size until they are copied. A
-            # reader may need the log a little longer; a later checkpoint copies it then.
-            self._write_deadline.start(READER_PATIENCE)
-            with suppress(apsw.BusyError, apsw.LockedError):
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._checkpointer.is_suspended = True  # It would only be in the way.
+            try:
+                # Files of older layouts gain incremental reclaiming with their first VACUUM.
+                connection.pragma("auto_vacuum", 2)
+                connection.execute("VACUUM")
+                # The new pages are in the log, and the file keeps its size until they are copied.
+                # If a reader needs the old ones for longer, a later checkpoint does it.
+                free_log(connection, self._write_deadline, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            finally:
+                self._checkpointer.is_suspended = False
 
     def _lock_thread(self, patience: float) -> None:
         me = threading.get_ident()
@@ -226,8 +228,9 @@ class Engine:
         elif writer.txn_state("main") != apsw.SQLITE_TXN_NONE:
             self._close_writer()
 
-    def _after_commit(self, connection: apsw.Connection, database: str, pages: int) -> int:
-        return self._checkpointer.after_commit(connection, database, pages)
+    def _after_commit(self, connection: apsw.Connection, _database: str, pages: int) -> int:
+        self._checkpointer.after_commit(connection, self._write_deadline, pages)
+        return apsw.SQLITE_OK
 
     # ── errors ────────────────────────────────────────────────────────────────────────────────
 
@@ -392,14 +395,6 @@ class Engine:
     def inode(self) -> tuple[int, ...] | None:
         """Which file it is, however it is called; None in memory."""
         return self._identity[:2] if self._identity is not None else None
-
-
-def unusable_after_fork(path: str) -> str:
-    """Return what a child is told whose parent was using the store when it forked."""
-    return (
-        f"{path} was being used at the moment of a fork, so this child process cannot lock it. "
-        f"Open the store in a process started afterwards, or fork while it is idle."
-    )
 
 
 def _left(until: float) -> float:

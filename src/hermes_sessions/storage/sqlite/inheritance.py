@@ -11,6 +11,14 @@ from collections.abc import Iterable
 import apsw
 
 
+def unusable_after_fork(path: str) -> str:
+    """Return what a child is told whose parent was using the store when it forked."""
+    return (
+        f"{path} was being used at the moment of a fork, so this child process cannot lock it. "
+        f"Open the store in a process started afterwards, or fork while it is idle."
+    )
+
+
 def abandon(connections: Iterable[apsw.Connection], *, in_use: Iterable[apsw.Connection]) -> None:
     """Make sure that this process never closes these connections, nor goes on with those *in_use*
     by the calling thread. The threads that used the others do not exist here.

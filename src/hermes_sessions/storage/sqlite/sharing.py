@@ -13,7 +13,8 @@ from typing import Final
 
 from hermes_sessions.errors import StoreLocked, StoreUnavailable
 from hermes_sessions.storage.sqlite.connection import Options
-from hermes_sessions.storage.sqlite.engine import MEMORY, Engine, unusable_after_fork
+from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
+from hermes_sessions.storage.sqlite.inheritance import unusable_after_fork
 from hermes_sessions.storage.sqlite.opening import open_engine
 
 #: How long a fork waits for running reads and writes to end.
