@@ -163,6 +163,16 @@ def hold_gate(path: str) -> None:
     listen()
 
 
+def try_gate(path: str) -> None:
+    """Try to get a turn at the gate, first without patience, then with."""
+    gate = Gate(f"{path}.gate")
+    assert not gate.enter(0.0)
+    say("kept out")
+    listen()
+    assert gate.enter(float("inf"))
+    say("inside")
+
+
 def hold_write_lock(path: str) -> None:
     """Be another program that writes, with the library of Python, until told to commit."""
     connection = sqlite3.connect(path, isolation_level=None)

@@ -1,0 +1,161 @@
+"""The gate: turns between processes, none of which can break it for the others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions.storage.sqlite import gate as gates
+from hermes_sessions.storage.sqlite.gate import Gate
+from tests.storage.sqlite.elsewhere import Other, start
+
+FOREVER = float("inf")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def gate(path: Path) -> Iterator[Gate]:
+    gate = Gate(f"{path}.gate")
+    yield gate
+    gate.close()
+
+
+@pytest.fixture
+def holder(path: Path) -> Iterator[Other]:
+    """Another process that has a turn."""
+    with start("hold_gate", path) as other:
+        assert other.said() == "inside"
+        yield other
+
+
+def test_one_after_the_other(gate: Gate, holder: Other) -> None:
+    assert not gate.enter(time.monotonic())
+    holder.tell()
+    holder.succeeded()
+    assert gate.enter(FOREVER)
+    gate.leave()
+
+
+def test_a_turn_keeps_others_out(gate: Gate, path: Path) -> None:
+    assert gate.enter(FOREVER)
+    with start("try_gate", path) as other:
+        assert other.said() == "kept out"
+        gate.leave()
+        other.tell()
+        assert other.said() == "inside"
+
+
+def test_the_death_of_a_process_ends_its_turn(gate: Gate, holder: Other) -> None:
+    holder.kill()
+    assert gate.enter(FOREVER)
+
+
+def test_a_stopped_process_costs_one_wait_and_then_moments(
+    gate: Gate, holder: Other, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "PATIENCE", 0.02)
+    monkeypatch.setattr(gates, "PATIENCE_AT_A_STUCK_GATE", 0.0)
+    holder.send(signal.SIGSTOP)
+    assert not gate.enter(FOREVER)
+    monkeypatch.setattr(gates, "PATIENCE", FOREVER)  # It would hang if it stood in line again.
+    assert not gate.enter(FOREVER)
+    holder.send(signal.SIGCONT)
+    holder.tell()
+    holder.succeeded()
+    assert gate.enter(FOREVER)
+    gate.leave()
+    # All is well again: it would wait for its turn now.
+    assert gate.enter(FOREVER)
+
+
+def test_a_wait_in_vain_blocks_nobody(gate: Gate, holder: Other, path: Path) -> None:
+    """Neither byte stays locked by somebody who gave up."""
+    assert not gate.enter(time.monotonic())
+    holder.tell()
+    holder.succeeded()
+    with start("hold_gate", path) as other:
+        assert other.said() == "inside"
+
+
+def test_an_interrupted_wait_blocks_nobody(
+    gate: Gate, holder: Other, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gates.time, "sleep", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            gate.enter(FOREVER)
+    gate.leave()
+    holder.tell()
+    holder.succeeded()
+    with start("hold_gate", path) as other:
+        assert other.said() == "inside"
+
+
+def test_leaving_without_a_turn_does_nothing(gate: Gate) -> None:
+    gate.leave()
+    assert gate.enter(FOREVER)
+    gate.leave()
+    gate.leave()
+
+
+def test_it_can_be_closed_and_used_again(gate: Gate, path: Path) -> None:
+    assert gate.enter(FOREVER)
+    gate.close()
+    gate.close()
+    with start("hold_gate", path) as other:
+        assert other.said() == "inside"
+    assert gate.enter(FOREVER)
+
+
+def test_its_file_is_private_and_empty(gate: Gate, path: Path) -> None:
+    old = os.umask(0)
+    try:
+        assert gate.enter(FOREVER)
+    finally:
+        os.umask(old)
+    facts = Path(f"{path}.gate").stat()
+    assert stat.S_IMODE(facts.st_mode) == 0o600
+    assert facts.st_size == 0
+
+
+@pytest.mark.parametrize("obstacle", ["missing directory", "link to the database", "directory"])
+def test_without_a_file_there_are_no_turns(
+    path: Path, obstacle: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Path(f"{path}.gate")
+    if obstacle == "missing directory":
+        place = path.parent / "no" / "gate"
+    elif obstacle == "directory":
+        place.mkdir()
+    else:
+        # Opened and closed by the gate, it would take SQLite's locks with it.
+        path.touch()
+        place.symlink_to(path)
+    gate = Gate(str(place))
+    with caplog.at_level(logging.WARNING):
+        assert not gate.enter(FOREVER)
+        assert not gate.enter(FOREVER)
+    gate.leave()
+    gate.close()
+    assert len(caplog.records) == 1
+
+
+def test_no_gate() -> None:
+    gate = Gate(None)
+    assert not gate.enter(FOREVER)
+    gate.leave()
+    gate.close()
