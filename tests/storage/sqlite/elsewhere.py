@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -65,9 +66,14 @@ class Other:
 
     def succeeded(self) -> list[str]:
         """Wait for its end, and require that nothing went wrong; return what it still said."""
-        out, err = self._process.communicate()
-        assert self._process.returncode == 0, err
-        return out.splitlines()
+        assert self._process.stdin is not None
+        assert self._process.stderr is not None
+        self._process.stdin.close()
+        said = self.all_it_says()
+        complaints = self._process.stderr.read()
+        self._close()
+        assert self._process.returncode == 0, complaints
+        return said
 
     def __enter__(self) -> Other:
         return self
@@ -80,7 +86,14 @@ class Other:
     ) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.communicate()
+        self._close()
+
+    def _close(self) -> None:
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with suppress(BrokenPipeError):  # What it did not live to be told.
+                    stream.close()
 
 
 def command(program: str, *arguments: object) -> list[str]:

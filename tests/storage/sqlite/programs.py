@@ -173,6 +173,75 @@ def try_gate(path: str) -> None:
     say("inside")
 
 
+def outcome_of(action: Callable[[], object]) -> str:
+    try:
+        return str(action())
+    except HermesSessionsError as error:
+        return type(error).__name__
+
+
+def read(db: SessionDB) -> str:
+    return " ".join(message["content"] for message in db.get_messages("s"))
+
+
+def read_and_try_to_write(path: str) -> None:
+    with open_store(path) as db:
+        say(read(db))
+        say(outcome_of(lambda: db.append_message("s", role="user", content="x")))
+
+
+def try_to_create(path: str) -> None:
+    say(outcome_of(lambda: SessionDB(path)))
+
+
+def read_twice(path: str) -> None:
+    """Read, be told that the file has changed, and read again with the same and a new handle."""
+    db = open_store(path)
+    say(read(db))
+    listen()
+    say(outcome_of(lambda: read(db)))
+    db.close()
+    with open_store(path) as again:
+        say(read(again))
+
+
+def be_somebody_else(user: str, home: str) -> None:
+    """As an ordinary user, meet every kind of missing permission in a directory of its own."""
+    with SessionDB(":memory:") as db:  # Loads what that user perhaps could not.
+        db.create_session("s", source="test")
+        db.append_message("s", role="user", content="kept")
+        read(db)
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(int(user), int(user), int(user))
+        os.setresuid(int(user), int(user), int(user))
+
+    def prepared(name: str) -> Path:
+        path = Path(home) / name / "state.db"
+        with SessionDB(path) as db:
+            db.create_session("s", source="test")
+            db.append_message("s", role="user", content="kept")
+        return path
+
+    def use(path: Path) -> str:
+        with SessionDB(path) as db:
+            write = outcome_of(lambda: db.append_message("s", role="user", content="x"))
+            return f"{read(db)}, {write}"
+
+    path = prepared("file")
+    path.chmod(0o400)
+    say("a file without permission to write:", outcome_of(lambda: use(path)))
+    other = prepared("directory")
+    other.parent.chmod(0o500)
+    say("a directory without permission to write:", outcome_of(lambda: use(other)))
+    say("a new file there:", outcome_of(lambda: SessionDB(other.with_name("new.db"))))
+    third = prepared("closed")
+    third.parent.chmod(0)
+    say("a directory without permission to enter:", outcome_of(lambda: use(third)))
+    inside = third.parent / "deeper" / "state.db"
+    say("a new directory inside:", outcome_of(lambda: SessionDB(inside)))
+
+
 def hold_write_lock(path: str) -> None:
     """Be another program that writes, with the library of Python, until told to commit."""
     connection = sqlite3.connect(path, isolation_level=None)
