@@ -18,4 +18,4 @@ def ndcg(ranked: Sequence[str], relevant: Mapping[str, int], k: int = 10) -> flo
 
 
 def _gain(grades: Sequence[int]) -> float:
-    return sum((2**grade - 1) / math.log2(place + 2) for place, grade in enumerate(grades))
+    return sum(((1 << grade) - 1) / math.log2(place + 2) for place, grade in enumerate(grades))

@@ -311,6 +311,20 @@ def expected(means: Means, where: list[str]) -> list[str]:
     )
 
 
+def expected_by_title(means: Means, where: list[str]) -> list[str]:
+    """Return the messages that stand for sessions whose title is meant: the first of each that
+    passes the filters, unless its own text is meant, or has something that must be absent.
+    """
+    found: dict[str, str] = {}
+    for session, message, own in _findable_texts():
+        title = [session.title or ""]
+        if session.id in found or not allowed(where, session, message):
+            continue
+        by_title = matches(means, title) and matches(means, title + own)
+        found[session.id] = message.id if by_title and not matches(means, own) else ""
+    return sorted(filter(None, found.values()))
+
+
 @cache
 def _findable_texts() -> list[tuple[Session, Message, list[str]]]:
     return [(session, message, texts(message)) for session, message in findable()]

@@ -30,6 +30,7 @@ class GoldenQuery:
     empty: bool = False
     hits: list[str] = field(default_factory=list)
     near: list[str] = field(default_factory=list)
+    titles: list[str] = field(default_factory=list)
     note: str = ""
 
 
