@@ -7,7 +7,7 @@ completes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -114,7 +114,7 @@ class Import:
             if standing.relation is Relation.CONFLICT:
                 self._conflict(incoming.id, standing.reason)
                 continue
-            job = _Job(incoming, standing, self._ids.shift_of(incoming.id))
+            job = _Job(incoming, standing, self._ids.shifts_of(incoming.id))
             if job.weight + weight > _STEP or len(batch) == _SESSIONS_PER_STEP:
                 self._write_batch(batch)
                 batch, weight = [], 0
@@ -172,7 +172,7 @@ class Import:
         self._tied(ties)
 
     def _write_session(self, tx: WriteTransaction, job: _Job) -> Begun:
-        begun = begin(tx, self._store, job.incoming, job.standing, job.shift)
+        begun = begin(tx, self._store, job.incoming, job.standing, job.shifts)
         self._ids.reserve(tx, self._store, job.incoming.id)
         for span in job.spans():
             add_messages(tx, job.incoming, job.standing, begun, span)
@@ -185,7 +185,7 @@ class Import:
         spans = list(job.spans())
 
         def first(tx: WriteTransaction) -> Begun:
-            begun = begin(tx, self._store, incoming, standing, job.shift)
+            begun = begin(tx, self._store, incoming, standing, job.shifts)
             self._ids.reserve(tx, self._store, incoming.id)
             add_messages(tx, incoming, standing, begun, spans[0])
             return begun
@@ -246,10 +246,12 @@ _MOVED: Final = "it was written to while it was imported: import again"
 class _Job:
     """One session that is to be written."""
 
-    def __init__(self, incoming: IncomingSession, standing: Standing, shift: int) -> None:
+    def __init__(
+        self, incoming: IncomingSession, standing: Standing, shifts: Sequence[int]
+    ) -> None:
         self.incoming = incoming
         self.standing = standing
-        self.shift = shift
+        self.shifts = shifts
         self.writes = standing.relation in (Relation.NEW, Relation.GROWN)
         self.wants_parent = incoming.parent_id is not None and standing.lacks_parent
         fresh = incoming.messages[standing.message_count :] if self.writes else ()

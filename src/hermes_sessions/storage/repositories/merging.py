@@ -66,16 +66,22 @@ class Begun:
     """What the later transactions of a session must know."""
 
     #: Added to the file's message ids; None when the database gives new ones.
-    shift: int | None
+    shift: int | None = None
     #: Ids of rewinds in the file to those in the store.
     rewind_ids: dict[int, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 def begin(
-    tx: WriteTransaction, store: Store, incoming: IncomingSession, standing: Standing, shift: int
+    tx: WriteTransaction,
+    store: Store,
+    incoming: IncomingSession,
+    standing: Standing,
+    shifts: Sequence[int],
 ) -> Begun:
     """Insert a new session without messages, or make sure a stored one is as it was compared.
+
+    The message ids move by the first of *shifts* that leads to free ones.
 
     Raises:
         Moved: somebody else wrote the session meanwhile; nothing is written.
@@ -85,7 +91,7 @@ def begin(
         f"WHERE id = ?{store.provider.dialect.for_update}",
         (incoming.id,),
     )
-    begun = Begun(shift)
+    begun = Begun()
     if standing.relation is Relation.NEW:
         if row is not None:
             raise Moved
@@ -95,7 +101,7 @@ def begin(
     elif row[3] is None and incoming.columns["title"] is not None:
         title = _free_title(tx, incoming, begun)
         tx.run("UPDATE sessions SET title = ? WHERE id = ?", (title, incoming.id))
-    _choose_ids(tx, incoming, standing, begun)
+    begun.shift = _choose_shift(tx, incoming, standing, shifts)
     _write_rewinds(tx, store, incoming, begun)
     return begun
 
@@ -128,24 +134,25 @@ def _free_title(tx: ReadTransaction, incoming: IncomingSession, begun: Begun) ->
     return free
 
 
-def _choose_ids(
-    tx: ReadTransaction, incoming: IncomingSession, standing: Standing, begun: Begun
-) -> None:
-    """Keep the ids, shifted as planned, when all that are to be written are free and come after
-    the session's own; otherwise let the database give new ones.
+def _choose_shift(
+    tx: ReadTransaction, incoming: IncomingSession, standing: Standing, shifts: Sequence[int]
+) -> int | None:
+    """Return a distance by which all ids to be written are free and come after the session's own;
+    None when the database must give new ones.
     """
     ids = incoming.ids
-    if ids is None or begun.shift is None:
-        begun.shift = None
-        return
-    wanted = [number + begun.shift for number in ids[standing.message_count :]]
-    if not wanted:
-        return
-    last = tx.one(
+    fresh = ids[standing.message_count :] if ids is not None else []
+    if not fresh:
+        return None
+    row = tx.one(
         "SELECT id FROM messages WHERE session_id = ? ORDER BY ordinal DESC LIMIT 1", (incoming.id,)
     )
-    if wanted[-1] > MAX_KEPT_ID or (last and last[0] >= wanted[0]) or any_id_taken(tx, wanted):
-        begun.shift = None
+    last = row[0] if row else 0
+    for shift in shifts:
+        wanted = [number + shift for number in fresh]
+        if last < wanted[0] and wanted[-1] <= MAX_KEPT_ID and not any_id_taken(tx, wanted):
+            return shift
+    return None
 
 
 def any_id_taken(tx: ReadTransaction, ids: Sequence[int]) -> bool:
