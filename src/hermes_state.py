@@ -68,12 +68,19 @@ class SessionDB(_SessionDB):
             _set_last_init_error(f"{type(error).__name__}: {error}")
             raise
         self._lock = threading.RLock()
-        self._conn = Statements(lambda: self._sqlite.engine)
+        self._conn = Statements(lambda: self._sqlite)
+        self._db_path = (
+            Path(self.provider.engine.path)
+            if isinstance(self.provider, SQLiteSessionDBProvider)
+            else None
+        )
 
     @property
     def db_path(self) -> Path:
-        """The file behind this store."""
-        return Path(self._sqlite.engine.path)
+        """The file behind this store, also when it is closed."""
+        if self._db_path is None:
+            raise AttributeError("only SQLite stores have a path")
+        return self._db_path
 
     def _execute_write(self, fn: Callable[[BoundStatements], T]) -> T:
         """Run *fn* with a connection-like object in one transaction."""

@@ -90,8 +90,13 @@ class Engine:
             yield ApswTransaction(connection)
 
     @contextmanager
-    def reading_connection(self, lock_timeout: float | None = None) -> Iterator[apsw.Connection]:
-        """Lend a connection that sees one state of the database and cannot write."""
+    def reading_connection(
+        self, lock_timeout: float | None = None, *, keep: bool = True
+    ) -> Iterator[apsw.Connection]:
+        """Lend a connection that sees one state of the database and cannot write.
+
+        Without *keep* it is closed afterwards.
+        """
         self._check_usable()
         if self.path == MEMORY:
             with self._write_lock, self._translated():
@@ -104,7 +109,7 @@ class Engine:
                 connection.execute("BEGIN")
                 yield connection
             finally:
-                self._readers.give_back(reader)
+                self._readers.give_back(reader, keep=keep)
 
     def _connect_reader(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(

@@ -73,9 +73,16 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.write`."""
         return self.engine.write(work, self._lock_timeout)
 
-    def reading_connection(self) -> AbstractContextManager[apsw.Connection]:
-        """Lend a connection for raw SQL that sees one state of the database and cannot write."""
-        return self.engine.reading_connection(self._lock_timeout)
+    def reading_connection(self, *, keep: bool = True) -> AbstractContextManager[apsw.Connection]:
+        """Lend a connection for raw SQL that sees one state of the database and cannot write.
+
+        Without *keep* it is closed afterwards, together with whatever was set on it.
+        """
+        return self.engine.reading_connection(self._lock_timeout, keep=keep)
+
+    def writer(self) -> AbstractContextManager[apsw.Connection]:
+        """Lend the writer connection outside any transaction; see `Engine.writer`."""
+        return self.engine.writer(self._lock_timeout)
 
     def write_on_connection(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run *work*, which uses raw SQL, in one transaction and commit it."""

@@ -56,11 +56,11 @@ class Readers:
             raise
         return reader, reader.connection
 
-    def give_back(self, reader: Reader) -> None:
-        """End whatever the reader was used for, and keep or close its connection."""
+    def give_back(self, reader: Reader, *, keep: bool = True) -> None:
+        """End whatever the reader was used for, and *keep* its connection if there is room."""
         usable = False
         try:
-            usable = _at_rest(reader.connection)
+            usable = keep and _at_rest(reader.connection)
         finally:
             with self._changed:
                 if usable and not self._closed and len(self._idle) < _KEPT_IDLE:

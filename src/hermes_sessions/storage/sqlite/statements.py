@@ -1,26 +1,32 @@
 """Raw SQL for code that was written against a bare connection.
 
 Each statement is a transaction of its own, as on a connection in autocommit mode; several together
-go through `Engine.write`. Rows answer by position and by name. Text passes through the codec, so
-such code sees what the store's own verbs see.
+go through `Statements.transaction`. Rows answer by position and by name. Text passes through the
+codec, so such code sees what the store's own verbs see.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import apsw
 
-from hermes_sessions.errors import InvalidInput, StoreReadOnly
+from hermes_sessions.errors import StatementRefused, StoreReadOnly
 from hermes_sessions.storage.codec import decode_row, encode_params, encode_text
-from hermes_sessions.storage.sqlite.engine import Engine
+from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
 T = TypeVar("T")
 Params = Sequence[Any] | Mapping[str, Any]
 _READS: Final = frozenset({"SELECT", "VALUES", "EXPLAIN", "PRAGMA", "WITH"})
-_NOTHING_TO_DO: Final = frozenset({"COMMIT", "END", "ROLLBACK"})
-_TRANSACTIONS: Final = frozenset({"BEGIN", "SAVEPOINT", "RELEASE"})
+_CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
+_CHANGING: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE)\s", re.IGNORECASE)
+_WORD: Final = re.compile(r"[A-Z_.]+")
+#: Not possible inside a transaction.
+_MAINTENANCE: Final = frozenset({"VACUUM", "WAL_CHECKPOINT", "INCREMENTAL_VACUUM", "OPTIMIZE"})
 
 
 class Row:
@@ -65,8 +71,18 @@ class Row:
 class Result:
     """What one statement gave; the rows are already here."""
 
-    def __init__(self, rows: list[Row], rowcount: int, lastrowid: int) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Row] = (),
+        *,
+        names: tuple[str, ...] = (),
+        rowcount: int = -1,
+        lastrowid: int | None = None,
+    ) -> None:
         self._rows = iter(rows)
+        #: As ``sqlite3`` describes columns: the name, and six times nothing.
+        self.description = tuple((name, *[None] * 6) for name in names) or None
+        #: How many rows were changed; -1 for a statement that changes none.
         self.rowcount = rowcount
         self.lastrowid = lastrowid
 
@@ -74,68 +90,101 @@ class Result:
         """Return the next row, or None."""
         return next(self._rows, None)
 
+    def fetchmany(self, size: int = 1) -> list[Row]:
+        """Return at most *size* of the remaining rows."""
+        return list(islice(self._rows, size))
+
     def fetchall(self) -> list[Row]:
         """Return the remaining rows."""
         return list(self._rows)
+
+    def close(self) -> None:
+        """Forget the remaining rows."""
+        self._rows = iter(())
 
     def __iter__(self) -> Iterator[Row]:
         return self._rows
 
 
 class BoundStatements:
-    """Statements inside one open transaction."""
+    """Statements inside one open transaction, which whoever opened it commits or undoes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
     def execute(self, sql: str, params: Params = ()) -> Result:
-        """Run one statement."""
+        """Run one statement.
+
+        Raises:
+            StatementRefused: it cannot be run, or would end the transaction.
+        """
+        verb, rest = _first_words(sql)
+        if verb in {"COMMIT", "END"}:
+            return Result()
+        if verb == "BEGIN" or (verb == "ROLLBACK" and not rest.startswith("TO")):
+            raise StatementRefused(
+                f"{verb} would end the transaction that is open. Raise an exception to undo it."
+            )
         cursor = self._connection.cursor()
         rows: list[Row] = []
         names: tuple[str, ...] = ()
-        for values in cursor.execute(sql, _encoded(params)):
-            names = names or tuple(column[0] for column in cursor.get_description())
-            rows.append(Row(names, decode_row(values)))
-        return Result(rows, self._connection.changes(), self._connection.last_insert_rowid())
+        with _bindings_checked():
+            for values in cursor.execute(sql, _encoded(params)):
+                names = names or tuple(column[0] for column in cursor.get_description())
+                rows.append(Row(names, decode_row(values)))
+        if verb not in _CHANGES_ROWS and not (verb == "WITH" and _CHANGING.search(sql)):
+            return Result(rows, names=names)
+        return Result(
+            rows,
+            names=names,
+            rowcount=self._connection.changes(),
+            lastrowid=self._connection.last_insert_rowid(),
+        )
 
     def executemany(self, sql: str, rows: Iterable[Params]) -> Result:
         """Run one statement for each row of parameters."""
-        before = self._connection.total_changes()
-        self._connection.executemany(sql, map(_encoded, rows))
-        changed = self._connection.total_changes() - before
-        return Result([], changed, self._connection.last_insert_rowid())
+        changed = 0
+        with _bindings_checked():
+            for params in rows:
+                self._connection.execute(sql, _encoded(params))
+                changed += self._connection.changes()
+        return Result(rowcount=changed)
 
     def commit(self) -> None:
-        """The transaction is committed by whoever opened it."""
+        """Nothing to do: the transaction is committed by whoever opened it."""
 
 
 class Statements:
     """Statements on a store, each a transaction of its own."""
 
-    def __init__(self, engine: Callable[[], Engine]) -> None:
-        self._engine = engine
+    def __init__(self, provider: Callable[[], SQLiteSessionDBProvider]) -> None:
+        self._provider = provider
 
     def execute(self, sql: str, params: Params = ()) -> Result:
         """Run one statement; what it writes is committed when this returns.
 
         Raises:
-            InvalidInput: the statement would leave a transaction open.
+            StatementRefused: it cannot be run, or would leave a transaction open.
         """
-        words = sql.split(None, 1)
-        verb = words[0].upper().rstrip(";") if words else ""
-        if verb in _NOTHING_TO_DO:
-            return Result([], -1, 0)
-        if verb in _TRANSACTIONS:
-            raise InvalidInput(
+        verb, rest = _first_words(sql)
+        if verb in {"COMMIT", "END", "ROLLBACK"}:
+            return Result()
+        if verb in {"BEGIN", "SAVEPOINT", "RELEASE"}:
+            raise StatementRefused(
                 f"{verb} would hold the store's only writer. Use _execute_write(), which runs a "
                 f"function in one transaction."
             )
+        subject = rest if verb == "PRAGMA" else verb
+        if subject.removeprefix("MAIN.") in _MAINTENANCE:
+            with self._provider().writer() as connection:
+                return BoundStatements(connection).execute(sql, params)
         if verb in _READS:
             try:
-                with self._engine().reading_connection() as connection:
+                # What a PRAGMA changes must not last in a connection that others get.
+                with self._provider().reading_connection(keep=verb != "PRAGMA") as connection:
                     return BoundStatements(connection).execute(sql, params)
             except StoreReadOnly:
-                if self._engine().options.read_only:
+                if self._provider().read_only:
                     raise  # WITH … INSERT and the like go to the writer instead.
         return self.transaction(lambda bound: bound.execute(sql, params))
 
@@ -146,13 +195,28 @@ class Statements:
 
     def transaction(self, work: Callable[[BoundStatements], T]) -> T:
         """Run *work* in one transaction; all of it happens or nothing."""
-        return self._engine().write_on_connection(lambda c: work(BoundStatements(c)))
+        return self._provider().write_on_connection(lambda c: work(BoundStatements(c)))
 
     def commit(self) -> None:
         """Nothing to do: every statement has committed."""
 
     def rollback(self) -> None:
         """Nothing to do: no transaction is open."""
+
+
+def _first_words(sql: str) -> tuple[str, str]:
+    """Return the verb of a statement and the name after it, in capitals."""
+    words = [*_WORD.findall(sql[:200].upper()), "", ""]
+    return words[0], words[1]
+
+
+@contextmanager
+def _bindings_checked() -> Iterator[None]:
+    """Refuse parameters as ``sqlite3`` does, which never raises these for them."""
+    try:
+        yield
+    except (KeyError, TypeError) as error:
+        raise StatementRefused(f"The parameters do not fit the statement: {error}.") from error
 
 
 def _encoded(params: Params) -> Any:
