@@ -192,7 +192,8 @@ def _summarize(
     """Set the columns that follow from the messages, as appending them would have."""
     in_force = [m for m in messages if m.active and not m.compacted]
     columns["message_count"] = len(in_force)
-    if "tool_call_count" not in record or not (ours or len(in_force) == len(messages)):
+    drifted = len(in_force) < len(messages) or columns["rewind_count"]
+    if "tool_call_count" not in record or (drifted and not ours):
         # Older programs went on counting messages that were taken back.
         columns["tool_call_count"] = sum(_calls_of(message) for message in in_force)
     columns["preview"] = next((_preview(m) for m in messages if m.active and _shows(m)), None)
