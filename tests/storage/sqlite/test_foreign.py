@@ -8,6 +8,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -307,7 +308,10 @@ def run_as_somebody_without_rights(work: Callable[[], bool]) -> bool:
     """Run *work* as a user to whom file permissions apply."""
     if os.geteuid() != 0:
         return work()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Later Pythons warn of threads, of which the child uses none.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         try:
             os.setegid(65534)
