@@ -125,6 +125,7 @@ def test_analysis_is_words_and_extras(text):
         ("ＧｉｔＨｕｂ", "git hub"),
         ("caféBar", "cafe bar"),
         ("ПолучитьДанные", "получить данные"),
+        ("Ægir Œuvre", ""),
         ("parse_query Parse QUERY URLs A1B2C3 4K hello2world", ""),
         ("aGVsbG8gd29ybGQhIHRoaXMgaXMgYmFzZTY0", ""),
         ("aB" * 40, ""),
@@ -233,6 +234,15 @@ def test_an_alignment_survives_transformations_that_join_clusters():
         (1, 4),
         (5, 6),
     ]
+
+
+@pytest.mark.parametrize(
+    ("replaced", "transformed", "place"), [(" a ", "éxb", (1, 5)), ("é a", "x b", (0, 5))]
+)
+def test_an_alignment_survives_any_transformation(replaced, transformed, place):
+    alignment = Alignment("é a b", lambda text: text.replace(replaced, "x"))
+    assert alignment.transformed == transformed
+    assert (alignment.start(1), alignment.end(2)) == place
 
 
 # ── query parts ───────────────────────────────────────────────────────────────────────────────

@@ -26,19 +26,25 @@ class Alignment:
         self._starts: list[int] = []
         self._ends: list[int] = []
         self._is_even: list[bool] = []
-        if text.isascii() and len(text) == len(self.transformed):
-            self._add(0, 0, len(text), is_even=True)
-        elif not self._follow(text, transform, _stretches(), has_even=True):
-            self._follow(text, transform, _between_ascii(), has_even=False)
+        self._is_identity = text.isascii() and len(text) == len(self.transformed)
+        if self._is_identity:
+            return
+        for pattern in (_stretches(), _between_ascii(), _everything()):
+            if self._follow(text, transform, pattern):
+                break
 
     def start(self, place: int) -> int:
         """Return where the character at *place* of the transformed text starts originally."""
+        if self._is_identity:
+            return place
         index = bisect_right(self._places, place) - 1
         offset = place - self._places[index] if self._is_even[index] else 0
         return self._starts[index] + offset
 
     def end(self, place: int) -> int:
         """Return where the character before *place* of the transformed text ends originally."""
+        if self._is_identity:
+            return place
         index = bisect_right(self._places, place - 1) - 1
         if self._is_even[index]:
             return self._starts[index] + place - self._places[index]
@@ -49,8 +55,6 @@ class Alignment:
         text: str,
         transform: Callable[[str], str],
         pattern: re.Pattern[str],
-        *,
-        has_even: bool,
     ) -> bool:
         """Align stretch by stretch; return whether the pieces make up the transformed text."""
         for entries in (self._places, self._starts, self._ends, self._is_even):
@@ -61,7 +65,7 @@ class Alignment:
             piece = transform(found[0])
             if piece:
                 pieces.append(piece)
-                is_even = has_even and found.lastgroup == "even"
+                is_even = found.lastgroup == "even" and len(piece) == len(found[0])
                 self._add(place, found.start(), found.end(), is_even=is_even)
                 place += len(piece)
         return "".join(pieces) == self.transformed
@@ -86,3 +90,8 @@ def _stretches() -> re.Pattern[str]:
 def _between_ascii() -> re.Pattern[str]:
     # No rule of Unicode joins an ASCII character to what stands before it.
     return re.compile("^[^\x00-\x7f]+|[\x00-\x7f][^\x00-\x7f]*")
+
+
+@cache
+def _everything() -> re.Pattern[str]:
+    return re.compile(".+", re.DOTALL)

@@ -18,6 +18,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -43,7 +44,7 @@ _FIRST_CJK: Final = 0x2E80  # Kana, Han and Hangul of the first plane are within
 # A longer text is analysed piece by piece, cut where words end, to bound the memory it takes.
 _PIECE: Final = 200_000
 _BREAK: Final = re.compile(r"[\s,.;。，、！？：；]")
-_REMEMBERED: Final = 20_000
+_REMEMBERED: Final = 32_000
 _LONGEST_REMEMBERED: Final = 16  # longer ones are mostly hashes, which do not come again
 
 
@@ -182,6 +183,7 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:] if start else text
 
 
+@lru_cache(maxsize=4096)
 def _word_code(character: str) -> str:
     if character.isascii():
         return character
@@ -189,6 +191,7 @@ def _word_code(character: str) -> str:
     return "_" + _three(number) if number < _THREE_DIGITS else "__" + _four(number)
 
 
+@lru_cache(maxsize=8192)
 def _cjk_code(character: str) -> str:
     number = ord(character)
     if 0 <= number - _FIRST_CJK < _THREE_DIGITS:

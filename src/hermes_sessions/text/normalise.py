@@ -35,7 +35,7 @@ _ACCENTED: Final = (
 # Letters that people type without their stroke, and ligatures that they type as two letters.
 _LETTERS: Final = str.maketrans(
     {
-        "Æ": "AE",
+        "Æ": "Ae",
         "Ø": "O",
         "æ": "ae",
         "ø": "o",
@@ -46,7 +46,7 @@ _LETTERS: Final = str.maketrans(
         "ı": "i",
         "Ł": "L",
         "ł": "l",
-        "Œ": "OE",
+        "Œ": "Oe",
         "œ": "oe",
         "Ŧ": "T",
         "ŧ": "t",

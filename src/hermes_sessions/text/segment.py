@@ -111,9 +111,9 @@ def is_cjk(token: str) -> bool:
 
 def kind_of(token: str) -> Kind:
     """Return what a token of a phrase stream is."""
-    if is_cjk(token):
-        return "cjk"
-    return "word" if token.isascii() or _word_start().match(token) else "symbol"
+    if token.isascii() or _word_start().match(token):
+        return "word"
+    return "cjk" if _cjk().match(token) else "symbol"
 
 
 # ── with offsets ──────────────────────────────────────────────────────────────────────────────
@@ -127,6 +127,22 @@ def spans(text: str) -> list[Span]:
     """
     alignment = Alignment(text, fold)
     return [_span(text, alignment, found) for found in _found(alignment.transformed)]
+
+
+def light_spans(text: str) -> list[tuple[str, int, int]]:
+    """Return the tokens of `words` with their places, as `spans` does, without kind and parts."""
+    if text.isascii():
+        return [(found[1], found.start(), found.end()) for found in _found(text.lower())]
+    alignment = Alignment(text, fold)
+    return [
+        (found[1], alignment.start(found.start(1)), alignment.end(found.end(1)))
+        for found in _found(alignment.transformed)
+    ]
+
+
+def inner_spans(text: str, start: int, end: int) -> list[Span]:
+    """Return the parts of the word at this place, as `spans` gives them."""
+    return list(_parts(text[start:end], start))
 
 
 def locate(text: str, positions: Collection[int]) -> list[Span]:
@@ -168,17 +184,18 @@ def _span(text: str, alignment: Alignment, found: re.Match[str]) -> Span:
     token = found[1]
     start, end = alignment.start(found.start(1)), alignment.end(found.end(1))
     kind = kind_of(token)
-    if kind == "word":
-        word = text[start:end]
-        # Capitals that are all there is, or only the first letter, divide nothing.
-        if not (word.islower() or word.isupper() or word[1:].islower()):
-            return Span(token, start, end, kind, tuple(_parts(word, start)))
-    return Span(token, start, end, kind)
+    parts = tuple(_parts(text[start:end], start)) if kind == "word" else ()
+    return Span(token, start, end, kind, parts)
 
 
 def _parts(word: str, offset: int) -> Iterator[Span]:
+    if word.isascii() and (word.islower() or word[1:].islower()):
+        return
+    compounds = list(compound_words(plain(word)))
+    if not compounds:
+        return
     alignment = Alignment(word, plain)
-    for places in compound_words(alignment.transformed):
+    for places in compounds:
         for start, end in places:
             token = alignment.transformed[start:end].casefold()
             yield Span(token, offset + alignment.start(start), offset + alignment.end(end), "word")
