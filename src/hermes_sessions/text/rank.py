@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from hermes_sessions.text.query.matching import Analysed, occurrences
+from hermes_sessions.text.query.counting import count, folded
 from hermes_sessions.text.query.tree import Substring, Term
 
 _K1: Final = 1.2
@@ -22,47 +22,73 @@ _COVERAGE: Final = 3.0
 _TOGETHER: Final = 1.0
 _TITLE: Final = 1.5
 _ROLE: Final = {"user": 0.3, "assistant": 0.2}
+#: Sources whose messages nobody wrote or reads: reports and machine work.
+_BACKGROUND: Final = frozenset({"cron", "tool", "subagent"})
+_BACKGROUND_COST: Final = 1.0
 _RECENCY: Final = 0.5
 _RECENCY_DAYS: Final = 30.0
+#: Of a very long text, so much is looked at.
+_LONGEST: Final = 50_000
 
 
-@dataclass(frozen=True, slots=True)
 class Match:
     """One candidate: what is scored, and what breaks ties."""
 
-    document: Analysed
-    title: Analysed
-    role: str
-    timestamp: float
-    session_id: str
-    ordinal: int
+    def __init__(
+        self,
+        texts: Sequence[str],
+        *,
+        title: str,
+        source: str,
+        role: str,
+        timestamp: float,
+        session_id: str,
+        ordinal: int,
+    ) -> None:
+        self.texts = texts
+        self.title = title
+        self.source = source
+        self.role = role
+        self.timestamp = timestamp
+        self.session_id = session_id
+        self.ordinal = ordinal
+
+    @cached_property
+    def folded(self) -> str:
+        """Its texts, folded, as one."""
+        return folded("\n".join(self.texts)[:_LONGEST])
 
 
 def scores(matches: Sequence[Match], terms: Sequence[Term | Substring]) -> list[float]:
     """Return the score of each match, in their order."""
     if not matches:
         return []
-    counts = [[occurrences(term, match.document) for term in terms] for match in matches]
+    counts = [[count(term, match.folded) for term in terms] for match in matches]
     total = len(matches)
-    average = sum(match.document.length for match in matches) / total or 1.0
+    average = sum(len(match.folded) for match in matches) / total or 1.0
     weights = [
         math.log(1 + (total - having + 0.5) / (having + 0.5)) + 0.1
         for having in (sum(1 for row in counts if row[i]) for i in range(len(terms)))
     ]
     newest = max(match.timestamp for match in matches)
+    pairs = _neighbours(terms)
+    titles: dict[str, float] = {}
     result = []
     for match, row in zip(matches, counts, strict=True):
-        length = _K1 * (1 - _B + _B * match.document.length / average)
+        length = _K1 * (1 - _B + _B * len(match.folded) / average)
         score = sum(
-            weight * count * (_K1 + 1) / (count + length)
-            for weight, count in zip(weights, row, strict=True)
+            weight * number * (_K1 + 1) / (number + length)
+            for weight, number in zip(weights, row, strict=True)
         )
         if terms:
-            score += _COVERAGE * sum(1 for count in row if count) / len(terms)
-            in_title = sum(1 for term in terms if occurrences(term, match.title, enough=1))
-            score += _TITLE * in_title / len(terms)
-        score += _TOGETHER * _pairs_together(terms, match.document)
+            score += _COVERAGE * sum(1 for number in row if number) / len(terms)
+            if match.title not in titles:
+                titles[match.title] = _share(terms, folded(match.title))
+            score += _TITLE * titles[match.title]
+        score += _TOGETHER * _share(pairs, match.folded)
         score += _ROLE.get(match.role, 0.0)
+        if match.source in _BACKGROUND:
+            score -= _BACKGROUND_COST
         age_days = max(0.0, newest - match.timestamp) / 86400
         score += _RECENCY / (1 + age_days / _RECENCY_DAYS)
         # A fixed number of digits, so that no machine's rounding changes the order.
@@ -83,13 +109,17 @@ def order(matches: Sequence[Match], points: Sequence[float]) -> list[int]:
     )
 
 
-def _pairs_together(terms: Sequence[Term | Substring], document: Analysed) -> float:
-    """Return the share of neighbouring query terms that stand next to each other."""
-    pairs = [
-        Term(first.parts + second.parts, "", second.prefix)
+def _neighbours(terms: Sequence[Term | Substring]) -> list[Term]:
+    """Return pairs of words that stand next to each other in the query, as phrases."""
+    return [
+        Term(first.parts + second.parts, f"{first.raw} {second.raw}", second.prefix)
         for first, second in pairwise(terms)
         if isinstance(first, Term) and isinstance(second, Term) and not first.prefix
     ]
-    if not pairs:
+
+
+def _share(terms: Sequence[Term | Substring], text: str) -> float:
+    """Return how many of the terms stand in a folded text, as a share of all."""
+    if not terms:
         return 0.0
-    return sum(1 for pair in pairs if occurrences(pair, document, enough=1)) / len(pairs)
+    return sum(1 for term in terms if count(term, text)) / len(terms)

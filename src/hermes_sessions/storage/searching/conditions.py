@@ -9,6 +9,7 @@ from typing import Any, Final
 from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.title import family_key
+from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.text.query.filters import Conditions
 
@@ -36,8 +37,6 @@ def as_sql(conditions: Conditions) -> dict[str, Where]:
     for name, column in (
         ("sources", "s.source"),
         ("roles", "m.role"),
-        ("tools", "m.tool_name"),
-        ("models", "s.model"),
         ("users", "s.user_id"),
         ("conversations", "s.conversation_id"),
     ):
@@ -47,28 +46,28 @@ def as_sql(conditions: Conditions) -> dict[str, Where]:
         excluded = getattr(conditions, "exclude_" + name)
         if excluded:
             found["exclude_" + name] = _not_among(column, excluded)
-    for name in ("sessions", "titles"):
+    for name in ("sessions", "titles", "tools", "models"):
         if wanted := getattr(conditions, name):
             found[name] = _either([_SPECIAL[name](value) for value in wanted])
         if excluded := getattr(conditions, "exclude_" + name):
             found["exclude_" + name] = _none([_SPECIAL[name](value) for value in excluded])
     found |= _moments(conditions)
     for value in conditions.has:
-        found[f"has {value}"] = Where(_HAS[value])
+        found[f"has {value}"] = _HAS[value]
     for value in conditions.exclude_has:
-        found[f"not has {value}"] = Where(f"NOT ({_HAS[value]})")
+        found[f"not has {value}"] = _none([_HAS[value]])
     if not conditions.include_archived:
         found["archived"] = Where("s.archived_at IS NULL")
     return found
 
 
 _HAS: Final = {
-    "error": (
-        "(m.finish_reason = 'error' OR (m.role = 'tool' AND lower(substr(m.content, 1, 200)) "
-        "LIKE '%error%'))"
+    "error": Where(
+        "(m.finish_reason = ? OR (m.role = ? AND lower(m.content) LIKE ?))",
+        ("error", "tool", "%error%"),
     ),
-    "tool_calls": "m.tool_calls IS NOT NULL",
-    "title": "s.title IS NOT NULL",
+    "tool_calls": Where("m.tool_calls IS NOT NULL"),
+    "title": Where("s.title IS NOT NULL"),
 }
 
 
@@ -104,7 +103,26 @@ def _title(title: str) -> Where:
     return Where("s.title_key = ?", (family_key(title),))
 
 
-_SPECIAL: Final = {"sessions": _session, "titles": _title}
+def _tool(name: str) -> Where:
+    """The tool that answered, or one that was called."""
+    quoted = like_pattern(to_json(name))
+    return Where(
+        "(m.tool_name = ? OR m.tool_calls LIKE ? ESCAPE '!' OR m.tool_calls LIKE ? ESCAPE '!')",
+        (name, f'%"name": {quoted}%', f'%"name":{quoted}%'),
+    )
+
+
+def _model(name: str) -> Where:
+    """A model, or a part of its name: people say ``claude``, not the whole identifier."""
+    return Where("lower(s.model) LIKE ? ESCAPE '!'", (f"%{like_pattern(name.lower())}%",))
+
+
+def like_pattern(text: str) -> str:
+    """Return text that LIKE takes literally, with ``!`` as its escape character."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+
+
+_SPECIAL: Final = {"sessions": _session, "titles": _title, "tools": _tool, "models": _model}
 
 
 def _either(choices: list[Where]) -> Where:

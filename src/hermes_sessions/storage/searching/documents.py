@@ -25,6 +25,8 @@ def texts_of(row: Row) -> list[str]:
     if content_type is not None:
         content = decode_content(content, content_type)
     text = text_of(content)
+    if _is_escaped_json(text):
+        text = _unescaped(text)
     if text:
         texts.append(text)
     if tool_name:
@@ -32,6 +34,18 @@ def texts_of(row: Row) -> list[str]:
     if tool_calls:
         texts.extend(_texts_of_calls(from_json(tool_calls, tool_calls)))
     return texts
+
+
+def _is_escaped_json(text: str) -> bool:
+    return text[:1] in ("{", "[") and "\\" in text and text.rstrip()[-1:] in ("}", "]")
+
+
+def _unescaped(text: str) -> str:
+    """Return the texts inside a JSON result, so that escapes do not hide words."""
+    try:
+        return " ".join(_leaves(json.loads(text), 0))
+    except (ValueError, RecursionError):
+        return text
 
 
 def _texts_of_calls(calls: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from hermes_sessions.errors import InvalidInput, StoreUnavailable
 from hermes_sessions.model.scope import Scope
-from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.searching.answer import COUNT_LIMIT, Account, Answer
 from hermes_sessions.storage.searching.conditions import EVERYTHING, Where, as_sql, scope_as_sql
 from hermes_sessions.storage.searching.index import SearchIndex
@@ -24,10 +24,10 @@ from hermes_sessions.storage.searching.shown import Found, load, show
 from hermes_sessions.storage.searching.upkeep import Lag, Upkeep
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.query.filters import Conditions, with_filters
-from hermes_sessions.text.query.matching import matches
+from hermes_sessions.text.query.matching import Analysed, matches
 from hermes_sessions.text.query.parser import parse
 from hermes_sessions.text.query.relaxing import ANY_WORD, AS_ASKED, INSIDE_WORDS, steps
-from hermes_sessions.text.query.tree import Node, Or, terms_of
+from hermes_sessions.text.query.tree import Node, Or, Substring, terms_of
 from hermes_sessions.text.rank import order, scores
 
 logger = logging.getLogger(__name__)
@@ -40,6 +40,13 @@ RANKED: Final = 200
 TAIL: Final = 2000
 #: Messages a scan looks at, where the index cannot narrow down.
 SCANNED: Final = 20_000
+#: The same, when nobody asked to look inside words and it is the last thing tried.
+SCANNED_UNASKED: Final = 4_000
+#: Titles a search inside words looks at, and sessions found by title, at most.
+SCANNED_TITLES: Final = 5_000
+MOST_TITLES: Final = 50
+#: Where ids say nothing about time, this many matches are put in order.
+EVERY_MATCH: Final = 100_000
 _SCAN_STEP: Final = 500
 
 
@@ -128,22 +135,37 @@ class _Search:
         self._filters = as_sql(conditions)
 
     def run(self, node: Node | None) -> Answer:
-        """Try the readings of the question until one finds something."""
-        found: list[Found] = []
-        tree = node
+        """Try the readings of the question until one finds something.
+
+        A question that found nothing as asked is also answered by the following readings until a
+        page is full; what an earlier reading found stands first.
+        """
         if node is None:
-            found = self._gather(None)
-        else:
-            for name, tree in steps(node):
-                self._account.step = name
-                found = self._gather(tree, spread=name == ANY_WORD)
-                if found or not self._request.relax:
-                    break
-            if not found:
-                self._account.step, tree = AS_ASKED, node
-        if self._account.step == INSIDE_WORDS and found:
-            self._account.notes.append("Nothing matched as whole words; looked inside words.")
-        ordered = self._in_order(found, tree)
+            ordered = self._in_order(self._gather(None), None)
+            return self._answer(ordered, None)
+        ordered, tree = [], node
+        for name, reading in steps(node):
+            known = {item.id for item in ordered}
+            found = [
+                item
+                for item in self._gather(reading, spread=name == ANY_WORD)
+                if item.id not in known
+            ]
+            if found and not ordered:
+                self._account.step, tree = name, reading
+                if name == INSIDE_WORDS:
+                    self._account.notes.append(
+                        "Nothing matched as whole words; looked inside words."
+                    )
+            ordered += self._in_order(found, reading)
+            full = len(ordered) > self._start.offset + self._request.limit
+            if not self._request.relax or (ordered and self._account.step == AS_ASKED) or full:
+                break
+            if ordered and name == ANY_WORD:
+                break
+        return self._answer(ordered, tree)
+
+    def _answer(self, ordered: list[Found], tree: Node | None) -> Answer:
         page = ordered[self._start.offset : self._start.offset + self._request.limit]
         self._count(tree, len(ordered))
         hits = show(self._tx, page, tree)
@@ -176,7 +198,7 @@ class _Search:
                 found |= {item.id: item for item in self._indexed(part, share)}
         else:
             found |= {item.id: item for item in self._indexed(node, wanted)}
-        if node is not None and self._request.sort == "relevance" and self._start.offset == 0:
+        if node is not None and self._request.sort == "relevance":
             found |= {item.id: item for item in self._by_title(node) if item.id not in found}
         return list(found.values())
 
@@ -193,6 +215,9 @@ class _Search:
     def _indexed(self, node: Node, wanted: int) -> list[Found]:
         where = self._where() & Where("m.id <= ?", (self._lag.through,))
         oldest = self._request.sort == "oldest"
+        if self._request.sort != "relevance":
+            # Messages that came by import are not in the order of their ids.
+            wanted = wanted if self._lag.in_time_order else EVERY_MATCH
         candidates = self._index.messages(self._tx, node, where, limit=wanted, oldest=oldest)
         if candidates.exact:
             return load(self._tx, candidates.ids)
@@ -209,7 +234,8 @@ class _Search:
         """Look at messages one by one, newest first, up to a bound that the answer states."""
         found: list[Found] = []
         last: int | None = None
-        while len(found) < wanted and self._account.scanned < SCANNED:
+        bound_on_scan = SCANNED if self._account.step == AS_ASKED else SCANNED_UNASKED
+        while len(found) < wanted and self._account.scanned < bound_on_scan:
             bound = where & Where("m.id < ?", (last,)) if last is not None else where
             rows = self._tx.all(
                 f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
@@ -221,7 +247,7 @@ class _Search:
             last = rows[-1][0]
             found += _decide(load(self._tx, [row[0] for row in rows]), node)
             self._account.scanned += len(rows)
-        if self._account.scanned >= SCANNED:
+        if self._account.scanned >= bound_on_scan:
             self._account.complete = False
             self._account.notes.append(
                 f"Looked inside the newest {self._account.scanned:,} messages only; narrow the "
@@ -249,19 +275,37 @@ class _Search:
 
     def _by_title(self, node: Node) -> list[Found]:
         """Return the first message of sessions whose title matches."""
-        numbers = [-number for number in self._index.titles(self._tx, node, limit=50)]
+        where = self._where()
         found = []
-        for number in numbers:
-            where = self._where()
+        for session_id in self._titled(node):
             row = self._tx.one(
-                f"SELECT m.id FROM search_titles t JOIN messages m ON m.session_id = t.session_id "
-                f"JOIN sessions s ON s.id = m.session_id WHERE t.number = ? AND {where.sql} "
-                f"ORDER BY m.ordinal LIMIT 1",
-                (number, *where.params),
+                f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
+                f"WHERE m.session_id = ? AND {where.sql} ORDER BY m.ordinal LIMIT 1",
+                (session_id, *where.params),
             )
             if row is not None:
                 found.append(row[0])
         return [item for item in load(self._tx, found, matched="title") if item.has_title(node)]
+
+    def _titled(self, node: Node) -> list[str]:
+        """Return sessions whose title may match, newest first."""
+        if any(isinstance(term, Substring) for term in terms_of(node)):
+            rows = self._tx.all(
+                "SELECT id, title FROM sessions WHERE title IS NOT NULL "
+                "ORDER BY last_active DESC LIMIT ?",
+                (SCANNED_TITLES,),
+            )
+            titled = [row[0] for row in rows if matches(node, Analysed([row[1]]))]
+            return titled[:MOST_TITLES]
+        numbers = [-number for number in self._index.titles(self._tx, node, limit=MOST_TITLES)]
+        if not numbers:
+            return []
+        rows = self._tx.all(
+            f"SELECT session_id FROM search_titles WHERE number IN ({placeholders(len(numbers))}) "
+            f"ORDER BY number DESC",
+            numbers,
+        )
+        return [row[0] for row in rows]
 
     # ── ordering and counting ─────────────────────────────────────────────────────────────────
 
@@ -311,7 +355,7 @@ class _Search:
 
 
 def _decide(found: Sequence[Found], node: Node) -> list[Found]:
-    return [item for item in found if matches(node, item.match.document)]
+    return [item for item in found if item.is_match(node)]
 
 
 def _newest_id(tx: ReadTransaction) -> int:

@@ -11,13 +11,18 @@ from hermes_sessions.storage.codec import decode_content
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.searching.answer import Hit
 from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of
+from hermes_sessions.text.clusters import cluster_end, cluster_start
+from hermes_sessions.text.query.counting import places
 from hermes_sessions.text.query.matching import Analysed, find_marks, matches
-from hermes_sessions.text.query.tree import Node
+from hermes_sessions.text.query.tree import Node, Substring, Term, absent_of, terms_of
 from hermes_sessions.text.rank import Match
 from hermes_sessions.text.snippet import make_snippet
 
 CONTEXT_LENGTH: Final = 200
 _CHUNK: Final = 500
+#: Texts up to this length are marked as a whole; of texts that must be, so much at most.
+_PIECE: Final = 600
+_LONGEST: Final = 20_000
 _FACTS: Final = (
     "m.id, m.session_id, m.role, m.timestamp, m.tool_name, m.ordinal, s.source, s.model, "
     "s.started_at, s.title, s.conversation_id"
@@ -45,14 +50,20 @@ class Found:
         return self.match.timestamp, self.match.session_id, self.match.ordinal
 
     def has_title(self, node: Node) -> bool:
-        """Whether the session's title matches."""
-        return matches(node, self.match.title)
+        """Whether the session's title matches, and the message has nothing that must be absent."""
+        if not matches(node, Analysed([self.match.title])):
+            return False
+        document = Analysed(self.match.texts)
+        return all(matches(absent, document) for absent in absent_of(node))
+
+    def is_match(self, node: Node) -> bool:
+        """Whether the message's texts match."""
+        return matches(node, Analysed(self.match.texts))
 
 
 def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -> list[Found]:
     """Return messages by id, in the order given, with their texts analysed."""
     loaded: dict[int, Found] = {}
-    titles: dict[str | None, Analysed] = {}
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
         for row in tx.stream(
@@ -60,12 +71,10 @@ def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -
             f"WHERE m.id IN ({placeholders(len(chunk))})",
             chunk,
         ):
-            title = row[9]
-            if title not in titles:
-                titles[title] = Analysed([title] if title else [])
             match = Match(
-                document=Analysed(texts_of(row[11:])),
-                title=titles[title],
+                texts_of(row[11:]),
+                title=row[9] or "",
+                source=row[6],
                 role=row[2],
                 timestamp=row[3],
                 session_id=row[1],
@@ -83,7 +92,7 @@ def show(tx: ReadTransaction, found: Sequence[Found], node: Node | None) -> list
 def _hit(tx: ReadTransaction, item: Found, node: Node | None) -> Hit:
     number, session_id, role, timestamp, tool_name, ordinal = item.facts[:6]
     source, model, started, title, conversation_id = item.facts[6:]
-    texts = [title] if item.matched == "title" else item.match.document.texts
+    texts = [title] if item.matched == "title" else item.match.texts
     return Hit(
         id=number,
         session_id=session_id,
@@ -105,11 +114,40 @@ def _hit(tx: ReadTransaction, item: Found, node: Node | None) -> Hit:
 
 def _snippet(texts: Sequence[str], node: Node | None) -> str:
     """Return the snippet of the first text that has a match, else the start of the first."""
+    terms = terms_of(node)
     for text in texts:
-        marks = find_marks(node, text)
-        if marks:
-            return make_snippet(text, marks)
+        for piece in (_piece(text, terms), text[:_LONGEST]):
+            marks = find_marks(node, piece)
+            if marks:
+                return make_snippet(piece, marks)
     return make_snippet(texts[0], []) if texts else ""
+
+
+def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
+    """Return the part of a long text that is worth showing: around the first place with the most
+    different terms. Marking a whole long text would cost more than finding it did.
+    """
+    if len(text) <= _PIECE:
+        return text
+    if not text.isascii() and len(text.lower()) != len(text):
+        return text[:_LONGEST]
+    lowered = text.lower()
+    found = [(place, i) for i, term in enumerate(terms) for place in places(term, lowered)]
+    if not found:
+        return text[:_LONGEST]
+    found.sort()
+    best = max(
+        (place for place, _ in found),
+        key=lambda start: (
+            len({i for place, i in found if start <= place < start + _PIECE // 2}),
+            -start,
+        ),
+    )
+    start = cluster_start(text, max(0, best - _PIECE // 3))
+    end = cluster_end(text, min(len(text), best + _PIECE))
+    before = "... " if start > 0 else ""
+    after = " ..." if end < len(text) else ""
+    return before + text[start:end] + after
 
 
 def _context(tx: ReadTransaction, session_id: str, ordinal: int) -> list[dict[str, str]]:

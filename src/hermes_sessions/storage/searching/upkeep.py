@@ -21,6 +21,8 @@ from hermes_sessions.text.segment import SEGMENTER_VERSION
 #: Messages, and characters of them, that one transaction handles.
 _BATCH: Final = 100
 _BATCH_CHARACTERS: Final = 400_000
+#: Seconds by which clocks of several writers may differ without the order counting as broken.
+_CLOCK_TOLERANCE: Final = 60.0
 _COLUMNS: Final = ", ".join(("id", "active", *DOCUMENT_COLUMNS))
 
 
@@ -32,6 +34,8 @@ class Lag:
     through: int
     #: Messages above the mark and in the queue.
     pending: int
+    #: Whether later messages have higher ids; imports can make it otherwise.
+    in_time_order: bool = True
 
     @property
     def complete(self) -> bool:
@@ -48,10 +52,12 @@ class Upkeep:
 
     def lag(self, tx: ReadTransaction) -> Lag:
         """Return how far the index is behind."""
-        through = _mark(tx)
+        state = tx.one("SELECT indexed_through, in_time_order FROM search_state")
+        through, in_time_order = state or (0, 1)
         above = tx.one("SELECT COUNT(*) FROM messages WHERE id > ?", (through,))
         queued = tx.one("SELECT COUNT(*) FROM search_queue")
-        return Lag(through, (above[0] if above else 0) + (queued[0] if queued else 0))
+        pending = (above[0] if above else 0) + (queued[0] if queued else 0)
+        return Lag(int(through), pending, bool(in_time_order))
 
     def catch_up(self, limit: int | None = None) -> int:
         """Index up to *limit* messages (all without one); return how many were handled.
@@ -84,7 +90,11 @@ class Upkeep:
         self._index.clear(tx)
         tx.run("DELETE FROM search_queue")
         tx.run("UPDATE search_titles SET stale = 1")
-        tx.run("UPDATE search_state SET segmenter = ?, indexed_through = 0", (SEGMENTER_VERSION,))
+        tx.run(
+            "UPDATE search_state SET segmenter = ?, indexed_through = 0, newest = 0, "
+            "in_time_order = 1",
+            (SEGMENTER_VERSION,),
+        )
 
     def _step(self, tx: WriteTransaction) -> int:
         row = tx.one("SELECT segmenter FROM search_state")
@@ -93,21 +103,29 @@ class Upkeep:
         return self._take_titles(tx) + (self._take_queue(tx) or self._take_new(tx))
 
     def _take_new(self, tx: WriteTransaction) -> int:
-        through = _mark(tx)
+        state = tx.one("SELECT indexed_through, newest, in_time_order FROM search_state")
+        through, newest, in_time_order = state or (0, 0.0, 1)
         documents: list[Document] = []
         last, characters, handled = through, 0, 0
         for row in tx.stream(
-            f"SELECT {_COLUMNS} FROM messages WHERE id > ? ORDER BY id LIMIT ?", (through, _BATCH)
+            f"SELECT {_COLUMNS}, timestamp FROM messages WHERE id > ? ORDER BY id LIMIT ?",
+            (through, _BATCH),
         ):
             last = row[0]
             handled += 1
-            documents += _documents(row)
+            documents += _documents(row[:-1])
             characters += len(row[2] or "")
+            if row[-1] < newest - _CLOCK_TOLERANCE:
+                in_time_order = 0
+            newest = max(newest, row[-1])
             if characters > _BATCH_CHARACTERS:
                 break
         if handled:
             self._index.add(tx, documents)
-            tx.run("UPDATE search_state SET indexed_through = ?", (last,))
+            tx.run(
+                "UPDATE search_state SET indexed_through = ?, newest = ?, in_time_order = ?",
+                (last, newest, in_time_order),
+            )
         return handled
 
     def _take_queue(self, tx: WriteTransaction) -> int:
@@ -142,11 +160,6 @@ class Upkeep:
             tx.run("UPDATE search_titles SET stale = 0 WHERE number = ?", (number,))
         self._index.add(tx, sorted(documents, key=lambda item: item.number))
         return len(stale)
-
-
-def _mark(tx: ReadTransaction) -> int:
-    row = tx.one("SELECT indexed_through FROM search_state")
-    return int(row[0]) if row else 0
 
 
 def _documents(row: tuple[object, ...]) -> list[Document]:

@@ -250,7 +250,9 @@ class Migration:
 CREATE_SEARCH: Final = f"""
 CREATE TABLE search_state (
     segmenter INTEGER NOT NULL,
-    indexed_through INTEGER NOT NULL
+    indexed_through INTEGER NOT NULL,
+    newest REAL NOT NULL DEFAULT 0,
+    in_time_order INTEGER NOT NULL DEFAULT 1
 );
 INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0);
 CREATE TABLE search_queue (

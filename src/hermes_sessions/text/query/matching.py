@@ -7,34 +7,40 @@ from functools import cached_property
 
 from hermes_sessions.text.normalise import fold
 from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term, terms_of
-from hermes_sessions.text.segment import Part, Span, analyse, find_folded, spans
+from hermes_sessions.text.segment import (
+    Analysis,
+    Part,
+    analyse,
+    find_folded,
+    inner_spans,
+    light_spans,
+)
 
 
 class Analysed:
-    """The tokens of one message's texts."""
+    """The tokens of one message's texts, made when first asked for."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
 
-        analyses = [analyse(text) for text in texts]
-        #: The phrase stream of each text.
-        self.streams = [analysis.words for analysis in analyses]
-        self._extras = [analysis.extras for analysis in analyses]
+    @cached_property
+    def _analyses(self) -> list[Analysis]:
+        return [analyse(text) for text in self.texts]
+
+    @property
+    def streams(self) -> list[list[str]]:
+        """The phrase stream of each text."""
+        return [analysis.words for analysis in self._analyses]
 
     @cached_property
     def tokens(self) -> set[str]:
         """Every token, those outside the phrase streams included."""
-        return {token for stream in (*self.streams, *self._extras) for token in stream}
+        return {token for found in self._analyses for kind in found for token in kind}
 
     @cached_property
     def folded(self) -> list[str]:
         """Each text, folded."""
         return [fold(text) for text in self.texts]
-
-    @cached_property
-    def length(self) -> int:
-        """How many tokens the phrase streams have."""
-        return sum(map(len, self.streams))
 
 
 def matches(node: Node, document: Analysed) -> bool:
@@ -106,27 +112,29 @@ def _follows(parts: Sequence[Part], stream: Sequence[str], start: int) -> bool:
 
 def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
     """Return where the wanted terms of a tree stand in the original text, in order."""
-    pieces = spans(text)
-    stream = [piece.token for piece in pieces]
+    pieces = light_spans(text)
+    stream = [piece[0] for piece in pieces]
     marks: set[tuple[int, int]] = set()
     for term in terms_of(node):
         if isinstance(term, Substring):
             marks.update(find_folded(text, term.raw))
         elif len(term.parts) == 1:
-            marks.update(_single_marks(term.parts[0], pieces))
+            marks.update(_single_marks(term.parts[0], pieces, text))
         else:
             for start in _starts(term.parts[0], stream):
                 if _follows(term.parts, stream, start):
-                    last = pieces[start + len(term.parts) - 1]
-                    marks.add((pieces[start].start, last.end))
+                    marks.add((pieces[start][1], pieces[start + len(term.parts) - 1][2]))
     return sorted(marks)
 
 
-def _single_marks(part: Part, pieces: Sequence[Span]) -> Iterable[tuple[int, int]]:
-    for piece in pieces:
-        if _is(part, piece.token):
-            yield piece.start, piece.end
-        else:
-            for inner in piece.parts:
+def _single_marks(
+    part: Part, pieces: Sequence[tuple[str, int, int]], text: str
+) -> Iterable[tuple[int, int]]:
+    for token, start, end in pieces:
+        if _is(part, token):
+            yield start, end
+        elif part.token in token:
+            # Perhaps a part of a compound word.
+            for inner in inner_spans(text, start, end):
                 if _is(part, inner.token):
                     yield inner.start, inner.end

@@ -16,6 +16,7 @@ from hermes_sessions.text.query.tree import (
     Or,
     Substring,
     Term,
+    absent_of,
     all_of,
     any_of,
     terms_of,
@@ -101,12 +102,4 @@ def _without(node: Node, wanted: Node | None) -> Node | None:
     """Return *wanted*, less what the original tree wants absent."""
     if wanted is None:
         return None
-    return all_of([wanted, *_absent(node)])
-
-
-def _absent(node: Node) -> list[Not]:
-    if isinstance(node, Not):
-        return [node]
-    if isinstance(node, And):
-        return [found for child in node.nodes for found in _absent(child)]
-    return []
+    return all_of([wanted, *absent_of(node)])

@@ -84,6 +84,15 @@ def terms_of(node: Node | None, *, wanted: bool = True) -> list[Term | Substring
     return [node]
 
 
+def absent_of(node: Node | None) -> list[Not]:
+    """Return what a tree wants absent, whatever else matches."""
+    if isinstance(node, Not):
+        return [node]
+    if isinstance(node, And):
+        return [found for child in node.nodes for found in absent_of(child)]
+    return []
+
+
 def all_of(nodes: list[Node]) -> Node | None:
     """Return the conjunction of nodes, flattened; None without any."""
     return _joined(nodes, And)
