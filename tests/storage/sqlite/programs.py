@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import sqlite3
 import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from hermes_sessions.errors import HermesSessionsError
@@ -98,17 +100,92 @@ def append_for_ever(path: str, journal: str, durability: str) -> None:
         say(number)
 
 
-def append_until(path: str, journal: str, durability: str, count: str) -> None:
-    """Append messages until there are *count*, or one fails; name each, and the failure."""
-    try:
-        db = open_store(path, journal=journal, durability=durability)
-        db.create_session("s", source="test")
-        for number in range(int(count)):
+def append_through(path: str, journal: str, durability: str, count: str) -> None:
+    """Append numbered messages to session ``s`` and go on when one fails; say what came of each.
+
+    Opening counts as the first step: it is tried until it succeeds or the attempts are used up.
+    """
+    db: SessionDB | None = None
+    for number in range(int(count)):
+        try:
+            if db is None:
+                db = open_store(path, journal=journal, durability=durability, lock_timeout=5.0)
+            db.create_session("s", source="test")
             content = f"message {number} {'x' * 2000}"
             db.append_message("s", role="user", content=content, external_id=str(number))
-            say(number)
-    except HermesSessionsError as error:
-        say(type(error).__name__, error)
+        except HermesSessionsError as error:
+            say("failed", number, type(error).__name__)
+        else:
+            say("stored", number)
+
+
+def fill_disk(path: str, journal: str) -> None:
+    """Fill the disk, read what is there, make room, and go on."""
+    ballast = Path(path).with_name("ballast")
+    ballast.write_bytes(bytes(300_000))
+    db = open_store(path, journal=journal)
+    db.create_session("s", source="test")
+    stored = _append_until_it_fails(db)
+    say("read", len(db.get_messages("s")) - stored)
+    say("read by another handle", outcome_of(lambda: _count(path)) == str(stored))
+    say("failed again", outcome_of(lambda: db.append_message("s", role="user", content=_BIG)))
+    ballast.unlink()
+    db.append_message("s", role="user", content=_BIG)
+    say("stored", len(db.get_messages("s")) - stored)
+    db.close()
+
+
+def open_on_full_disk(path: str) -> None:
+    """Fill the disk while the store is closed, then open it."""
+    with SessionDB(path) as db:
+        db.create_session("s", source="test")
+        db.append_message("s", role="user", content="kept")
+    ballast = Path(path).with_name("ballast")
+    with suppress(OSError), ballast.open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(512))
+
+    def opened(*, read_only: bool) -> str:
+        with SessionDB(path, read_only=read_only) as db:
+            return read(db)
+
+    say("to write:", outcome_of(lambda: opened(read_only=False)))
+    say("to read:", outcome_of(lambda: opened(read_only=True)))
+    ballast.unlink()
+    say("with room again:", outcome_of(lambda: opened(read_only=False)))
+
+
+def meet_size_limit(path: str, journal: str) -> None:
+    """The same, where the system limits the size of one file."""
+    db = open_store(path, journal=journal)
+    db.create_session("s", source="test")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+    stored = _append_until_it_fails(db)
+    say("read", len(db.get_messages("s")) - stored)
+    say("read by another handle", outcome_of(lambda: _count(path)) == str(stored))
+    say("failed again", outcome_of(lambda: db.append_message("s", role="user", content=_BIG)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    db.append_message("s", role="user", content=_BIG)
+    say("stored", len(db.get_messages("s")) - stored)
+    db.close()
+
+
+_BIG = "x" * 20_000
+
+
+def _append_until_it_fails(db: SessionDB) -> int:
+    for number in itertools.count():
+        try:
+            db.append_message("s", role="user", content=_BIG)
+        except HermesSessionsError as error:
+            say("failed", type(error).__name__)
+            return number
+    raise AssertionError
+
+
+def _count(path: str) -> int:
+    with SessionDB(path, read_only=True) as reader:
+        return len(reader.get_messages("s"))
 
 
 def open_and_append(number: str, path: str, journal: str) -> None:
@@ -203,6 +280,26 @@ def read_twice(path: str) -> None:
     db.close()
     with open_store(path) as again:
         say(read(again))
+
+
+def run_out_of_descriptors(path: str) -> None:
+    """Open and use a store with few descriptors to spare, then with enough."""
+    with SessionDB(path) as db:
+        db.create_session("s", source="test")
+        db.append_message("s", role="user", content="loads whatever is loaded at first use")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    def use() -> str:
+        with SessionDB(path) as db:
+            db.append_message("s", role="user", content="x")
+            return "stored"
+
+    for spare in range(6):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used - 1 + spare, most))
+        say(outcome_of(use))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    say(outcome_of(use))
 
 
 def be_somebody_else(user: str, home: str) -> None:

@@ -248,6 +248,13 @@ class TestWhereNothingCanBeWritten:
             SessionDB(path, read_only=True)
 
 
+def test_a_lack_of_descriptors_makes_nothing_read_only(tmp_path: Path) -> None:
+    said = start("run_out_of_descriptors", tmp_path / "state.db").succeeded()
+    assert said[0] == "StoreUnreachable"
+    assert said[-1] == "stored"
+    assert set(said) == {"StoreUnreachable", "stored"}
+
+
 class TestLockTable:
     @pytest.fixture
     def store(self, tmp_path: Path) -> Path:

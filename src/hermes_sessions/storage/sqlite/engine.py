@@ -135,11 +135,13 @@ class Engine:
                 # With a rollback journal, the commit waits until the last reader has left.
                 self._write_deadline.start(lock_timeout or self.options.lock_timeout)
                 connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    # A connection on which this fails is not used again.
-                    with suppress(apsw.Error):
+            except BaseException as error:
+                # A connection on which this fails is not used again.
+                with suppress(apsw.Error):
+                    if connection.in_transaction:
                         connection.execute("ROLLBACK")
+                    if isinstance(error, apsw.IOError):
+                        _bury(connection)
                 raise
         return result
 
@@ -241,7 +243,9 @@ class Engine:
 
     @contextmanager
     def _translated(self, patience: float | None = None) -> Iterator[None]:
-        """Raise our errors instead of the driver's; *patience* is how long a writer waited."""
+        """Raise our errors instead of the driver's; *patience* is how long a writer would wait,
+        None for a reader.
+        """
         try:
             yield
         except apsw.Error as error:
@@ -250,7 +254,9 @@ class Engine:
     def _our_error(self, error: apsw.Error, patience: float | None) -> StoreError:
         if self._unusable is not None:
             return StoreUnavailable(self._unusable)
-        if isinstance(error, apsw.BusyError) and patience is not None:
+        if patience is None:
+            return translate(error, self.path)
+        if isinstance(error, apsw.BusyError):
             others = ", ".join(lock_holders(Path(self.path))) or "another process"
             return StoreLocked(
                 f"{self.path}: database is locked. Waited {patience:g} s for {others}. "
@@ -400,6 +406,18 @@ class Engine:
     def inode(self) -> tuple[int, ...] | None:
         """Which file it is, however it is called; None in memory."""
         return self._identity[:2] if self._identity is not None else None
+
+
+def _bury(connection: apsw.Connection) -> None:
+    """Write over a commit that failed at its last step.
+
+    It stands complete in the log, only not known to be on the disk: whoever reads the log next,
+    perhaps after a crash, would bring it back to life although its caller was told that it failed.
+    """
+    if connection.pragma("journal_mode") == "wal":
+        connection.execute("BEGIN IMMEDIATE")
+        connection.pragma("user_version", connection.pragma("user_version"))
+        connection.execute("COMMIT")
 
 
 def _left(until: float) -> float:

@@ -15,6 +15,11 @@ from hermes_sessions import errors
 _FULL: Final = (
     "no space is left where the store lives; the write was rolled back. Free some space first"
 )
+#: The one failure after which the write is there: with a rollback journal, at the very end.
+_UNSURE: Final = (
+    "disk I/O error while the end of a commit was made durable. The write is stored, but a power "
+    "failure could still undo it. Check the disk; repeat the write only with its external_id"
+)
 _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str], ...]] = (
     (
         apsw.BusyError,
@@ -77,6 +82,13 @@ def translate(
 
     The *connection* on which it happened may know more about it.
     """
+    # Errors that the driver found by itself have no code of SQLite's.
+    code = getattr(error, "extendedresult", None)
+    if code == apsw.SQLITE_IOERR_DIR_FSYNC:
+        return errors.StoreIOError(f"{location}: {_UNSURE} ({error}).")
+    if code == apsw.SQLITE_IOERR_SHMSIZE:
+        # Nothing else keeps SQLite from making its file of locks larger.
+        return errors.DiskFull(f"{location}: {_FULL} ({error}).")
     if isinstance(error, apsw.IOError) and connection and connection.system_errno in _NO_ROOM:
         return errors.DiskFull(f"{location}: {_FULL} ({os.strerror(connection.system_errno)}).")
     for driver_class, our_class, advice in _TRANSLATIONS:

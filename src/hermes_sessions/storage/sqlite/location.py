@@ -181,6 +181,14 @@ def create_private(path: Path) -> bool:
     return True
 
 
+def can_write(path: str) -> bool:
+    """Return whether this user may write the file and, beside it, its log and locks."""
+    effective = os.access in os.supports_effective_ids
+    return all(
+        os.access(one, os.W_OK, effective_ids=effective) for one in (path, os.path.dirname(path))
+    )
+
+
 def make_private(path: Path) -> None:
     """Take access to an existing store away from everybody but its owner."""
     for suffix in ("", "-wal", "-shm", "-journal", ".gate"):

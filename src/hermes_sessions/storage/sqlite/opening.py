@@ -10,7 +10,6 @@ import logging
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import apsw
 
@@ -31,9 +30,6 @@ from hermes_sessions.storage.sqlite.ledger import (
 from hermes_sessions.storage.sqlite.nature import Kind, nature_of
 
 logger = logging.getLogger(__name__)
-
-#: What SQLite says when a file can perhaps be read, but not written or locked.
-_NOT_THIS_WAY: Final = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)
 
 
 def open_engine(path: Path, options: Options) -> Engine:
@@ -112,36 +108,50 @@ def _first_connection(
     real: str, options: Options, deadline: Deadline
 ) -> tuple[apsw.Connection, Options, bool]:
     """Return a connection that can read, falling back to reading only where writing cannot be."""
+    reading = replace(options, read_only=True)
     attempts = [(options, False)]
     if not options.read_only:
-        attempts.append((replace(options, read_only=True), False))
+        attempts.append((reading, False))
     if log_size(real) == 0:
-        # A log-mode file in a directory we cannot write: readable as long as nobody writes it.
-        attempts.append((replace(options, read_only=True), True))
-    error: apsw.Error | None = None
+        # Without room for locks: readable as long as nobody writes it.
+        attempts.append((reading, True))
+    failures: list[apsw.Error] = []
     for attempt, immutable in attempts:
         try:
-            connection = open_connection(
-                real, attempt, deadline, query_only=False, immutable=immutable
-            )
-        except _NOT_THIS_WAY as failure:
-            error = error or failure
-            continue
-        try:
-            connection.pragma("application_id")
+            connection = _connect(real, attempt, deadline, immutable=immutable)
         except apsw.Error as failure:
-            connection.close(True)
-            if not isinstance(failure, _NOT_THIS_WAY):
+            if not _can_perhaps_be_read(failure, real, options):
                 raise
-            error = error or failure
+            failures.append(failure)
             continue
         read_only = attempt.read_only or connection.readonly("main")
         if read_only and not options.read_only:
             logger.warning("%s cannot be written; opened for reading only", real)
         return connection, replace(attempt, read_only=read_only), immutable
-    if error is None:
-        raise StoreUnreachable(f"unable to open database file: {real}")
-    raise error
+    raise failures[0]
+
+
+def _connect(
+    real: str, options: Options, deadline: Deadline, *, immutable: bool
+) -> apsw.Connection:
+    connection = open_connection(real, options, deadline, query_only=False, immutable=immutable)
+    try:
+        connection.pragma("application_id")
+    except BaseException:
+        connection.close(True)
+        raise
+    return connection
+
+
+def _can_perhaps_be_read(failure: apsw.Error, real: str, options: Options) -> bool:
+    """Return whether the failure came from a lack of permission or, for readers, of space.
+
+    Anything else, such as a lack of file descriptors, must not turn a store into a read-only one.
+    """
+    if getattr(failure, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
+        return options.read_only
+    kinds = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)
+    return isinstance(failure, kinds) and not location.can_write(real)
 
 
 def _require_acceptable(path: Path, connection: apsw.Connection, options: Options) -> None:

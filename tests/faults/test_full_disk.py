@@ -1,0 +1,62 @@
+"""A disk without room: a clear error, nothing lost, and all is well when there is room again."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.storage.sqlite import disks
+from tests.storage.sqlite.elsewhere import start
+from tests.storage.sqlite.inspection import require_sound
+
+pytestmark = pytest.mark.slow
+
+EXPECTED = [
+    "failed DiskFull",
+    "read 0",
+    "read by another handle True",
+    "failed again DiskFull",
+    "stored 1",
+]
+
+
+def may_mount(directory: Path) -> bool:
+    """Whether this user may have a disk of its own; root may."""
+    probe = [*disks.on_a_small_disk(directory, 100, directory.with_name("probe")), "true"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_disk_of_one_megabyte(journal: str, tmp_path: Path) -> None:
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    path = directory / "state.db"
+    if may_mount(directory):
+        results = tmp_path / "results"
+        prefix = disks.on_a_small_disk(directory, 1024, results)
+        assert start("fill_disk", path, journal, prefix=prefix).succeeded() == EXPECTED
+        require_sound(results / "after" / "state.db")
+    else:
+        # The nearest that is allowed to everybody.
+        assert start("meet_size_limit", path, journal).succeeded() == EXPECTED
+        require_sound(path)
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_limit_on_the_size_of_a_file(journal: str, tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    assert start("meet_size_limit", path, journal).succeeded() == EXPECTED
+    require_sound(path)
+
+
+def test_opening_where_there_is_no_room_for_locks(tmp_path: Path) -> None:
+    """Whoever only wants to read can; whoever wants to write is told what is missing."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    path = directory / "state.db"
+    if may_mount(directory):  # The limit on files is none here: it would stop the reader, too.
+        prefix = disks.on_a_small_disk(directory, 1024, tmp_path / "results")
+        said = start("open_on_full_disk", path, prefix=prefix).succeeded()
+        assert said == ["to write: DiskFull", "to read: kept", "with room again: kept"]

@@ -1,0 +1,125 @@
+"""Calls to the system that fail, or during which the process dies, one position after the other."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checking import require_stored_once
+from tests.storage.sqlite.elsewhere import start
+
+pytestmark = pytest.mark.slow
+
+COUNT = 6
+TAILS = ("", "-wal", "-shm", "-journal")
+#: What the caller is told, by what the system answers.
+EXPECTED = {"EIO": {"StoreIOError"}, "ENOSPC": {"DiskFull"}, "EDQUOT": {"DiskFull"}}
+
+
+def traced(path: Path, log: Path, *inject: str) -> list[str]:
+    """A command line that watches writing calls on the store's files, and may interfere."""
+    watched = [str(path) + tail for tail in TAILS] + [str(path.parent)]
+    return [
+        *("strace", "-f", "-qq", "-y", "-o", str(log)),
+        *("-e", "trace=pwrite64,fdatasync,fsync,ftruncate"),
+        *(argument for one in watched for argument in ("-P", one)),
+        *inject,
+    ]
+
+
+@dataclass
+class Course:
+    """What a process that appends said about each message."""
+
+    stored: list[int] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+
+    def read(self, lines: Iterator[str] | list[str]) -> Course:
+        for line in lines:
+            verb, number, *kind = line.split()
+            if verb == "stored":
+                self.stored.append(int(number))
+            else:
+                self.failed[int(number)] = kind[0]
+        return self
+
+
+def run(path: Path, journal: str, prefix: list[str]) -> tuple[Course, int]:
+    with start("append_through", path, journal, "full", COUNT, prefix=prefix) as process:
+        course = Course().read(process.all_it_says())
+        return course, process.ended()
+
+
+def positions(total: int, every: bool, wanted: int) -> list[int]:
+    """All positions, or some of them spread over the whole run."""
+    if every or total <= wanted:
+        return list(range(1, total + 1))
+    return sorted({1 + round(index * (total - 1) / (wanted - 1)) for index in range(wanted)})
+
+
+def calls_of_a_run(directory: Path, journal: str) -> Counter[str]:
+    directory.mkdir()
+    log = directory / "log"
+    course, code = run(directory / "state.db", journal, traced(directory / "state.db", log))
+    assert (code, course.failed) == (0, {})
+    return Counter(re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.parametrize("call", ["pwrite64", "fdatasync"])
+@pytest.mark.parametrize("fault", ["EIO", "ENOSPC", "KILL"])
+def test_one_call_fails(
+    fault: str, call: str, journal: str, tmp_path: Path, long_run: bool
+) -> None:
+    """The message is refused, or the process dies; the next ones are stored."""
+    total = calls_of_a_run(tmp_path / "undisturbed", journal)[call]
+    assert total > COUNT
+    disturbed = 0
+    unknown: Iterable[int]
+    for number in positions(total, long_run, 4):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        path = directory / "state.db"
+        what = f"signal={fault}" if fault == "KILL" else f"error={fault}"
+        inject = ("-e", f"inject={call}:{what}:when={number}")
+        course, code = run(path, journal, traced(path, directory / "log", *inject))
+        if fault == "KILL":
+            assert code != 0
+            unknown = [len(course.stored)]
+        else:
+            assert code == 0
+            # With a rollback journal the very last step can fail, when the write is done.
+            unknown = course.failed if (journal, call) == ("delete", "fdatasync") else ()
+            allowed = EXPECTED[fault] if call == "pwrite64" else {"StoreIOError", *EXPECTED[fault]}
+            assert set(course.failed.values()) <= allowed
+            assert len(course.failed) <= 1, "a call that failed once disturbed twice"
+            disturbed += len(course.failed)
+        require_stored_once(path, course.stored, also=unknown)
+    assert fault == "KILL" or disturbed > 0
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.parametrize(
+    ("call", "fault"), [("pwrite64", "ENOSPC"), ("pwrite64", "EDQUOT"), ("fdatasync", "EIO")]
+)
+def test_all_calls_fail_from_some_point_on(
+    call: str, fault: str, journal: str, tmp_path: Path, long_run: bool
+) -> None:
+    """Nothing that was acknowledged before is lost, and nothing is acknowledged after."""
+    total = calls_of_a_run(tmp_path / "undisturbed", journal)[call]
+    for number in positions(total, long_run, 3):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        path = directory / "state.db"
+        inject = ("-e", f"inject={call}:error={fault}:when={number}+")
+        course, code = run(path, journal, traced(path, directory / "log", *inject))
+        assert code == 0
+        assert set(course.failed.values()) <= {"StoreIOError", *EXPECTED[fault]}
+        assert course.stored == list(range(len(course.stored)))
+        # A commit whose last step failed may be found by whoever opens the file next.
+        require_stored_once(path, course.stored, also=course.failed)

@@ -1,0 +1,54 @@
+"""Writers that are killed again and again: whatever they acknowledged is there, once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checking import require_stored_once
+from tests.storage.sqlite.elsewhere import start
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("journal", "durability"), [("wal", "full"), ("wal", "normal"), ("delete", "full")]
+)
+def test_every_acknowledged_message_is_there(
+    journal: str, durability: str, tmp_path: Path, long_run: bool
+) -> None:
+    path = tmp_path / "state.db"
+    acknowledged = -1
+    for kill in range(100 if long_run else 8):
+        with start("append_for_ever", path, journal, durability) as writer:
+            # It begins with the message of which nobody knows whether it was stored.
+            writer.tell(str(acknowledged + 1))
+            for _ in range(1 + kill * 7 % 23):
+                acknowledged = int(writer.said())
+            writer.kill()
+            for line in writer.all_it_says():
+                acknowledged = int(line)
+        require_stored_once(path, range(acknowledged + 1), also=[acknowledged + 1])
+
+
+def test_several_writers(tmp_path: Path, long_run: bool) -> None:
+    """One dies, the others go on; what it holds is free at once."""
+    path = tmp_path / "state.db"
+    acknowledged = -1
+    with start("keep_writing", path, "survivor", 1, "wal") as survivor:
+        assert survivor.said() == "ready"
+        survivor.tell()
+        assert survivor.said() == "enough"
+        for kill in range(30 if long_run else 5):
+            with start("append_for_ever", path, "wal", "full") as writer:
+                writer.tell(str(acknowledged + 1))
+                for _ in range(2 + kill % 3):
+                    acknowledged = int(writer.said())
+                writer.kill()
+                for line in writer.all_it_says():
+                    acknowledged = int(line)
+        survivor.tell("stop")
+        survivor.said()
+        survivor.succeeded()
+    require_stored_once(path, range(acknowledged + 1), also=[acknowledged + 1])
