@@ -128,6 +128,7 @@ class _Search:
         self._through = start.through if start.through is not None else _newest_id(tx)
         self._scope = EVERYTHING & scope_as_sql(request.scope)
         self._filters: dict[str, Where] = {}
+        self._is_relaxed = False
         account.not_indexed = lag.pending
 
     def set_conditions(self, conditions: Conditions) -> None:
@@ -145,6 +146,7 @@ class _Search:
             return self._answer(ordered, None)
         ordered, tree = [], node
         for name, reading in steps(node):
+            self._is_relaxed = name != AS_ASKED
             known = {item.id for item in ordered}
             found = [
                 item
@@ -234,7 +236,7 @@ class _Search:
         """Look at messages one by one, newest first, up to a bound that the answer states."""
         found: list[Found] = []
         last: int | None = None
-        bound_on_scan = SCANNED if self._account.step == AS_ASKED else SCANNED_UNASKED
+        bound_on_scan = SCANNED_UNASKED if self._is_relaxed else SCANNED
         while len(found) < wanted and self._account.scanned < bound_on_scan:
             bound = where & Where("m.id < ?", (last,)) if last is not None else where
             rows = self._tx.all(

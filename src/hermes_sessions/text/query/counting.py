@@ -10,17 +10,25 @@ import re
 from functools import lru_cache
 from itertools import islice
 from typing import Final
+from unicodedata import is_normalized
 
 from hermes_sessions.text.normalise import fold
 from hermes_sessions.text.query.tree import Substring, Term
 from hermes_sessions.text.segment import kind_of
 
 _BETWEEN: Final = r"[\W_]+"
+#: Letters of Latin, Greek and Cyrillic beyond ASCII, and marks: folding may change them.
+_HAS_ACCENTS: Final = re.compile("[\u00c0-\u052f\u1e00-\u1fff\u0300-\u036f]")
 
 
 def folded(text: str) -> str:
-    """Return a text in the form patterns are applied to."""
-    return text.lower() if text.isascii() else fold(text)
+    """Return a text in the form terms are looked for in."""
+    if text.isascii():
+        return text.lower()
+    # Folding costs most where it changes least: text without accents and compatibility forms.
+    if is_normalized("NFKC", text) and not _HAS_ACCENTS.search(text):
+        return text.casefold()
+    return fold(text)
 
 
 def count(term: Term | Substring, text: str) -> int:
