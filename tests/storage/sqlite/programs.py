@@ -27,7 +27,8 @@ PATIENT = 120.0
 
 
 def say(*words: object) -> None:
-    print(*words, flush=True)
+    """Say a line in one piece: whoever listens to a killed process hears all of it or nothing."""
+    os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
 def listen() -> str:
@@ -322,12 +323,17 @@ def be_somebody_else(user: str, home: str) -> None:
 
     def use(path: Path) -> str:
         with SessionDB(path) as db:
-            write = outcome_of(lambda: db.append_message("s", role="user", content="x"))
-            return f"{read(db)}, {write}"
+            kept = read(db)
+            write = outcome_of(lambda: db.append_message("s", role="user", content="x") and "x")
+            return f"{kept}, {write}"
 
     path = prepared("file")
     path.chmod(0o400)
     say("a file without permission to write:", outcome_of(lambda: use(path)))
+    with SessionDB(path) as before:
+        path.chmod(0o600)
+        again = outcome_of(lambda: use(path))
+        say("the same with permission again:", again, "and before:", before.provider.read_only)
     other = prepared("directory")
     other.parent.chmod(0o500)
     say("a directory without permission to write:", outcome_of(lambda: use(other)))

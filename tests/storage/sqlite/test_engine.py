@@ -393,6 +393,24 @@ class TestEnd:
                 late.result()
         assert descriptors_of(path) == []
 
+    def test_a_store_in_memory_that_was_closed_is_not_opened_anew(self) -> None:
+        db = SessionDB(":memory:")
+        db.create_session("s", source="test")
+        engine = engine_of(db)
+        begun = threading.Event()
+
+        def read() -> None:
+            begun.set()
+            with engine.read():
+                pass
+
+        with ThreadPoolExecutor(1) as pool, engine._write_lock:
+            late = pool.submit(read)
+            begun.wait()
+            db.close()
+        with pytest.raises(StoreClosed):
+            late.result()
+
     def test_closing_inside_a_write_commits_it(self, db: SessionDB, path: Path) -> None:
         def work(tx: Any) -> None:
             set_user("last")(tx)

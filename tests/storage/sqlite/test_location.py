@@ -225,6 +225,7 @@ class TestWhereNothingCanBeWritten:
         said = start("be_somebody_else", SOMEBODY_ELSE, their_home).succeeded()
         assert said == [
             "a file without permission to write: kept, StoreReadOnly",
+            "the same with permission again: kept, x and before: True",
             "a directory without permission to write: kept, StoreReadOnly",
             "a new file there: StoreUnreachable",
             "a directory without permission to enter: StoreUnreachable",

@@ -33,6 +33,7 @@ from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, free_log
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
     Options,
+    log_size,
     open_connection,
     set_durability,
 )
@@ -100,6 +101,7 @@ class Engine:
         self._check_usable()
         if self.path == MEMORY:
             with self._write_lock, self._translated():
+                self._check_usable()  # It may have been closed while this thread waited.
                 yield self._writer_connection()
             return
         self._check_identity()
@@ -282,8 +284,9 @@ class Engine:
         except OSError:
             return (0, 0)
         if self._immutable:
-            # Nothing but these tells that somebody wrote the file.
-            return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+            # Nothing but these tells that somebody wrote the file or its log.
+            changes = (facts.st_size, facts.st_mtime_ns, log_size(self.path))
+            return (facts.st_dev, facts.st_ino, *changes)
         return (facts.st_dev, facts.st_ino)
 
     def _check_identity(self) -> None:

@@ -190,17 +190,22 @@ def can_write(path: str) -> bool:
 
 
 def make_private(path: Path) -> None:
-    """Take access to an existing store away from everybody but its owner."""
+    """Take access to a store away from everybody but its owner, who may write what lies beside it.
+
+    (SQLite gives its companions the permissions that the file has at that moment.)
+    """
     for suffix in ("", "-wal", "-shm", "-journal", ".gate"):
         companion = Path(f"{path}{suffix}")
         try:
             facts = os.stat(companion, follow_symlinks=False)
-            if stat.S_ISREG(facts.st_mode) and stat.S_IMODE(facts.st_mode) & 0o077:
-                companion.chmod(0o600)
+            mode = stat.S_IMODE(facts.st_mode)
+            wanted = 0o600 if suffix else mode & 0o700
+            if stat.S_ISREG(facts.st_mode) and mode != wanted:
+                companion.chmod(wanted)
         except FileNotFoundError:
             continue
         except OSError as error:
-            logger.warning("%s stays readable for others: %s", companion, error.strerror)
+            logger.warning("%s keeps its permissions: %s", companion, error.strerror)
 
 
 def processes_in_the_way(path: Path, lock_table: Iterable[str]) -> list[int]:

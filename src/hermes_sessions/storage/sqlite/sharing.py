@@ -15,6 +15,7 @@ from hermes_sessions.errors import StoreLocked, StoreUnavailable
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.inheritance import unusable_after_fork
+from hermes_sessions.storage.sqlite.location import can_write
 from hermes_sessions.storage.sqlite.opening import open_engine
 
 #: How long a fork waits for running reads and writes to end.
@@ -47,8 +48,8 @@ class SharedEngines:
             with self._lock:
                 self._refuse_lost(real)
                 engine = self._by_path.get(key)
-                # A replaced file gets an engine of its own; old handles keep theirs.
-                if engine is not None and engine.same_file():
+                # Where the file was replaced, or can be written again, old handles keep theirs.
+                if engine is not None and engine.same_file() and _is_as_wanted(engine, options):
                     engine.handles += 1
                     if options.durability == "full":
                         engine.make_durable()
@@ -133,6 +134,11 @@ class SharedEngines:
         inode = _inode(real)
         if inode in self._lost:
             raise StoreUnavailable(unusable_after_fork(self._lost[inode]))
+
+
+def _is_as_wanted(engine: Engine, options: Options) -> bool:
+    """Return whether the engine writes if it should and can."""
+    return options.read_only or not engine.options.read_only or not can_write(engine.path)
 
 
 def _inode(path: str) -> tuple[int, ...] | None:
