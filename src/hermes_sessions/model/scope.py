@@ -7,11 +7,10 @@ appears, not even in a count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(NamedTuple):
     """What may be read. Conditions that are set must all hold; none set means everything."""
 
     #: Sessions of this person.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import apsw
 
@@ -28,8 +27,7 @@ class Kind(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Nature:
+class Nature(NamedTuple):
     """A file's kind, and the schema version it states."""
 
     kind: Kind

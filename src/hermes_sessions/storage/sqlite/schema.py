@@ -11,8 +11,7 @@ itself never fires them. They are plain SQL, so any SQLite library can write the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 APPLICATION_ID: Final = 0x48535342  # "HSSB"
 WRITER_LEVEL: Final = 1
@@ -237,8 +236,7 @@ INSERT INTO search_index(search_index, rank) VALUES ('secure-delete', 1);
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(NamedTuple):
     """One named step; applied in the transaction that records its name."""
 
     name: str
