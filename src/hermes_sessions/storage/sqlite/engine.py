@@ -11,7 +11,6 @@ child refuses the store instead of working without locks.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -33,12 +32,12 @@ from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, free_log
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
     Options,
-    log_size,
     open_connection,
     set_durability,
 )
 from hermes_sessions.storage.sqlite.failures import translate
 from hermes_sessions.storage.sqlite.gate import Gate
+from hermes_sessions.storage.sqlite.identity import Identity
 from hermes_sessions.storage.sqlite.inheritance import abandon, unusable_after_fork
 from hermes_sessions.storage.sqlite.location import lock_holders
 from hermes_sessions.storage.sqlite.readers import Readers
@@ -68,7 +67,7 @@ class Engine:
         self.handles = 0
         self._immutable = immutable
         self._gate = Gate(f"{path}.gate" if gated and path != MEMORY else None)
-        self._identity = self._current_identity()
+        self._identity = Identity(None if path == MEMORY else path, immutable=immutable)
         self._closed = False
         self._unusable: str | None = None
         self._write_lock: threading.Lock | threading.RLock = (
@@ -274,33 +273,16 @@ class Engine:
 
     def same_file(self) -> bool:
         """Return whether the path still leads to the file this engine has open."""
-        return self._current_identity() == self._identity
-
-    def _current_identity(self) -> tuple[int, ...] | None:
-        if self.path == MEMORY:
-            return None
-        try:
-            facts = os.stat(self.path)
-        except OSError:
-            return (0, 0)
-        if self._immutable:
-            # Nothing but these tells that somebody wrote the file or its log.
-            changes = (facts.st_size, facts.st_mtime_ns, log_size(self.path))
-            return (facts.st_dev, facts.st_ino, *changes)
-        return (facts.st_dev, facts.st_ino)
+        return self._identity.is_unchanged()
 
     def _check_identity(self) -> None:
-        if self.same_file():
-            return
-        if self._immutable:
-            raise StoreUnavailable(
-                f"{self.path} was changed while it was open for reading in a directory without "
-                f"room for locks. Close this handle and open the store again."
-            )
-        raise StoreUnavailable(
-            f"{self.path} was removed or replaced while it was open; nothing was written to the "
-            f"old file. Close this handle and open the store again."
-        )
+        if not self._identity.is_unchanged():
+            raise StoreUnavailable(self._identity.complaint)
+
+    @property
+    def inode(self) -> tuple[int, ...] | None:
+        """Which file it is, however it is called; None in memory."""
+        return self._identity.inode
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────
 
@@ -404,11 +386,6 @@ class Engine:
             (in_use if is_mine else others).append(self._writer)
             self._writer = None
         abandon(others, in_use=in_use)
-
-    @property
-    def inode(self) -> tuple[int, ...] | None:
-        """Which file it is, however it is called; None in memory."""
-        return self._identity[:2] if self._identity is not None else None
 
 
 def _bury(connection: apsw.Connection) -> None:

@@ -1,0 +1,54 @@
+"""Whether a path still leads to the file that was opened there."""
+
+from __future__ import annotations
+
+import os
+
+from hermes_sessions.storage.sqlite.connection import log_size
+
+
+class Identity:
+    """The file at a path, as it was at first sight."""
+
+    def __init__(self, path: str | None, *, immutable: bool = False) -> None:
+        """*path* is None for a database in memory. An *immutable* file, which is read without
+        locks, must not even be written.
+        """
+        self._path = path
+        self._immutable = immutable
+        self._first = self._look()
+
+    @property
+    def inode(self) -> tuple[int, ...] | None:
+        """Which file it is, however it is called; None in memory."""
+        return None if self._path is None else self._first[:2]
+
+    def is_unchanged(self) -> bool:
+        """Return whether it is still the same file."""
+        return self._look() == self._first
+
+    @property
+    def complaint(self) -> str:
+        """What to tell about one that is not."""
+        if self._immutable:
+            return (
+                f"{self._path} was changed while it was open for reading in a place without room "
+                f"for locks. Close this handle and open the store again."
+            )
+        return (
+            f"{self._path} was removed or replaced while it was open; nothing was written to the "
+            f"old file. Close this handle and open the store again."
+        )
+
+    def _look(self) -> tuple[int, ...]:
+        if self._path is None:
+            return ()
+        try:
+            facts = os.stat(self._path)
+        except OSError:
+            return (0, 0)
+        inode = (facts.st_dev, facts.st_ino)
+        if self._immutable:
+            # Nothing but these tells that somebody wrote the file or its log.
+            return (*inode, facts.st_size, facts.st_mtime_ns, log_size(self._path))
+        return inode
