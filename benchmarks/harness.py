@@ -19,7 +19,7 @@ from benchmarks.results import Results
 from benchmarks.scenarios import PreparedStore, Scenario
 from benchmarks.sizes import Size
 
-JOB_TIMEOUT_SECONDS = 1800
+JOB_TIMEOUT_SECONDS = 3600
 
 
 class RunFailed(RuntimeError):
