@@ -127,6 +127,14 @@ class SessionDBProvider(ABC):
     def reclaim(self) -> None:
         """Give unused space back; may take long, never loses anything."""
 
+    def trim(self) -> int:
+        """Give a bounded part of the unused space back in one short step; return how many bytes.
+
+        0 means that there is nothing more to give. Databases that see to their space themselves
+        do not override this.
+        """
+        return 0
+
     @abstractmethod
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """Make generated ids of *table* continue above ids that were inserted explicitly."""

@@ -793,6 +793,13 @@ class SessionDB:
         """Give unused space back to the system; on SQLite this rewrites the file."""
         self._provider.reclaim()
 
+    def trim(self) -> int:
+        """Give unused space back in short steps while others write; return how many bytes.
+
+        On SQLite, a file of an older layout can only do so after its first `vacuum`.
+        """
+        return self._retention.trim()
+
     def maybe_auto_prune_and_vacuum(
         self,
         retention_days: int = 90,

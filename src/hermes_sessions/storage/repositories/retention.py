@@ -125,6 +125,13 @@ class Retention:
             )
         return self.delete([row[0] for row in rows], sessions_dir)
 
+    def trim(self) -> int:
+        """See `SessionDB.trim`."""
+        freed = 0
+        while step := self._store.provider.trim():
+            freed += step
+        return freed
+
     def maintain(
         self,
         retention_days: int,

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Free pages that one step moves to the end of the file and cuts off.
+_TRIMMED_PAGES: Final = 256
+
 DIALECT: Final = Dialect(name="sqlite", update_returning=True, for_update="", max_params=30_000)
 
 
@@ -113,6 +116,12 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """Rebuild the file without its free pages (VACUUM) and copy the log back."""
         self.engine.reclaim(self._lock_timeout)
 
+    def trim(self) -> int:
+        """Cut a few free pages off the end of the file; files that an older program made keep
+        theirs until `reclaim`.
+        """
+        return self.engine.write_on_connection(_trim, self._lock_timeout)
+
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """AUTOINCREMENT continues above explicit ids by itself."""
 
@@ -133,3 +142,12 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             engine, self._engine = self._engine, None
         if engine is not None:
             shared_engines.release(engine)
+
+
+def _trim(connection: apsw.Connection) -> int:
+    before = int(connection.pragma("page_count"))
+    # Each page is one row; only reading all of them cuts all of them off.
+    for _ in connection.execute(f"PRAGMA incremental_vacuum({_TRIMMED_PAGES})"):
+        pass
+    pages = before - int(connection.pragma("page_count"))
+    return pages * int(connection.pragma("page_size"))
