@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -41,6 +41,7 @@ from hermes_sessions.storage.sqlite.identity import Identity
 from hermes_sessions.storage.sqlite.inheritance import abandon, unusable_after_fork
 from hermes_sessions.storage.sqlite.location import lock_holders
 from hermes_sessions.storage.sqlite.readers import Readers
+from hermes_sessions.storage.sqlite.reading import Read, Reading
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 
 T = TypeVar("T")
@@ -83,34 +84,30 @@ class Engine:
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
-    @contextmanager
-    def read(self, lock_timeout: float | None = None) -> Iterator[ApswTransaction]:
+    def read(self, lock_timeout: float | None = None) -> AbstractContextManager[ApswTransaction]:
         """See `SessionDBProvider.read`."""
-        with self.reading_connection(lock_timeout) as connection:
-            yield ApswTransaction(connection)
+        return Read(self.reading_connection(lock_timeout))
 
-    @contextmanager
     def reading_connection(
         self, lock_timeout: float | None = None, *, keep: bool = True
-    ) -> Iterator[apsw.Connection]:
+    ) -> AbstractContextManager[apsw.Connection]:
         """Lend a connection that sees one state of the database and cannot write.
 
         Without *keep* it is closed afterwards.
         """
-        self._check_usable()
         if self.path == MEMORY:
-            with self._write_lock, self._translated():
-                self._check_usable()  # It may have been closed while this thread waited.
-                yield self._writer_connection()
-            return
+            return self._reading_memory()
+        self._check_usable()
         self._check_identity()
-        with self._translated():
-            reader, connection = self._readers.borrow(lock_timeout or self.options.lock_timeout)
-            try:
-                connection.execute("BEGIN")
-                yield connection
-            finally:
-                self._readers.give_back(reader, keep=keep)
+        patience = lock_timeout or self.options.lock_timeout
+        return Reading(self._readers, patience, keep=keep, explain=self._our_error)
+
+    @contextmanager
+    def _reading_memory(self) -> Iterator[apsw.Connection]:
+        self._check_usable()
+        with self._write_lock, self._translated():
+            self._check_usable()  # It may have been closed while this thread waited.
+            yield self._writer_connection()
 
     def _connect_reader(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(
@@ -252,7 +249,7 @@ class Engine:
         except apsw.Error as error:
             raise self._our_error(error, patience) from error
 
-    def _our_error(self, error: apsw.Error, patience: float | None) -> StoreError:
+    def _our_error(self, error: apsw.Error, patience: float | None = None) -> StoreError:
         if self._unusable is not None:
             return StoreUnavailable(self._unusable)
         if patience is None:

@@ -31,7 +31,8 @@ class Readers:
         self._connect = connect
         # Reentrant, because a collected generator may give its reader back at any allocation,
         # also at one inside this class.
-        self._changed = threading.Condition(threading.RLock())
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._idle: list[Reader] = []
         #: By whom, because a thread that reads cannot wait for its own read to end.
         self._busy: dict[Reader, int] = {}
@@ -41,7 +42,7 @@ class Readers:
     def borrow(self, patience: float) -> tuple[Reader, apsw.Connection]:
         """Return a reader for the calling thread; it may wait for a lock for *patience* seconds."""
         me = threading.get_ident()
-        with self._changed:
+        with self._lock:
             if self._held and me not in self._busy.values():
                 self._changed.wait_for(lambda: not self._held, patience)
             reader = self._idle.pop() if self._idle else Reader()
@@ -49,12 +50,13 @@ class Readers:
             self._busy[reader] = me
         try:
             reader.deadline.start(patience)
-            if reader.connection is None:
-                reader.connection = self._connect(reader.deadline)
+            connection = reader.connection
+            if connection is None:
+                connection = reader.connection = self._connect(reader.deadline)
         except BaseException:
             self._forget(reader)
             raise
-        return reader, reader.connection
+        return reader, connection
 
     def give_back(self, reader: Reader, *, keep: bool = True) -> None:
         """End whatever the reader was used for, and *keep* its connection if there is room."""
@@ -62,7 +64,7 @@ class Readers:
         try:
             usable = keep and _at_rest(reader.connection)
         finally:
-            with self._changed:
+            with self._lock:
                 if usable and not self._closed and len(self._idle) < _KEPT_IDLE:
                     self._idle.append(reader)
                 elif reader.connection is not None:
@@ -70,13 +72,14 @@ class Readers:
                 self._forget(reader)
 
     def _forget(self, reader: Reader) -> None:
-        with self._changed:
+        with self._lock:
             self._busy.pop(reader, None)
-            self._changed.notify_all()
+            if self._held:
+                self._changed.notify_all()
 
     def close_idle(self) -> None:
         """Close the connections that nobody uses."""
-        with self._changed:
+        with self._lock:
             idle, self._idle = self._idle, []
             for reader in idle:
                 if reader.connection is not None:
@@ -84,7 +87,7 @@ class Readers:
 
     def close(self) -> None:
         """Close the idle connections now, and each of the others when it is given back."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self.close_idle()
 
@@ -95,7 +98,7 @@ class Readers:
 
         After True no reader is in use until `let_go`.
         """
-        if not self._changed.acquire(timeout=max(0.0, until - time.monotonic())):
+        if not self._lock.acquire(timeout=max(0.0, until - time.monotonic())):
             return False
         self._held = True
         if threading.get_ident() not in self._busy.values() and self._changed.wait_for(
@@ -109,7 +112,7 @@ class Readers:
         """End a `hold` that returned True."""
         self._held = False
         self._changed.notify_all()
-        self._changed.release()
+        self._lock.release()
 
     def disown(self) -> tuple[list[apsw.Connection], list[apsw.Connection]]:
         """Forget every connection without closing it.
