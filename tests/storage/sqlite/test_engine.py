@@ -167,6 +167,7 @@ class TestNewFile:
             with provider.reading_connection() as connection:
                 expected = "wal" if wanted == "auto" else wanted
                 assert connection.pragma("journal_mode") == expected
+            assert provider.describe()["journal"] == expected
             provider.close()
 
     def test_a_journal_in_use_by_others_stays(self, path: Path) -> None:
@@ -179,6 +180,7 @@ class TestNewFile:
                 provider = SQLiteSessionDBProvider(path, Options(journal="delete"))
                 with provider.reading_connection() as connection:
                     assert connection.pragma("journal_mode") == "wal"
+                assert provider.describe()["journal"] == "wal"
                 provider.close()
 
 

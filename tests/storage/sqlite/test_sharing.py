@@ -134,6 +134,12 @@ class TestSettings:
             assert synchronous_of(relaxed) == extra
             assert strict.describe()["durability"] == "full"
 
+    def test_normal_durability_with_a_rollback_journal_spares_no_file(self, path: Path) -> None:
+        full = 2
+        options = Options(durability="normal", journal="delete")
+        with SessionDB(provider=SQLiteSessionDBProvider(path, options)) as db:
+            assert synchronous_of(db) == full
+
     def test_each_handle_waits_as_long_as_it_wants(self, db: SessionDB, path: Path) -> None:
         with SessionDB(path, lock_timeout=0.01) as hasty:
             assert engine_of(hasty) is engine_of(db)

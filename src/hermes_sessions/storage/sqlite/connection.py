@@ -97,9 +97,14 @@ def open_connection(
 
 def set_durability(connection: apsw.Connection, options: Options) -> None:
     """Apply the durability; the connection must not be inside a transaction."""
-    # EXTRA is FULL, and with a rollback journal it makes the removal of the journal durable, too:
-    # one that comes back after a power failure would undo an acknowledged write.
-    connection.pragma("synchronous", "EXTRA" if options.durability == "full" else "NORMAL")
+    if options.durability == "full":
+        # EXTRA is FULL, and with a rollback journal it makes the removal of the journal durable,
+        # too: one that comes back after a power failure would undo an acknowledged write.
+        level = "EXTRA"
+    else:
+        # With a rollback journal, NORMAL could leave a damaged file on some old file systems.
+        level = "FULL" if options.journal == "delete" else "NORMAL"
+    connection.pragma("synchronous", level)
 
 
 def log_size(path: str) -> int:

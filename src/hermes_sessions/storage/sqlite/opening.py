@@ -65,6 +65,9 @@ def open_engine(path: Path, options: Options) -> Engine:
             connection = _make_current(
                 connection, real, options, deadline, journal, gated=on_local_disk
             )
+        # What it is, not what was wanted: others may have kept it from changing.
+        is_wal = connection.pragma("journal_mode") == "wal"
+        options = replace(options, journal="wal" if is_wal else "delete")
         connection.close()
     gated = on_local_disk and not options.read_only
     return Engine(str(real), options, gated=gated, immutable=immutable)

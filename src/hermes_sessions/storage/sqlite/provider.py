@@ -133,6 +133,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             "path": self.engine.path,
             "sqlite_version": apsw.sqlite_lib_version(),
             "durability": options.durability,
+            "journal": options.journal,
             "read_only": options.read_only,
         }
 
