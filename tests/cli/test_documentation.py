@@ -89,7 +89,12 @@ def test_help_fits_and_explains_every_option(hermes: Hermes, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "beginning"),
-    [(documents.SESSION_KEYS, "A session has "), (documents.MESSAGE_KEYS, "A message has ")],
+    [
+        (documents.SESSION_KEYS, "A session has "),
+        (documents.MESSAGE_KEYS, "A message has "),
+        (documents.HIT_KEYS, "A hit has "),
+        (documents.ACCOUNT_KEYS, "An account has"),
+    ],
 )
 def test_the_keys_of_json_are_documented(keys: tuple[str, ...], beginning: str) -> None:
     sentence = PAGE.partition(beginning)[2].partition(".")[0]

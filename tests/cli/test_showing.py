@@ -42,6 +42,38 @@ def test_how_many_messages(filled: Hermes) -> None:
     ]
 
 
+def test_the_messages_around_one(filled: Hermes) -> None:
+    shown = filled.call(
+        "sessions", "show", AUTH, "--around", "14", "--messages", "3", "--json"
+    ).json
+    assert [message["id"] for message in shown["messages"]] == [13, 14, 15]
+    assert (shown["earlier_messages"], shown["later_messages"]) == (0, 1)
+    alone = filled.call("sessions", "show", AUTH, "--around", "15", "--messages", "0").out
+    assert "… 2 earlier messages …" in alone
+    # What was asked for is shown whole.
+    assert "terminal  2025-03-05 10:00:03  ← message 15\n  auth/session.py\n" in alone
+    assert "  auth/views.py\n\n… 1 later message …\n" in alone
+    plain = filled.call("sessions", "show", AUTH, "--around", "15", "--plain").out
+    assert "10:00:03  <- message 15\n" in plain
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "complaint"),
+    [
+        ("11", 1, f"There is no message 11 in session {AUTH}."),
+        ("9999", 1, "There is no message 9999"),
+        ("0", 2, "'0' is not a whole number (1 or more)."),
+        ("last", 2, "'last' is not a whole number"),
+    ],
+)
+def test_a_message_that_is_not_there(
+    filled: Hermes, number: str, code: int, complaint: str
+) -> None:
+    result = filled.call("sessions", "show", AUTH, "--around", number)
+    assert (result.code, result.out) == (code, "")
+    assert complaint in result.err
+
+
 def test_full_text(filled: Hermes) -> None:
     assert "… 1 more line" in filled.call("sessions", "show", AUTH).out
     assert "auth/views.py" in filled.call("sessions", "show", AUTH, "--full").out
@@ -92,7 +124,7 @@ def test_stats(filled: Hermes) -> None:
         db.trash_sessions([WEATHER])
     result = filled.call("sessions", "stats")
     assert result.code == 0
-    assert result.out.splitlines()[:-1] == [
+    assert result.out.splitlines()[:-2] == [
         "Total sessions: 9",
         "Total messages: 16",
         "  cli: 7 sessions",
@@ -101,7 +133,8 @@ def test_stats(filled: Hermes) -> None:
         "Archived: 1 session",
         "In the trash: 1 session",
     ]
-    assert result.out.splitlines()[-1].startswith("Database size: ")
+    assert result.out.splitlines()[-2].startswith("Database size: ")
+    assert result.out.splitlines()[-1] == "Search index: complete"
     counted = filled.call("sessions", "stats", "--json").json
     assert counted["sources"]["discord"] == {"sessions": 1, "messages": 1}
     assert counted["size_bytes"] > 0

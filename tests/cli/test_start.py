@@ -86,6 +86,18 @@ def test_a_list_imports_only_what_it_needs(hermes: Hermes) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["show", "s1"], ["rename", "s1", "x"], ["trash"], ["export", "-"]]
+)
+def test_only_searching_imports_what_it_needs(hermes: Hermes, arguments: list[str]) -> None:
+    with hermes.db() as db:
+        db.create_session("s1", "cli")
+        db.append_message("s1", "user", "Grüße")
+    modules = imported_by(hermes, "sessions", *arguments)
+    assert not {m for m in modules if m.startswith("hermes_sessions.text")}
+    assert "hermes_sessions.storage.searching.finder" not in modules
+
+
 def test_the_table_of_widths_is_loaded_only_for_what_needs_it(hermes: Hermes) -> None:
     with hermes.db() as db:
         db.create_session("s1", "cli")

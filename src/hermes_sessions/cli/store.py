@@ -6,11 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.errors import StoreReadOnly, StoreUnreachable
+from hermes_sessions.errors import (
+    DiskFull,
+    SchemaRefused,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnreachable,
+)
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
     from hermes_sessions.cli.console import Console
+
+#: Seconds a search waits for other writers before it answers without bringing the index along.
+_PATIENCE_OF_A_SEARCH = 0.5
 
 
 def open_for_reading(console: Console) -> SessionDB:
@@ -27,6 +36,22 @@ def open_for_reading(console: Console) -> SessionDB:
     except (StoreReadOnly, StoreUnreachable):
         # Opening for writing creates or upgrades it, or says why that is not possible.
         return SessionDB(clock=console.clock)
+
+
+def open_for_searching(console: Console) -> SessionDB:
+    """Open the configured store so that a search can bring its index up to date.
+
+    Where the store cannot be written, it is opened for reading only: a search answers all the
+    same. Raises as `open_for_reading`.
+    """
+    _show_warnings(console)
+    try:
+        return SessionDB(lock_timeout=_PATIENCE_OF_A_SEARCH, clock=console.clock)
+    except StoreLocked:
+        # It had to be made or upgraded, which is worth waiting for.
+        return SessionDB(clock=console.clock)
+    except (StoreReadOnly, DiskFull, SchemaRefused):
+        return SessionDB(read_only=True, clock=console.clock)
 
 
 def open_for_writing(console: Console, path: Path | None = None) -> SessionDB:

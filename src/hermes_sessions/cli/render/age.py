@@ -22,6 +22,12 @@ def relative_time(timestamp: float | None, now: float) -> str:
     return "just now"
 
 
+def moment(timestamp: float | None, now: float) -> str:
+    """Return the local date and time, and how long ago that was where people count so."""
+    exact, ago = date_and_time(timestamp), relative_time(timestamp, now)
+    return exact if exact.startswith(ago) else f"{exact} ({ago})"
+
+
 def date(timestamp: float | None) -> str:
     """Return the local date, ``YYYY-MM-DD``; ``?`` when there is none."""
     return _formatted(timestamp, "%Y-%m-%d")

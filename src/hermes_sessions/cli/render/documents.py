@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.searching.answer import Answer
 
 Record = Mapping[str, Any]
 
@@ -52,6 +55,37 @@ MESSAGE_KEYS = (
     "reasoning",
     "external_id",
 )
+HIT_KEYS = (
+    "id",
+    "session_id",
+    "title",
+    "conversation_id",
+    "ordinal",
+    "role",
+    "tool_name",
+    "timestamp",
+    "snippet",
+    "context",
+    "matched",
+    "score",
+    "source",
+    "model",
+    "session_started",
+)
+ACCOUNT_KEYS = (
+    "query",
+    "step",
+    "total",
+    "total_is_exact",
+    "ranked",
+    "removed",
+    "repairs",
+    "complete",
+    "not_indexed",
+    "scanned",
+    "notes",
+    "elapsed_ms",
+)
 
 # JSON may hold these only escaped, or no terminal and no encoder should meet them raw.
 _MUST_ESCAPE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -84,6 +118,15 @@ def trashed_document(session: Record) -> dict[str, Any]:
 def message_document(message: Record) -> dict[str, Any]:
     """Return the documented keys of one message."""
     return {key: message.get(key) for key in MESSAGE_KEYS}
+
+
+def answer_document(answer: Answer) -> dict[str, Any]:
+    """Return the documented keys of what a search found."""
+    return {
+        "hits": [{key: getattr(hit, key) for key in HIT_KEYS} for hit in answer.hits],
+        "account": {key: getattr(answer.account, key) for key in ACCOUNT_KEYS},
+        "next_cursor": answer.next_cursor,
+    }
 
 
 def sessions_document(sessions: Sequence[Record]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hermes_sessions.cli.render.age import date_and_time, relative_time
+from hermes_sessions.cli.render.age import moment
 from hermes_sessions.cli.render.columns import wrap
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safety import one_line
@@ -46,12 +46,12 @@ def _facts(
     yield "Source", _joined(session, ("source", "user_id"), style)
     if session.get("model"):
         yield "Model", one_line(session["model"])
-    yield "Started", _time(session.get("started_at"), now)
+    yield "Started", moment(session.get("started_at"), now)
     if session.get("last_active"):
-        yield "Last active", _time(session["last_active"], now)
+        yield "Last active", moment(session["last_active"], now)
     if session.get("ended_at"):
         reason = one_line(session.get("end_reason") or "")
-        yield "Ended", _time(session["ended_at"], now) + (f", {reason}" if reason else "")
+        yield "Ended", moment(session["ended_at"], now) + (f", {reason}" if reason else "")
     yield "Messages", _messages(session, style)
     tokens = _tokens(session)
     if tokens:
@@ -60,18 +60,13 @@ def _facts(
     if cost:
         yield "Cost", cost
     if session.get("archived_at"):
-        yield "Archived", _time(session["archived_at"], now)
+        yield "Archived", moment(session["archived_at"], now)
     yield from _family(session, conversation)
 
 
 def _joined(session: Record, columns: Sequence[str], style: Style) -> str:
     values = [one_line(str(session[column])) for column in columns if session.get(column)]
     return style.separator.join(values) or style.nothing
-
-
-def _time(timestamp: float | None, now: float) -> str:
-    exact, ago = date_and_time(timestamp), relative_time(timestamp, now)
-    return exact if exact.startswith(ago) else f"{exact} ({ago})"
 
 
 def _messages(session: Record, style: Style) -> str:

@@ -9,8 +9,10 @@ from hermes_sessions.cli.render.quantity import counted, size
 from hermes_sessions.cli.render.safety import one_line
 
 
-def statistics(stats: Mapping[str, Any]) -> list[str]:
-    """Return the lines that show what `SessionDB.get_stats` counted."""
+def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
+    """Return the lines that show what `SessionDB.get_stats` counted, and how far the *index* of
+    `SessionDB.search_index_status` is.
+    """
     lines = [
         f"Total sessions: {stats['sessions']}",
         f"Total messages: {stats['messages']}",
@@ -24,4 +26,13 @@ def statistics(stats: Mapping[str, Any]) -> list[str]:
     if stats["trashed"]:
         lines.append(f"In the trash: {counted(stats['trashed'], 'session')}")
     lines.append(f"Database size: {size(stats['size_bytes'])}")
+    lines.append(f"Search index: {_state(index)}")
     return lines
+
+
+def _state(index: Mapping[str, Any]) -> str:
+    if index["complete"]:
+        return "complete"
+    return (
+        f"{counted(index['pending'], 'message')} waiting (to index now: hermes sessions optimize)"
+    )

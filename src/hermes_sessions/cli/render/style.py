@@ -51,5 +51,9 @@ class Style:
         """Return *text* in the colour of what models say."""
         return self._painted("32", text)
 
+    def match(self, text: str) -> str:
+        """Return *text* in the colour of what was searched for, or between marks without one."""
+        return self._painted("1;31", text) if self.colour else f">>>{text}<<<"
+
     def _painted(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour and text else text

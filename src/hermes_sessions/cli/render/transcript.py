@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hermes_sessions.cli.render.age import date_and_time
@@ -16,34 +16,53 @@ from hermes_sessions.model.message import text_of
 Record = Mapping[str, Any]
 
 _INDENT = "  "
+_NO_TEXT = "[content that is not text]"
 #: What is shown of one message unless everything was asked for.
 _LINES_SHOWN = 12
 _LINES_SHOWN_OF_TOOL_RESULTS = 3
 _COLUMNS_SHOWN = 400
 _TOOL_NAMES_SHOWN = 4
+#: Of a text that becomes one line, no more than this is looked at.
+_CHARACTERS_OF_A_LINE = 2_000
 
 
-def message_lines(message: Record, *, style: Style, full: bool) -> list[str]:
+def message_lines(message: Record, *, style: Style, full: bool, note: str = "") -> list[str]:
     """Return the lines that show one message: who and when, then the text, indented.
 
-    Unless *full*, long texts are cut and say so.
+    Unless *full*, long texts are cut and say so. A *note* stands behind the time.
     """
-    return [_heading(message, style), *_body(message, style, full)]
+    when = style.dim(date_and_time(message.get("timestamp")))
+    heading = f"{painter(message, style)(speaker(message, style))}  {when}"
+    if note:
+        heading += "  " + style.bold(f"{'<-' if style.ascii_only else '←'} {note}")
+    return [heading, *_body(message, style, full)]
 
 
-def _heading(message: Record, style: Style) -> str:
+def speaker(message: Record, style: Style) -> str:
+    """Return who speaks: a sign for the role, the role, and the name of a tool."""
     role = one_line(str(message.get("role") or "?"))
     name = one_line(message.get("tool_name") or "")
-    who = f"{role} {name}" if name else role
-    painted = {"user": style.gold, "assistant": style.green}.get(role, style.dim)
     mark = "*" if style.ascii_only else {"user": "●", "assistant": "◆"}.get(role, "·")
-    return f"{painted(f'{mark} {who}')}  {style.dim(date_and_time(message.get('timestamp')))}"
+    return f"{mark} {role} {name}" if name else f"{mark} {role}"
+
+
+def painter(message: Record, style: Style) -> Callable[[str], str]:
+    """Return what colours the speaker."""
+    return {"user": style.gold, "assistant": style.green}.get(str(message.get("role")), style.dim)
+
+
+def in_one_line(message: Record, style: Style) -> str:
+    """Return the beginning of what a message says, or which tools it calls, as one line."""
+    text = one_line(text_of(message.get("content"))[:_CHARACTERS_OF_A_LINE])
+    if not text and message.get("content"):
+        text = _NO_TEXT
+    return text or _calls(message.get("tool_calls"), False, style)
 
 
 def _body(message: Record, style: Style, full: bool) -> Iterator[str]:
     text = text_of(message.get("content"))
     if not text and message.get("content"):
-        text = "[content that is not text]"
+        text = _NO_TEXT
     if text:
         shown = safe_lines(text)
         limit = _LINES_SHOWN_OF_TOOL_RESULTS if message.get("role") == "tool" else _LINES_SHOWN

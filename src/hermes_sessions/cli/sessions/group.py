@@ -11,6 +11,7 @@ _HERE = "hermes_sessions.cli.sessions"
 COMMANDS = {
     "list": LazyCommand(f"{_HERE}.listing:list_sessions", "List sessions, newest activity first."),
     "show": LazyCommand(f"{_HERE}.showing:show", "Show one session and its last messages."),
+    "search": LazyCommand(f"{_HERE}.searching:search", "Find messages by what they say."),
     "rename": LazyCommand(f"{_HERE}.renaming:rename", "Set or clear the title of a session."),
     "delete": LazyCommand(f"{_HERE}.removal:delete", "Move sessions to the trash."),
     "restore": LazyCommand(f"{_HERE}.trash:restore", "Bring sessions back from the trash."),
@@ -18,6 +19,7 @@ COMMANDS = {
     "export": LazyCommand(f"{_HERE}.exporting:export", "Write sessions to a JSONL file."),
     "import": LazyCommand(f"{_HERE}.importing:import_", "Read sessions from a file."),
     "prune": LazyCommand(f"{_HERE}.pruning:prune", "Move old, ended sessions to the trash."),
+    "optimize": LazyCommand(f"{_HERE}.optimizing:optimize", "Bring the search index up to date."),
     "stats": LazyCommand(f"{_HERE}.statistics:stats", "Count sessions and messages."),
 }
 
