@@ -58,6 +58,21 @@ COMPARISONS: tuple[Comparison, ...] = (
     Comparison(scenario="resume", metric="p50_ms", title="resume a long session", unit="ms"),
     Comparison(scenario="prune", metric="per_session_ms", title="prune, per session", unit="ms"),
     Comparison(scenario="prune", metric="longest_wait_ms", title="prune, others wait", unit="ms"),
+    Comparison(
+        scenario="indexing",
+        metric="per_second",
+        title="append until searchable",
+        unit="messages/s",
+        more_is_better=True,
+    ),
+    Comparison(scenario="search", metric="all_p50_ms", title="search, middle class", unit="ms"),
+    Comparison(
+        scenario="search", metric="word_common_p50_ms", title="search, common word", unit="ms"
+    ),
+    Comparison(
+        scenario="search", metric="cjk_short_p50_ms", title="search, short CJK word", unit="ms"
+    ),
+    Comparison(scenario="search-large", metric="all_p50_ms", title="search a million", unit="ms"),
     Comparison(scenario="opening", metric="p50_ms", title="open a large store", unit="ms"),
     Comparison(scenario="startup", metric="list_ms", title="hermes sessions list", unit="ms"),
 )

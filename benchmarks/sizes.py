@@ -15,6 +15,11 @@ class Size:
     appended_messages: int
     #: The prepared store has this many messages.
     store_messages: int
+    #: A smaller prepared store for searching, and a larger one; 0 leaves the larger one out.
+    store_messages_small: int
+    store_messages_large: int
+    #: Appended to an empty store until all of them can be found.
+    indexed_messages: int
     #: This many are appended to the prepared store.
     large_appends: int
     processes: int
@@ -38,6 +43,9 @@ QUICK = Size(
     rounds=1,
     appended_messages=300,
     store_messages=3000,
+    store_messages_small=1000,
+    store_messages_large=0,
+    indexed_messages=300,
     large_appends=500,
     processes=8,
     messages_per_process=25,
@@ -56,6 +64,9 @@ DEFAULT = Size(
     rounds=3,
     appended_messages=4000,
     store_messages=200_000,
+    store_messages_small=20_000,
+    store_messages_large=0,
+    indexed_messages=20_000,
     large_appends=20_000,
     processes=8,
     messages_per_process=300,
@@ -74,6 +85,9 @@ LARGE = Size(
     rounds=5,
     appended_messages=20_000,
     store_messages=200_000,
+    store_messages_small=20_000,
+    store_messages_large=1_000_000,
+    indexed_messages=20_000,
     large_appends=20_000,
     processes=8,
     messages_per_process=1000,

@@ -44,6 +44,12 @@ class AgentStore(Store, Protocol):
     def conversation(self, session_id: str) -> list[dict[str, Any]]:
         """The messages in the shape a model provider takes: what resuming reads."""
 
+    def search(self, query: str, limit: int, sort: str | None = None) -> list[dict[str, Any]]:
+        """The messages that match, each with its snippet and context; best first by default."""
+
+    def complete_index(self) -> None:
+        """Return when every stored message is in the search index."""
+
     def end(self, session_id: str, reason: str) -> None:
         """End a session, which makes it a candidate for pruning."""
 
@@ -68,6 +74,8 @@ class Opponent:
     open_agent: Callable[[Path], AgentStore] | None = None
     #: The rows ``conversation`` needs, by the same driver with nothing on top.
     select_rows: Callable[[Path], Callable[[str], list[Any]]] | None = None
+    #: Turns a query into the bare form of it: the 20 best row ids, by the same driver and index.
+    bare_search: Callable[[Path], Callable[[str], Callable[[], list[Any]]]] | None = None
     #: The version of the SQLite library it runs on.
     sqlite_version: Callable[[], str]
     #: Whether slow scenarios give it less to do; our own store always does the full amount.

@@ -52,6 +52,14 @@ class SessionDBStore:
         messages: list[dict[str, Any]] = self._db.get_messages_as_conversation(session_id)
         return messages
 
+    def search(self, query: str, limit: int, sort: str | None = None) -> list[dict[str, Any]]:
+        options = {} if sort is None else {"sort": sort}
+        found: list[dict[str, Any]] = self._db.search_messages(query, limit=limit, **options)
+        return found
+
+    def complete_index(self) -> None:
+        pass  # triggers have indexed every message with its own transaction
+
     def end(self, session_id: str, reason: str) -> None:
         self._db.end_session(session_id, reason)
 

@@ -22,6 +22,10 @@ class OwnStore(SessionDBStore):
         """Append a session's messages in one transaction."""
         self._db.append_messages(session_id, [_fields(message) for message in messages])
 
+    def complete_index(self) -> None:
+        """Index what waits and merge, instead of leaving it to the background thread."""
+        self._db.optimize_search()
+
 
 def _fields(message: CorpusMessage) -> dict[str, Any]:
     return {
@@ -38,6 +42,7 @@ def _load(path: Path, sessions: Iterable[CorpusSession]) -> None:
         store.append_all(session.id, session.messages)
         if session.end_reason:
             store.end(session.id, session.end_reason)
+    store.complete_index()
     store.close()
 
 
@@ -49,6 +54,25 @@ def _select_rows(path: Path) -> Callable[[str], list[Any]]:
     return lambda session_id: list(connection.execute(sql, (session_id,)))
 
 
+def _bare_search(path: Path) -> Callable[[str], Callable[[], list[Any]]]:
+    import apsw
+
+    from hermes_sessions.storage.sqlite.search_index import compile_tree
+    from hermes_sessions.text.query.parser import parse
+
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    sql = "SELECT rowid FROM search_index WHERE search_index MATCH ? ORDER BY rank LIMIT 20"
+
+    def prepared(query: str) -> Callable[[], list[Any]]:
+        node = parse(query).node
+        expression = None if node is None else compile_tree(node)
+        if expression is None or expression.complement:
+            raise LookupError(f"{query!r} is not a single FTS5 expression")
+        return lambda: list(connection.execute(sql, (expression.text,)))
+
+    return prepared
+
+
 def _sqlite_version() -> str:
     import apsw
 
@@ -56,7 +80,7 @@ def _sqlite_version() -> str:
 
 
 def _opponent(name: str, label: str, durability: str) -> Opponent:
-    open_store = partial(SessionDBStore, durability=durability)
+    open_store = partial(OwnStore, durability=durability)
     return Opponent(
         name=name,
         label=label,
@@ -65,6 +89,7 @@ def _opponent(name: str, label: str, durability: str) -> Opponent:
         open_agent=open_store,
         load=_load,
         select_rows=_select_rows,
+        bare_search=_bare_search,
         sqlite_version=_sqlite_version,
         is_reference=False,
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from benchmarks.scenarios.append import APPEND, APPEND_LARGE
 from benchmarks.scenarios.base import Job, PreparedStore, Scenario, StoredRowsDiffer
+from benchmarks.scenarios.footprint import FOOTPRINT
+from benchmarks.scenarios.indexing import INDEXING
 from benchmarks.scenarios.listing import LISTING, LISTING_LARGE
 from benchmarks.scenarios.opening import OPENING
 from benchmarks.scenarios.processes import PROCESSES
 from benchmarks.scenarios.prune import PRUNE
 from benchmarks.scenarios.reading import READING
+from benchmarks.scenarios.recall import RECALL
 from benchmarks.scenarios.resume import RESUME
+from benchmarks.scenarios.search import SEARCH, SEARCH_LARGE, SEARCH_SMALL
 from benchmarks.scenarios.startup import STARTUP
 
 SCENARIOS: dict[str, Scenario] = {
@@ -25,6 +29,12 @@ SCENARIOS: dict[str, Scenario] = {
         READING,
         APPEND_LARGE,
         PRUNE,
+        INDEXING,
+        SEARCH_SMALL,
+        SEARCH,
+        SEARCH_LARGE,
+        RECALL,
+        FOOTPRINT,
     )
 }
 

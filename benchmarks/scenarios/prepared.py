@@ -13,6 +13,17 @@ MESSAGES = PreparedStore(
     ),
 )
 
+#: A tenth of it, and the largest, for searching.
+MESSAGES_SMALL = PreparedStore(
+    name="messages-small",
+    corpus=lambda size: CorpusSpec(name="stored", messages=size.store_messages_small),
+)
+
+MESSAGES_LARGE = PreparedStore(
+    name="messages-large",
+    corpus=lambda size: CorpusSpec(name="stored", messages=size.store_messages_large),
+)
+
 #: Many short sessions, for listing.
 SESSIONS = PreparedStore(
     name="sessions",
