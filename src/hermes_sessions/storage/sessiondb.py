@@ -3,7 +3,7 @@
 The documented verbs, each one line of delegation. Behaviour lives in ``repositories``. Every verb
 is safe to call from any thread; every write is one transaction and durable when the call returns,
 unless its docstring says otherwise. Sessions in the trash are hidden from every verb but those of
-the trash itself.
+the trash itself. To verbs that take a *scope*, a session outside it does not exist.
 """
 
 from __future__ import annotations
@@ -192,9 +192,9 @@ class SessionDB:
         """Create a session if its id is new, as `create_session` does; return the id."""
         return self._sessions.create(session_id, source, model=model, **kwargs)
 
-    def get_session(self, session_id: str) -> Record | None:
+    def get_session(self, session_id: str, *, scope: Scope = OWNER) -> Record | None:
         """Return all columns of a session, or None. ``model_config`` stays JSON text."""
-        return self._sessions.find(session_id)
+        return self._sessions.find(session_id, scope)
 
     def end_session(self, session_id: str, end_reason: str) -> None:
         """Mark a session as ended; the first reason and time win."""
@@ -287,9 +287,9 @@ class SessionDB:
         """Return the id of the conversation, which is its first session's and never changes."""
         return self._lineage.conversation_of(session_id)
 
-    def list_conversation(self, session_id: str) -> list[Record]:
+    def list_conversation(self, session_id: str, *, scope: Scope = OWNER) -> list[Record]:
         """Return every session of the conversation this one belongs to, oldest first."""
-        return self._lineage.family_of(session_id)
+        return self._lineage.family_of(session_id, scope)
 
     def get_compression_lineage(self, session_id: str) -> list[str]:
         """Return the ids of the compression chain this session is part of, oldest first."""
@@ -315,6 +315,7 @@ class SessionDB:
         archived_only: bool = False,
         min_message_count: int = 0,
         compact_rows: bool = False,
+        scope: Scope = OWNER,
     ) -> list[Record]:
         """Return sessions with ``preview`` and ``last_active``, newest activity first.
 
@@ -334,6 +335,7 @@ class SessionDB:
             archived_only=archived_only,
             min_message_count=min_message_count,
             compact=compact_rows,
+            scope=scope,
         )
 
     def search_sessions(
@@ -437,10 +439,15 @@ class SessionDB:
         limit: int | None = None,
         offset: int = 0,
         include_inactive: bool = False,
+        scope: Scope = OWNER,
     ) -> list[Record]:
         """Return messages in order, with content and tool calls decoded; [] for an unknown id."""
         return self._messages.list(
-            session_id, limit=limit, offset=offset, include_inactive=include_inactive
+            session_id,
+            limit=limit,
+            offset=offset,
+            include_inactive=include_inactive,
+            scope=scope,
         )
 
     def get_messages_as_conversation(
@@ -452,13 +459,18 @@ class SessionDB:
         return self._conversations.load(session_id, include_ancestors=include_ancestors)
 
     def get_messages_around(
-        self, session_id: str, around_message_id: int, window: int = 5
+        self,
+        session_id: str,
+        around_message_id: int,
+        window: int = 5,
+        *,
+        scope: Scope = OWNER,
     ) -> Record:
         """Return ``window``: up to *window* messages on each side of one, itself included, and
         ``messages_before`` and ``messages_after``: how many lie beyond. An unknown anchor gives
         an empty window.
         """
-        return self._anchors.around(session_id, around_message_id, window)
+        return self._anchors.around(session_id, around_message_id, window, scope)
 
     def get_anchored_view(
         self,
@@ -467,12 +479,14 @@ class SessionDB:
         window: int = 5,
         bookend: int = 3,
         keep_roles: Sequence[str] | None = ("user", "assistant"),
+        *,
+        scope: Scope = OWNER,
     ) -> Record:
         """Return `get_messages_around` limited to *keep_roles* (the anchor always stays), with
         ``bookend_start`` and ``bookend_end``: the first and last messages with text outside the
         window.
         """
-        return self._anchors.view(session_id, around_message_id, window, bookend, keep_roles)
+        return self._anchors.view(session_id, around_message_id, window, bookend, keep_roles, scope)
 
     def has_external_id(self, session_id: str, external_id: str) -> bool:
         """Return whether a message with this external id is stored in the session."""
@@ -729,13 +743,15 @@ class SessionDB:
         sort: str | None = None,
         cursor: str | None = None,
         relax: bool = True,
+        count: bool = True,
         scope: Scope = OWNER,
     ) -> Answer:
         """Return hits and an account of them: how many there are, what each filter removed, how
         the question was read, and whether everything was searched.
 
         A question that finds nothing as asked is relaxed in stated steps, unless *relax* is
-        False. *cursor* continues a list. Only what *scope* may see is found or counted.
+        False. *cursor* continues a list. Without *count* the account leaves out totals beyond the
+        page and what filters removed. Only what *scope* may see is found or counted.
         """
         return self._search.answer(
             query,
@@ -744,6 +760,7 @@ class SessionDB:
             sort=sort,
             cursor=cursor,
             relax=relax,
+            count=count,
             scope=scope,
         )
 

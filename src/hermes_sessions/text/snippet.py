@@ -40,7 +40,7 @@ def make_snippet(text: str, marks: Iterable[Mark], *, width: int = WIDTH) -> str
     the start of the text. Apart from sorting the matches, long texts cost what short ones do.
     """
     joined = _join(text, marks)
-    first, last = _densest(text, joined, width)
+    first, last = densest(text, joined, width)
     context = _CONTEXT_WIDTHS * width
     start = cluster_start(text, max(0, first - context))
     end = cluster_start(text, min(len(text), min(last, first + width) + context))
@@ -76,8 +76,10 @@ def _join(text: str, marks: Iterable[Mark]) -> list[Mark]:
     return joined
 
 
-def _densest(text: str, marks: Sequence[Mark], width: int) -> Mark:
-    """Return from where to where the best group of matches reaches; nowhere is (0, 0)."""
+def densest(text: str, marks: Sequence[Mark], width: int) -> Mark:
+    """Return from where to where the best group of matches within *width* reaches; nowhere is
+    (0, 0).
+    """
     best, best_score = (0, 0), (0, 0)
     group: deque[tuple[Mark, str]] = deque()
     kinds: Counter[str] = Counter()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
+from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
@@ -13,6 +14,7 @@ from hermes_sessions.storage.repositories.rows import (
     Record,
     message_record,
 )
+from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.store import Store
 
 _SHOWN = "session_id = ? AND active = 1"
@@ -24,11 +26,11 @@ class Anchors:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def around(self, session_id: str, message_id: int, window: int) -> Record:
+    def around(self, session_id: str, message_id: int, window: int, scope: Scope = OWNER) -> Record:
         """See `SessionDB.get_messages_around`."""
         _require_count("window", window)
         with self._store.provider.read() as tx:
-            return _window(tx, session_id, message_id, window, None)
+            return _window(tx, session_id, message_id, window, None, scope)
 
     def view(
         self,
@@ -37,12 +39,13 @@ class Anchors:
         window: int,
         bookend: int,
         keep_roles: Sequence[str] | None,
+        scope: Scope = OWNER,
     ) -> Record:
         """See `SessionDB.get_anchored_view`."""
         _require_count("window", window)
         _require_count("bookend", bookend)
         with self._store.provider.read() as tx:
-            found = _window(tx, session_id, message_id, window, keep_roles)
+            found = _window(tx, session_id, message_id, window, keep_roles, scope)
             shown: list[Record] = found["window"]
             if not shown:
                 return found | {"bookend_start": [], "bookend_end": []}
@@ -58,11 +61,13 @@ def _window(
     message_id: int,
     window: int,
     keep_roles: Sequence[str] | None,
+    scope: Scope,
 ) -> Record:
+    seen, params = scope_condition(scope)
     anchor = tx.one(
         f"{SELECT_MESSAGE} WHERE id = ? AND {_SHOWN} "
-        f"AND EXISTS (SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE})",
-        (message_id, session_id, session_id),
+        f"AND EXISTS (SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE} AND {seen})",
+        (message_id, session_id, session_id, *params),
     )
     if anchor is None:
         return {"window": [], "messages_before": 0, "messages_after": 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, Member, place
+from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
@@ -10,6 +11,7 @@ from hermes_sessions.storage.repositories.rows import (
     Record,
     session_record,
 )
+from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.store import Store
 
 _ORPHAN_AGE_SECONDS = 7 * 86400
@@ -50,12 +52,15 @@ class Lineage:
         with self._store.provider.read() as tx:
             return conversation_id_of(tx, session_id) or session_id
 
-    def family_of(self, session_id: str) -> list[Record]:
+    def family_of(self, session_id: str, scope: Scope = OWNER) -> list[Record]:
         """See `SessionDB.list_conversation`."""
+        seen, params = scope_condition(scope)
         with self._store.provider.read() as tx:
             rows = tx.all(
-                f"{SELECT_SESSION} WHERE conversation_id = ? AND {VISIBLE} ORDER BY started_at, id",
-                (conversation_id_of(tx, session_id),),
+                f"{SELECT_SESSION} WHERE conversation_id = (SELECT conversation_id FROM sessions "
+                f"WHERE id = ? AND {VISIBLE} AND {seen}) AND {VISIBLE} AND {seen} "
+                f"ORDER BY started_at, id",
+                (session_id, *params, *params),
             )
         return [session_record(row) for row in rows]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
@@ -13,6 +15,7 @@ from hermes_sessions.storage.repositories.rows import (
     Record,
     names,
 )
+from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.store import Store
 
 #: What a listed row takes from the tip of its chain; everything else is the head's.
@@ -52,6 +55,7 @@ class Listing:
         archived_only: bool,
         min_message_count: int,
         compact: bool,
+        scope: Scope = OWNER,
     ) -> list[Record]:
         """See `SessionDB.list_sessions_rich`."""
         if include_children:
@@ -71,6 +75,11 @@ class Listing:
         if min_message_count > 0:
             where.append(f"{_of('message_count', tip)} >= ?")
             params.append(min_message_count)
+        # A row shows something of both ends of its chain, so both must be in scope.
+        for owner in dict.fromkeys((head, tip)):
+            seen, values = scope_condition(scope, partial(_of, owner=owner))
+            where.append(seen)
+            params.extend(values)
         order = (
             "last_active DESC, started_at DESC, id DESC"
             if by_activity

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, StaleFence, UnknownSession
 from hermes_sessions.model.message import count_tool_calls, preview_of
+from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import (
     decode_content,
     encode_content,
@@ -27,6 +28,7 @@ from hermes_sessions.storage.repositories.rows import (
     Record,
     message_record,
 )
+from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.repositories.sessions import require_time
 from hermes_sessions.storage.store import Store
 
@@ -219,11 +221,17 @@ class Messages:
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
     def list(
-        self, session_id: str, *, limit: int | None, offset: int, include_inactive: bool
+        self,
+        session_id: str,
+        *,
+        limit: int | None,
+        offset: int,
+        include_inactive: bool,
+        scope: Scope = OWNER,
     ) -> list[Record]:
         """See `SessionDB.get_messages`."""
         with self._store.provider.read() as tx:
-            if not _is_visible(tx.one, session_id):
+            if not _is_visible(tx.one, session_id, scope):
                 return []
             shown = "" if include_inactive else " AND active = 1"
             rows = tx.all(
@@ -393,8 +401,10 @@ def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
     )
 
 
-def _is_visible(one: Any, session_id: str) -> bool:
-    return one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)) is not None
+def _is_visible(one: Any, session_id: str, scope: Scope = OWNER) -> bool:
+    seen, params = scope_condition(scope)
+    found = f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE} AND {seen}"
+    return one(found, (session_id, *params)) is not None
 
 
 def _require_mapping(message: object, index: int) -> None:

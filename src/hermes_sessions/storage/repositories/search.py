@@ -91,6 +91,7 @@ class Search:
         sort: str | None,
         cursor: str | None,
         relax: bool,
+        count: bool,
         scope: Scope,
     ) -> Answer:
         """See `SessionDB.search`."""
@@ -106,6 +107,7 @@ class Search:
                 sort=_sort(sort),
                 cursor=cursor,
                 relax=relax,
+                count=count,
             )
         )
         answer.account.elapsed_ms = round((time.perf_counter() - started) * 1000, 3)

@@ -15,6 +15,7 @@ from hermes_sessions.model.lineage import (
     edge_kind_at_creation,
     require_edge_kind,
 )
+from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
@@ -24,6 +25,7 @@ from hermes_sessions.storage.repositories.rows import (
     Record,
     session_record,
 )
+from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -164,10 +166,10 @@ class Sessions:
         }
         self._create(tx, values, None, None, None)
 
-    def find(self, session_id: str) -> Record | None:
+    def find(self, session_id: str, scope: Scope = OWNER) -> Record | None:
         """See `SessionDB.get_session`."""
         with self._store.provider.read() as tx:
-            return find_session(tx, session_id)
+            return find_session(tx, session_id, scope)
 
     def end(self, session_id: str, end_reason: str) -> None:
         """See `SessionDB.end_session`."""
@@ -231,9 +233,10 @@ class Sessions:
             return _with_prefix(tx, prefix)[:limit]
 
 
-def find_session(tx: ReadTransaction, session_id: str) -> Record | None:
-    """Return the record of a session that is not in the trash, or None."""
-    row = tx.one(f"{SELECT_SESSION} WHERE id = ? AND {VISIBLE}", (session_id,))
+def find_session(tx: ReadTransaction, session_id: str, scope: Scope = OWNER) -> Record | None:
+    """Return the record of a session that is in scope and not in the trash, or None."""
+    seen, params = scope_condition(scope)
+    row = tx.one(f"{SELECT_SESSION} WHERE id = ? AND {VISIBLE} AND {seen}", (session_id, *params))
     return session_record(row) if row else None
 
 

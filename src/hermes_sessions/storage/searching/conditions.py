@@ -11,11 +11,8 @@ from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.title import family_key
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.text.query.filters import Conditions
-
-#: What is true of every message that can be found.
-FINDABLE: Final = "m.active = 1 AND s.trashed_at IS NULL"
-
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -28,7 +25,9 @@ class Where:
         return Where(f"{self.sql} AND {other.sql}", self.params + other.params)
 
 
-EVERYTHING: Final = Where(FINDABLE)
+    def negated(self) -> Where:
+        """Return what is true where this is not. NULL (an untitled session) counts as not true."""
+        return Where(f"COALESCE({self.sql}, 1 = 0) = (1 = 0)", self.params)
 
 
 def as_sql(conditions: Conditions) -> dict[str, Where]:
@@ -50,12 +49,12 @@ def as_sql(conditions: Conditions) -> dict[str, Where]:
         if wanted := getattr(conditions, name):
             found[name] = _either([_SPECIAL[name](value) for value in wanted])
         if excluded := getattr(conditions, "exclude_" + name):
-            found["exclude_" + name] = _none([_SPECIAL[name](value) for value in excluded])
+            found["exclude_" + name] = _either([_SPECIAL[name](v) for v in excluded]).negated()
     found |= _moments(conditions)
     for value in conditions.has:
         found[f"has {value}"] = _HAS[value]
     for value in conditions.exclude_has:
-        found[f"not has {value}"] = _none([_HAS[value]])
+        found[f"not has {value}"] = _HAS[value].negated()
     if not conditions.include_archived:
         found["archived"] = Where("s.archived_at IS NULL")
     return found
@@ -117,6 +116,19 @@ def _model(name: str) -> Where:
     return Where("lower(s.model) LIKE ? ESCAPE '!'", (f"%{like_pattern(name.lower())}%",))
 
 
+def after_key(key: tuple[float, str, int], *, oldest: bool) -> Where:
+    """Return what is true of messages that stand behind *key* (time, session, place in it) in a
+    list by time.
+    """
+    sign = ">" if oldest else "<"
+    timestamp, session_id, ordinal = key
+    return Where(
+        f"(m.timestamp {sign} ? OR (m.timestamp = ? AND (m.session_id {sign} ? OR "
+        f"(m.session_id = ? AND m.ordinal {sign} ?))))",
+        (timestamp, timestamp, session_id, session_id, ordinal),
+    )
+
+
 def like_pattern(text: str) -> str:
     """Return text that LIKE takes literally, with ``!`` as its escape character."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
@@ -138,11 +150,4 @@ def _none(choices: list[Where]) -> Where:
 
 def scope_as_sql(scope: Scope) -> Where:
     """Return what a message must satisfy to be seen by whoever asks."""
-    where = Where("1 = 1")
-    if scope.user_id is not None:
-        where &= Where("s.user_id = ?", (scope.user_id,))
-    if scope.source is not None:
-        where &= Where("s.source = ?", (scope.source,))
-    if scope.conversation_ids is not None:
-        where &= _among("s.conversation_id", scope.conversation_ids)
-    return where
+    return Where(*scope_condition(scope, lambda name: f"s.{name}"))

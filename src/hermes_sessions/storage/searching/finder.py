@@ -127,6 +127,7 @@ class _Search:
         self._start = start
         self._through = start.through if start.through is not None else _newest_id(tx)
         self._scope = EVERYTHING & scope_as_sql(request.scope)
+        self._sessions_in_scope = Where("s.trashed_at IS NULL") & scope_as_sql(request.scope)
         self._filters: dict[str, Where] = {}
         self._is_relaxed = False
         account.not_indexed = lag.pending
@@ -291,15 +292,19 @@ class _Search:
 
     def _titled(self, node: Node) -> list[str]:
         """Return sessions whose title may match, newest first."""
+        # Bounds count within the scope: nobody's titles may crowd out another's.
+        where = self._sessions_in_scope
         if any(isinstance(term, Substring) for term in terms_of(node)):
             rows = self._tx.all(
-                "SELECT id, title FROM sessions WHERE title IS NOT NULL "
-                "ORDER BY last_active DESC LIMIT ?",
-                (SCANNED_TITLES,),
+                f"SELECT s.id, s.title FROM sessions s WHERE s.title IS NOT NULL AND {where.sql} "
+                f"ORDER BY s.last_active DESC LIMIT ?",
+                (*where.params, SCANNED_TITLES),
             )
             titled = [row[0] for row in rows if matches(node, Analysed([row[1]]))]
             return titled[:MOST_TITLES]
-        numbers = [-number for number in self._index.titles(self._tx, node, limit=MOST_TITLES)]
+        numbers = [
+            -number for number in self._index.titles(self._tx, node, where, limit=MOST_TITLES)
+        ]
         if not numbers:
             return []
         rows = self._tx.all(

@@ -3,24 +3,62 @@
 Only encoded tokens and fixed operators reach FTS5. Any tree becomes one expression, possibly
 complemented: what has at least one wanted term is found in the index, what has only unwanted ones
 is everything but the complement.
+
+Document 0 is a watchman: it is in every sound index, so that one that was emptied or cut off is
+not taken for one that finds nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import apsw
+
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.searching.conditions import Where
-from hermes_sessions.storage.searching.index import Candidates, Document, SearchIndex
-from hermes_sessions.storage.sqlite.schema import SEARCH_INDEX
-from hermes_sessions.text.encode import encode, encode_prefix, is_cut
+from hermes_sessions.storage.searching.index import (
+    Candidates,
+    Document,
+    IndexDamaged,
+    Order,
+    SearchIndex,
+    every_message,
+    order_by,
+)
+from hermes_sessions.storage.sqlite.schema import SEARCH_INDEX, WATCHMAN
+from hermes_sessions.text.encode import CUT, encode, encode_prefix, is_cut
 from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term
 
+logger = logging.getLogger(__name__)
+
 _MATCHING: Final = "SELECT rowid FROM search_index WHERE search_index MATCH ?"
+#: The index first: it gives ids in order and stops at the limit.
+_JOINED: Final = (
+    "search_index f CROSS JOIN messages m ON m.id = f.rowid "
+    "CROSS JOIN sessions s ON s.id = m.session_id"
+)
 #: Pages one housekeeping step may write.
 _MERGE_PAGES: Final = 64
+#: FTS5 reads expressions with a small stack; deeper trees are decided message by message.
+_DEEPEST: Final = 24
+#: What SQLite raises when the tables of the index are missing, damaged or contradict themselves.
+_DAMAGE: Final = (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError, apsw.MismatchError)
+_TABLES: Final = ("data", "idx", "content", "docsize", "config")
+
+
+@contextmanager
+def _noticing_damage(tx: ReadTransaction) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        if isinstance(error, apsw.SQLError) and _is_sound(tx):
+            # Then the statement is at fault, and making the index anew would not help.
+            raise
+        raise IndexDamaged(f"The search index is damaged ({error}).") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +68,8 @@ class _Expression:
     text: str
     complement: bool = False
     exact: bool = True
+    #: Whether something in it must be absent: a message that the index holds in part may have it.
+    has_absent: bool = False
 
 
 class FTS5Index(SearchIndex):
@@ -37,86 +77,163 @@ class FTS5Index(SearchIndex):
 
     def add(self, tx: WriteTransaction, documents: Sequence[Document]) -> None:
         """See `SearchIndex.add`."""
-        tx.run_many(
-            "INSERT INTO search_index(rowid, tokens) VALUES (?, ?)",
-            [(document.number, document.tokens) for document in documents],
-        )
+        with _noticing_damage(tx):
+            tx.run_many(
+                "INSERT INTO search_index(rowid, tokens) VALUES (?, ?)",
+                [(document.number, document.tokens) for document in documents],
+            )
 
     def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
         """See `SearchIndex.remove`."""
-        tx.run_many("DELETE FROM search_index WHERE rowid = ?", [(n,) for n in numbers])
+        with _noticing_damage(tx):
+            tx.run_many("DELETE FROM search_index WHERE rowid = ?", [(n,) for n in numbers])
 
     def clear(self, tx: WriteTransaction) -> None:
         """See `SearchIndex.clear`."""
-        tx.run("DROP TABLE IF EXISTS search_index")
+        try:
+            tx.run("DROP TABLE IF EXISTS search_index")
+        except _DAMAGE as error:
+            logger.warning("the search index cannot even be dropped, so it is cut out: %s", error)
+            _cut_out(tx)
         for statement in SEARCH_INDEX.split(";"):
             if statement.strip():
                 tx.run(statement)
 
     def tidy(self, tx: WriteTransaction) -> bool:
         """See `SearchIndex.tidy`."""
-        done = tx.run(
-            "INSERT INTO search_index(search_index, rank) VALUES ('merge', ?)", (_MERGE_PAGES,)
-        )
-        return done > 1
+        return _merge(tx, _MERGE_PAGES)
+
+    def compact(self, tx: WriteTransaction, *, first: bool) -> bool:
+        """See `SearchIndex.compact`. Documents are removed by a note beside their tokens, and the
+        tokens go when pieces of the index are merged: all of them, here.
+        """
+        return _merge(tx, -_MERGE_PAGES if first else _MERGE_PAGES)
+
+    def is_sound(self, tx: ReadTransaction) -> bool:
+        """See `SearchIndex.is_sound`."""
+        return _is_sound(tx)
+
+    def damage(self, tx: ReadTransaction) -> str | None:
+        """See `SearchIndex.damage`."""
+        try:
+            row = tx.one("PRAGMA integrity_check(search_index)")
+        except _DAMAGE as error:
+            return str(error)
+        return None if row == ("ok",) else f"{row and row[0]}"
 
     def messages(
-        self, tx: ReadTransaction, node: Node, where: Where, *, limit: int, oldest: bool = False
+        self,
+        tx: ReadTransaction,
+        node: Node,
+        where: Where,
+        *,
+        limit: int,
+        order: Order = "last stored",
+        beyond: int | None = None,
     ) -> Candidates:
         """See `SearchIndex.messages`."""
         expression = compile_tree(node)
-        tables = "messages m JOIN sessions s ON s.id = m.session_id"
-        params: tuple[object, ...] = where.params
         if expression is None:
-            condition, order = where.sql, "m.id"
-        elif expression.complement:
-            condition, order = f"{where.sql} AND m.id NOT IN ({_MATCHING})", "m.id"
-            params = (*params, expression.text)
-        else:
-            # CROSS JOIN keeps the index in front: it gives ids in order and stops at the limit.
-            tables = (
-                "search_index f CROSS JOIN messages m ON m.id = f.rowid "
-                "CROSS JOIN sessions s ON s.id = m.session_id"
-            )
-            condition, order = f"f.search_index MATCH ? AND f.rowid > 0 AND {where.sql}", "f.rowid"
-            params = (expression.text, *params)
-        direction = "ASC" if oldest else "DESC"
-        rows = tx.all(
-            f"SELECT m.id FROM {tables} WHERE {condition} ORDER BY {order} {direction} LIMIT ?",
-            (*params, limit),
-        )
-        return Candidates(
-            [row[0] for row in rows],
-            exact=expression is not None and expression.exact,
-            narrowed=expression is not None,
-        )
+            ids = every_message(tx, where, limit=limit, order=order, beyond=beyond)
+            return Candidates(ids, exact=False, narrowed=False)
+        with _noticing_damage(tx):
+            if expression.complement:
+                where &= Where(f"m.id NOT IN ({_MATCHING})", (expression.text,))
+                ids = every_message(tx, where, limit=limit, order=order, beyond=beyond)
+            else:
+                ids = _matching(tx, expression.text, where, limit, order, beyond)
+            unsure = _among_cut(tx, ids) if expression.has_absent else frozenset()
+        return Candidates(ids, exact=expression.exact, narrowed=True, unsure=unsure)
 
-    def titles(self, tx: ReadTransaction, node: Node, *, limit: int) -> list[int]:
+    def titles(
+        self, tx: ReadTransaction, node: Node, *, limit: int, beyond: int | None = None
+    ) -> list[int]:
         """See `SearchIndex.titles`."""
         expression = compile_tree(node)
         if expression is None or expression.complement:
             return []
-        rows = tx.all(
-            "SELECT rowid FROM search_index WHERE search_index MATCH ? AND rowid < 0 "
-            "ORDER BY rowid LIMIT ?",
-            (expression.text, limit),
-        )
-        return [row[0] for row in rows]
+        # Their row numbers are negative, so the last stored come first.
+        after = "" if beyond is None else f"AND rowid > {-int(beyond)} "
+        with _noticing_damage(tx):
+            rows = tx.all(
+                f"{_MATCHING} AND rowid < 0 {after}ORDER BY rowid LIMIT ?", (expression.text, limit)
+            )
+        return [-row[0] for row in rows]
+
+    def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
+        """See `SearchIndex.has_cut`."""
+        with _noticing_damage(tx):
+            return bool(_matching(tx, f'"{CUT}"', where, 1, "last stored", None))
+
+
+def _is_sound(tx: ReadTransaction) -> bool:
+    try:
+        by_token = tx.one(_MATCHING, (f'"{WATCHMAN}"',))
+        by_number = tx.one("SELECT id FROM search_index_docsize WHERE id = 0")
+    except _DAMAGE as error:
+        logger.info("the search index is damaged: %s", error)
+        return False
+    return by_token == by_number == (0,)
+
+
+def _matching(
+    tx: ReadTransaction, text: str, where: Where, limit: int, order: Order, beyond: int | None
+) -> list[int]:
+    # A bound on the index's own row number, which it can jump to.
+    bound = Where("f.rowid > 0")
+    if beyond is not None:
+        bound &= Where(f"f.rowid {'<' if order == 'last stored' else '>'} ?", (beyond,))
+    rows = tx.all(
+        f"SELECT m.id FROM {_JOINED} WHERE f.search_index MATCH ? AND {bound.sql} AND {where.sql} "
+        f"ORDER BY {order_by(order, 'f.rowid')} LIMIT ?",
+        (text, *bound.params, *where.params, limit),
+    )
+    return [row[0] for row in rows]
+
+
+def _among_cut(tx: ReadTransaction, ids: Sequence[int]) -> frozenset[int]:
+    if not ids:
+        return frozenset()
+    rows = tx.all(f"{_MATCHING} AND rowid BETWEEN ? AND ?", (f'"{CUT}"', min(ids), max(ids)))
+    return frozenset(ids) & {row[0] for row in rows}
+
+
+def _merge(tx: WriteTransaction, pages: int) -> bool:
+    with _noticing_damage(tx):
+        before = tx.one("SELECT total_changes()")
+        tx.run("INSERT INTO search_index(search_index, rank) VALUES ('merge', ?)", (pages,))
+        after = tx.one("SELECT total_changes()")
+    # The statement itself counts as one change.
+    return before is not None and after is not None and after[0] - before[0] > 1
+
+
+def _cut_out(tx: WriteTransaction) -> None:
+    """Take a table out of the schema whose own code refuses to open it."""
+    tx.run("PRAGMA writable_schema = ON")
+    tx.run("DELETE FROM sqlite_schema WHERE type = ? AND name = ?", ("table", "search_index"))
+    tx.run("PRAGMA writable_schema = RESET")
+    for table in _TABLES:
+        tx.run(f"DROP TABLE IF EXISTS search_index_{table}")
 
 
 def compile_tree(node: Node) -> _Expression | None:
     """Return the expression for a tree; None when the index cannot narrow it down."""
+    return _compile(node, 0)
+
+
+def _compile(node: Node, depth: int) -> _Expression | None:
     if isinstance(node, Term):
         return _compile_term(node)
-    if isinstance(node, Substring):
+    if isinstance(node, Substring) or depth > _DEEPEST:
         return None
     if isinstance(node, Not):
-        inner = compile_tree(node.node)
+        inner = _compile(node.node, depth)
         if inner is None or not inner.exact:
             # Leaving out too much would lose matches.
             return None
-        return _Expression(inner.text, not inner.complement, inner.exact)
-    return _compile_all(node) if isinstance(node, And) else _compile_any(node)
+        return _Expression(inner.text, not inner.complement, has_absent=True)
+    compiled = [_compile(child, depth + 1) for child in node.nodes]
+    return _all(compiled) if isinstance(node, And) else _any(compiled)
 
 
 def _compile_term(term: Term) -> _Expression:
@@ -128,39 +245,39 @@ def _compile_term(term: Term) -> _Expression:
     return _Expression(f'"{" ".join(tokens)}"{star}', exact=exact)
 
 
-def _compile_all(node: And) -> _Expression | None:
-    compiled = [compile_tree(child) for child in node.nodes]
+def _all(compiled: list[_Expression | None]) -> _Expression | None:
     known = [expression for expression in compiled if expression is not None]
     if not known:
         return None
     exact = len(known) == len(compiled) and all(e.exact for e in known)
+    has_absent = any(e.has_absent for e in known)
     wanted = [e.text for e in known if not e.complement]
     unwanted = [e.text for e in known if e.complement]
     if not wanted:
-        return _Expression(_joined(unwanted, "OR"), complement=True, exact=exact)
+        return _Expression(_joined(unwanted, "OR"), True, exact, has_absent)
     text = _joined(wanted, "AND")
     if unwanted:
         text = f"({text} NOT {_joined(unwanted, 'OR')})"
-    return _Expression(text, exact=exact)
+    return _Expression(text, False, exact, has_absent)
 
 
-def _compile_any(node: Or) -> _Expression | None:
-    compiled = [compile_tree(child) for child in node.nodes]
-    if any(expression is None for expression in compiled):
-        return None
+def _any(compiled: list[_Expression | None]) -> _Expression | None:
     known = [expression for expression in compiled if expression is not None]
+    if len(known) < len(compiled):
+        return None
     exact = all(e.exact for e in known)
+    has_absent = any(e.has_absent for e in known)
     wanted = [e.text for e in known if not e.complement]
     unwanted = [e.text for e in known if e.complement]
     if not unwanted:
-        return _Expression(_joined(wanted, "OR"), exact=exact)
+        return _Expression(_joined(wanted, "OR"), False, exact, has_absent)
     if not exact:
         return None
     # a OR NOT b  =  NOT (b AND NOT a)
     text = _joined(unwanted, "AND")
     if wanted:
         text = f"({text} NOT {_joined(wanted, 'OR')})"
-    return _Expression(text, complement=True, exact=True)
+    return _Expression(text, True, exact, has_absent)
 
 
 def _joined(texts: list[str], operator: str) -> str:

@@ -1,0 +1,161 @@
+"""The tool itself: one call, four shapes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any
+
+from hermes_sessions.errors import InvalidInput, NotFound, StoreError
+from hermes_sessions.model.scope import OWNER, Scope
+from hermes_sessions.recall.arguments import Arguments, read_arguments
+from hermes_sessions.recall.asking import Asker
+from hermes_sessions.recall.browsing import browse
+from hermes_sessions.recall.budget import stated
+from hermes_sessions.recall.discovering import discover
+from hermes_sessions.recall.scoped import ScopedStore
+from hermes_sessions.recall.scrolling import read, scroll
+from hermes_sessions.recall.summaries import Summaries, Summarise, SummaryBounds
+from hermes_sessions.storage.sessiondb import SessionDB
+
+logger = logging.getLogger(__name__)
+
+Record = dict[str, Any]
+
+
+def session_search(
+    db: SessionDB,
+    query: str | None = None,
+    *,
+    limit: int = 3,
+    sort: str | None = None,
+    role_filter: str | Sequence[str] | None = None,
+    source: str | Sequence[str] | None = None,
+    after: str | float | None = None,
+    before: str | float | None = None,
+    session_id: str | None = None,
+    around_message_id: int | None = None,
+    window: int = 5,
+    exclude_conversations: Sequence[str] = (),
+    max_tokens: int = 8_000,
+    scope: Scope = OWNER,
+    current_session_id: str | None = None,
+    summarise: Summarise | None = None,
+    summary_bounds: SummaryBounds | None = None,
+    zone: tzinfo | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Record:
+    """Recall past conversations: recent ones, those that answer *query*, or one of them.
+
+    Returns a dict that is ready for JSON, at most *max_tokens* long, with ``success`` and, when
+    that is False, ``error``. docs/recall.md describes the four shapes. Only what *scope* may see
+    is returned or counted; the default is the owner of the store, who sees everything. The
+    conversation of *current_session_id* never appears.
+
+    Args:
+        summarise: an auxiliary model that summarises what a query finds.
+        zone: the time zone of dates, the host's without one.
+        clock: what ages such as ``after="7d"`` are counted from.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    given = {
+        "query": query,
+        "limit": limit,
+        "sort": sort,
+        "role_filter": role_filter,
+        "source": source,
+        "after": after,
+        "before": before,
+        "session_id": session_id,
+        "around_message_id": around_message_id,
+        "window": window,
+        "exclude_conversations": list(exclude_conversations),
+        "max_tokens": max_tokens,
+    }
+    host = _Host(db, scope, current_session_id, summarise, summary_bounds, zone, clock)
+    return host.answer(given)
+
+
+def call(
+    db: SessionDB,
+    arguments: Mapping[str, Any] | str | None,
+    *,
+    scope: Scope,
+    current_session_id: str | None = None,
+    summarise: Summarise | None = None,
+    summary_bounds: SummaryBounds | None = None,
+    zone: tzinfo | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Record:
+    """Answer a model's tool call as `session_search` does.
+
+    *arguments* is what the model sent, an object or its JSON text, and may be anything: what is
+    not understood is ignored, noted or answered with an error, never raised. A store that cannot
+    be read is an error in the answer, too. *scope* has no default: an agent's call is made for
+    somebody.
+    """
+    host = _Host(db, scope, current_session_id, summarise, summary_bounds, zone, clock)
+    try:
+        return host.answer(arguments)
+    except StoreError as error:
+        # What the store says is for whoever runs it, not for whoever asks.
+        logger.warning("session_search could not read the store: %s", error)
+        return _error("The session store cannot be read at the moment.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """What the host, not the model, decides about a call."""
+
+    db: SessionDB
+    scope: Scope
+    current_session_id: str | None
+    summarise: Summarise | None
+    summary_bounds: SummaryBounds | None
+    zone: tzinfo | None
+    clock: Callable[[], float]
+
+    def answer(self, raw: Mapping[str, Any] | str | None) -> Record:
+        """Return the answer to one call."""
+        try:
+            arguments = read_arguments(raw, now=self.clock(), zone=self.zone)
+            result = self._shape(arguments)
+        except (InvalidInput, NotFound) as error:
+            return _error(str(error))
+        return stated(result, arguments.max_tokens)
+
+    def _shape(self, arguments: Arguments) -> Record:
+        asker = self._asker()
+        match arguments.mode:
+            case "browse":
+                return browse(asker, arguments)
+            case "discover":
+                return discover(asker, arguments, self._summaries())
+            case "scroll":
+                return scroll(asker, arguments)
+            case "read":
+                return read(asker, arguments)
+
+    def _asker(self) -> Asker:
+        current = self.current_session_id
+        return Asker(
+            store=ScopedStore(self.db, self.scope),
+            current_conversation=None
+            if current is None
+            else self.db.get_conversation_root(current),
+            zone=self.zone,
+        )
+
+    def _summaries(self) -> Summaries | None:
+        if self.summarise is None:
+            return None
+        return Summaries(self.summarise, self.summary_bounds or SummaryBounds())
+
+
+def _error(text: str) -> Record:
+    return {"success": False, "error": text}
