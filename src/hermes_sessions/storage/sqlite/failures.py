@@ -73,6 +73,7 @@ _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str]
 )
 #: What the system says when there is no room, and SQLite reports as a failed write.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ROOM_FOR_LOCKS: Final = 64 * 1024
 
 
 def translate(
@@ -86,8 +87,7 @@ def translate(
     code = getattr(error, "extendedresult", None)
     if code == apsw.SQLITE_IOERR_DIR_FSYNC:
         return errors.StoreIOError(f"{location}: {_UNSURE} ({error}).")
-    if code == apsw.SQLITE_IOERR_SHMSIZE:
-        # Nothing else keeps SQLite from making its file of locks larger.
+    if code == apsw.SQLITE_IOERR_SHMSIZE and _is_full(location):
         return errors.DiskFull(f"{location}: {_FULL} ({error}).")
     if isinstance(error, apsw.IOError) and connection and connection.system_errno in _NO_ROOM:
         return errors.DiskFull(f"{location}: {_FULL} ({os.strerror(connection.system_errno)}).")
@@ -95,6 +95,15 @@ def translate(
         if isinstance(error, driver_class):
             return our_class(f"{location}: {advice} ({error}).")
     return errors.StoreError(f"{location}: {error}.")
+
+
+def _is_full(path: str) -> bool:
+    """Return whether there is no room beside a file for SQLite's locks."""
+    try:
+        facts = os.statvfs(os.path.dirname(path))
+    except OSError:
+        return False
+    return facts.f_bavail * facts.f_frsize < _ROOM_FOR_LOCKS
 
 
 @contextmanager
