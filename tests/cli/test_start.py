@@ -86,6 +86,16 @@ def test_a_list_imports_only_what_it_needs(hermes: Hermes) -> None:
     }
 
 
+def test_a_search_imports_only_what_it_needs(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        db.create_session("s1", "cli")
+        db.append_message("s1", "assistant", "Grüße aus 東京 …")
+    modules = imported_by(hermes, "sessions", "search", "東京")
+    assert "hermes_sessions.storage.searching.finder" in modules
+    # It prints commands that a shell must understand.
+    assert offending(modules) <= {"shlex"}
+
+
 @pytest.mark.parametrize(
     "arguments", [["list"], ["show", "s1"], ["rename", "s1", "x"], ["trash"], ["export", "-"]]
 )

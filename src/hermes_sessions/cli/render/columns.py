@@ -18,7 +18,9 @@ _KNOWN = (
     (0x48A, 0x590, 1),
     (0x2010, 0x2027, 1),  # typographic punctuation
     (0x2030, 0x205E, 1),
+    (0x2190, 0x21FF, 1),  # arrows
     (0x2500, 0x257F, 1),  # line drawing
+    (0x25A0, 0x25FC, 1),  # geometric signs
     (0x3001, 0x3029, 2),  # CJK punctuation
     (0x3041, 0x3096, 2),  # kana
     (0x309B, 0x30FF, 2),
