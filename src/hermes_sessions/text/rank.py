@@ -8,12 +8,12 @@ title has them, and a little by how new it is. Everything is computed from the c
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from hermes_sessions.text.query.counting import count, folded
+from hermes_sessions.text.query.counting import counter, folded
 from hermes_sessions.text.query.tree import Substring, Term
 
 _K1: Final = 1.2
@@ -63,7 +63,8 @@ def scores(matches: Sequence[Match], terms: Sequence[Term | Substring]) -> list[
     """Return the score of each match, in their order."""
     if not matches:
         return []
-    counts = [[count(term, match.folded) for term in terms] for match in matches]
+    counters = [counter(term) for term in terms]
+    counts = [[count(match.folded) for count in counters] for match in matches]
     total = len(matches)
     average = sum(len(match.folded) for match in matches) / total or 1.0
     weights = [
@@ -83,9 +84,12 @@ def scores(matches: Sequence[Match], terms: Sequence[Term | Substring]) -> list[
         if terms:
             score += _COVERAGE * sum(1 for number in row if number) / len(terms)
             if match.title not in titles:
-                titles[match.title] = _share(terms, folded(match.title))
+                titles[match.title] = _share(counters, folded(match.title))
             score += _TITLE * titles[match.title]
-        score += _TOGETHER * _share(pairs, match.folded)
+        if pairs:
+            # Words stand together at most where both stand.
+            together = [count for i, count in pairs if row[i] and row[i + 1]]
+            score += _TOGETHER * sum(1 for count in together if count(match.folded)) / len(pairs)
         score += _ROLE.get(match.role, 0.0)
         if match.source in _BACKGROUND:
             score -= _BACKGROUND_COST
@@ -109,17 +113,17 @@ def order(matches: Sequence[Match], points: Sequence[float]) -> list[int]:
     )
 
 
-def _neighbours(terms: Sequence[Term | Substring]) -> list[Term]:
-    """Return pairs of words that stand next to each other in the query, as phrases."""
+def _neighbours(terms: Sequence[Term | Substring]) -> list[tuple[int, Callable[[str], int]]]:
+    """Return which words stand next to each other in the query, and what counts such pairs."""
     return [
-        Term(first.parts + second.parts, f"{first.raw} {second.raw}", second.prefix)
-        for first, second in pairwise(terms)
+        (i, counter(Term(first.parts + second.parts, f"{first.raw} {second.raw}", second.prefix)))
+        for i, (first, second) in enumerate(pairwise(terms))
         if isinstance(first, Term) and isinstance(second, Term) and not first.prefix
     ]
 
 
-def _share(terms: Sequence[Term | Substring], text: str) -> float:
+def _share(counters: Sequence[Callable[[str], int]], text: str) -> float:
     """Return how many of the terms stand in a folded text, as a share of all."""
-    if not terms:
+    if not counters or not text:
         return 0.0
-    return sum(1 for term in terms if count(term, text)) / len(terms)
+    return sum(1 for count in counters if count(text)) / len(counters)

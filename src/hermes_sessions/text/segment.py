@@ -129,15 +129,18 @@ def spans(text: str) -> list[Span]:
     return [_span(text, alignment, found) for found in _found(alignment.transformed)]
 
 
-def light_spans(text: str) -> list[tuple[str, int, int]]:
-    """Return the tokens of `words` with their places, as `spans` does, without kind and parts."""
-    if text.isascii():
-        return [(found[1], found.start(), found.end()) for found in _found(text.lower())]
-    alignment = Alignment(text, fold)
-    return [
-        (found[1], alignment.start(found.start(1)), alignment.end(found.end(1)))
-        for found in _found(alignment.transformed)
-    ]
+class PlacedTokens:
+    """The tokens of `words`; the places of those that matter are found when asked for."""
+
+    def __init__(self, text: str) -> None:
+        self._alignment = Alignment(text, fold)
+        self._found = list(_found(self._alignment.transformed))
+        self.tokens = [found[1] for found in self._found]
+
+    def place(self, first: int, last: int) -> tuple[int, int]:
+        """Return where the tokens from *first* to *last* stand in the text, as `spans` does."""
+        start, end = self._found[first].start(1), self._found[last].end(1)
+        return self._alignment.start(start), self._alignment.end(end)
 
 
 def inner_spans(text: str, start: int, end: int) -> list[Span]:

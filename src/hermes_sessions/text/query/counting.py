@@ -7,6 +7,7 @@ words as well, which is good enough to weigh matches; what matches is decided in
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -31,10 +32,12 @@ def folded(text: str) -> str:
     return fold(text)
 
 
-def count(term: Term | Substring, text: str) -> int:
-    """Return how often a term stands in a text that is `folded`, parts of words included."""
+def counter(term: Term | Substring) -> Callable[[str], int]:
+    """Return what counts a term in texts that are `folded`, parts of words included."""
     written = _written(term)
-    return text.count(written) if isinstance(written, str) else len(written.findall(text))
+    if isinstance(written, str):
+        return lambda text: text.count(written)
+    return lambda text: len(written.findall(text))
 
 
 def places(term: Term | Substring, text: str, most: int = 20) -> list[int]:

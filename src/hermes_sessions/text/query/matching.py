@@ -10,10 +10,11 @@ from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term,
 from hermes_sessions.text.segment import (
     Analysis,
     Part,
+    PlacedTokens,
     analyse,
     find_folded,
     inner_spans,
-    light_spans,
+    kind_of,
 )
 
 
@@ -112,29 +113,33 @@ def _follows(parts: Sequence[Part], stream: Sequence[str], start: int) -> bool:
 
 def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
     """Return where the wanted terms of a tree stand in the original text, in order."""
-    pieces = light_spans(text)
-    stream = [piece[0] for piece in pieces]
+    placed = PlacedTokens(text)
+    stream = placed.tokens
+    joined = "\n".join(stream)
     marks: set[tuple[int, int]] = set()
     for term in terms_of(node):
         if isinstance(term, Substring):
             marks.update(find_folded(text, term.raw))
+        elif term.parts[0].token not in joined:
+            continue  # Most terms of a long question are in none of its pieces.
         elif len(term.parts) == 1:
-            marks.update(_single_marks(term.parts[0], pieces, text))
+            marks.update(_single_marks(term.parts[0], placed, text))
         else:
+            last = len(term.parts) - 1
             for start in _starts(term.parts[0], stream):
                 if _follows(term.parts, stream, start):
-                    marks.add((pieces[start][1], pieces[start + len(term.parts) - 1][2]))
+                    marks.add(placed.place(start, start + last))
     return sorted(marks)
 
 
-def _single_marks(
-    part: Part, pieces: Sequence[tuple[str, int, int]], text: str
-) -> Iterable[tuple[int, int]]:
-    for token, start, end in pieces:
+def _single_marks(part: Part, placed: PlacedTokens, text: str) -> Iterable[tuple[int, int]]:
+    for position, token in enumerate(placed.tokens):
+        if part.token not in token:
+            continue
         if _is(part, token):
-            yield start, end
-        elif part.token in token:
+            yield placed.place(position, position)
+        elif kind_of(token) == "word":
             # Perhaps a part of a compound word.
-            for inner in inner_spans(text, start, end):
+            for inner in inner_spans(text, *placed.place(position, position)):
                 if _is(part, inner.token):
                     yield inner.start, inner.end
