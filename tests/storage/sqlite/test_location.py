@@ -165,6 +165,20 @@ class TestOwners:
         with pytest.raises(UnsafeStore, match="belongs to user"):
             location.check_ownership(link)
 
+    @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+    def test_a_companion_of_another_user_is_refused(self, tmp_path: Path, suffix: str) -> None:
+        """It could hold anything, and SQLite would believe it."""
+        path = tmp_path / "state.db"
+        SessionDB(path).close()
+        companion = Path(f"{path}{suffix}")
+        if AS_ROOT:
+            companion.touch()
+            os.chown(companion, SOMEBODY_ELSE, -1)
+        else:
+            companion.symlink_to("/etc/passwd")
+        with pytest.raises(UnsafeStore, match=suffix):
+            SessionDB(path)
+
     @pytest.mark.parametrize("kind", ["directory", "fifo"])
     def test_what_is_no_file_is_refused(self, tmp_path: Path, kind: str) -> None:
         path = tmp_path / "state.db"

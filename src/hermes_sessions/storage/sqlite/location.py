@@ -47,6 +47,8 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
         "webdav",
     ]
 )
+#: What SQLite keeps beside a file, named after it.
+COMPANIONS: Final = ("-wal", "-shm", "-journal")
 _LOCAL_FUSE: Final = frozenset({"fuseblk"})
 _MOST_LINKS: Final = 40
 _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -194,7 +196,7 @@ def make_private(path: Path) -> None:
 
     (SQLite gives its companions the permissions that the file has at that moment.)
     """
-    for suffix in ("", "-wal", "-shm", "-journal", ".gate"):
+    for suffix in ("", *COMPANIONS, ".gate"):
         companion = Path(f"{path}{suffix}")
         try:
             facts = os.stat(companion, follow_symlinks=False)

@@ -82,6 +82,9 @@ def _open_memory(options: Options) -> Engine:
 
 def _prepare_file(path: Path, real: Path, options: Options) -> None:
     location.check_ownership(path)
+    for suffix in location.COMPANIONS:
+        # SQLite believes what stands there: another user's journal would change our file.
+        location.check_ownership(Path(f"{real}{suffix}"))
     if not options.read_only:
         location.prepare_directory(real)
     if real.exists():
