@@ -244,8 +244,7 @@ def test_the_same_question_has_the_same_answer(db: SessionDB, ask: Ask) -> None:
 def test_an_index_that_is_behind_is_said_without_numbers(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with SessionDB(path) as db:
-        talk(db, "mine", "kettle")
-        talk(db, "theirs", *["filler"] * 2_100, user="bert")
+        talk(db, "mine", "kettle", *["filler"] * 2_100)
     with SessionDB(path) as db:
         db.provider.write(lambda tx: tx.run("UPDATE search_state SET indexed_through = 0"))
         # A reader cannot bring the index up to date.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -206,6 +213,16 @@ class StoreMachine(RuleBasedStateMachine):
         before = self.db.export_all()
         report = self.db.import_sessions(before)
         assert (report["ok"], report["skipped"]) == (True, len(before))
+        assert self.db.export_all() == before
+
+    @precondition(lambda self: self.model.visible.keys() == self.model.all.keys())
+    @rule()
+    def move_out_and_in_again(self) -> None:
+        before = self.db.export_all()
+        self.db.delete_sessions(record["id"] for record in before)
+        assert self.db.session_count(include_archived=True) == 0
+        report = self.db.import_sessions(json.loads(json.dumps(before)))
+        assert (report["ok"], report["imported"]) == (True, len(before))
         assert self.db.export_all() == before
 
     # ── the model's side ──────────────────────────────────────────────────────────────────────
@@ -407,6 +424,6 @@ class FileMachine(StoreMachine):
 
 BUDGET = settings.default.max_examples if settings.default else 100
 TestInMemory = StoreMachine.TestCase
-TestInMemory.settings = settings(max_examples=max(BUDGET // 3, 1), stateful_step_count=40)
+TestInMemory.settings = settings(max_examples=max(BUDGET // 4, 1), stateful_step_count=40)
 TestInFile = FileMachine.TestCase
-TestInFile.settings = settings(max_examples=max(BUDGET // 10, 1), stateful_step_count=40)
+TestInFile.settings = settings(max_examples=max(BUDGET // 16, 1), stateful_step_count=40)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.text.encode import (
+    CUT,
     GAP,
     HEAD_TOKENS,
     MAX_LENGTH,
@@ -148,7 +149,7 @@ def test_a_document_that_just_fits_is_whole():
     encoded = document([" ".join(map(str, range(MAX_TOKENS)))])
     assert encoded.count == MAX_TOKENS
     assert not encoded.is_cut
-    assert GAP not in encoded.tokens.split()
+    assert not {GAP, CUT} & set(encoded.tokens.split())
 
 
 def test_of_a_long_document_the_start_and_the_end_are_kept():
@@ -158,7 +159,8 @@ def test_of_a_long_document_the_start_and_the_end_are_kept():
     assert encoded.count == MAX_TOKENS
     assert stored[:HEAD_TOKENS] == [f"x{i:d}".ljust(3, "_") for i in range(HEAD_TOKENS)]
     assert stored[HEAD_TOKENS] == GAP
-    assert stored[HEAD_TOKENS + 1 :] == [f"x{i}" for i in range(100_000 - TAIL_TOKENS, 100_000)]
+    assert stored[HEAD_TOKENS + 1 : -1] == [f"x{i}" for i in range(100_000 - TAIL_TOKENS, 100_000)]
+    assert stored[-1] == CUT
 
 
 def test_extras_of_a_long_document_are_kept_within_the_positions_a_server_counts():
@@ -166,6 +168,7 @@ def test_extras_of_a_long_document_are_kept_within_the_positions_a_server_counts
     stored = encoded.tokens.split()
     assert encoded.is_cut
     assert "xsecond0" in stored
+    assert stored[-1] == CUT
     assert len(stored) < 16_384
 
 
@@ -173,7 +176,7 @@ def test_extras_of_a_long_document_are_kept_within_the_positions_a_server_counts
 def test_long_texts_are_analysed_as_short_ones_are(unit):
     # Far beyond the size from which texts are analysed in pieces.
     text = unit * (600_000 // len(unit))
-    stored = document([text]).tokens.split()
+    stored = document([text]).tokens.removesuffix(f" {CUT}").split()
     whole = words(text)
     assert stored[:50] == list(map(encode, whole[:50]))
     assert stored[-50:] == list(map(encode, whole[-50:]))

@@ -6,20 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.errors import (
-    DiskFull,
-    SchemaRefused,
-    StoreLocked,
-    StoreReadOnly,
-    StoreUnreachable,
-)
+from hermes_sessions.errors import DiskFull, SchemaRefused, StoreReadOnly, StoreUnreachable
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
     from hermes_sessions.cli.console import Console
-
-#: Seconds a search waits for other writers before it answers without bringing the index along.
-_PATIENCE_OF_A_SEARCH = 0.5
 
 
 def open_for_reading(console: Console) -> SessionDB:
@@ -46,9 +37,6 @@ def open_for_searching(console: Console) -> SessionDB:
     """
     _show_warnings(console)
     try:
-        return SessionDB(lock_timeout=_PATIENCE_OF_A_SEARCH, clock=console.clock)
-    except StoreLocked:
-        # It had to be made or upgraded, which is worth waiting for.
         return SessionDB(clock=console.clock)
     except (StoreReadOnly, DiskFull, SchemaRefused):
         return SessionDB(read_only=True, clock=console.clock)

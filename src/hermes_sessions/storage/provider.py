@@ -106,12 +106,13 @@ class SessionDBProvider(ABC):
         """Open a consistent read that never waits for a writer of the same process."""
 
     @abstractmethod
-    def write(self, work: Callable[[WriteTransaction], T]) -> T:
+    def write(self, work: Callable[[WriteTransaction], T], *, patience: float | None = None) -> T:
         """Run *work* in one transaction and commit it; return what it returned.
 
-        *work* may be run again from the start when the database asks for a retry, so it must have
-        no effect but its statements. When `write` returns, the commit is as durable as configured;
-        when it raises, nothing of *work* happened.
+        *patience* bounds, in seconds, how long to wait for other writers, where the caller would
+        rather give up sooner than configured. *work* may be run again from the start when the
+        database asks for a retry, so it must have no effect but its statements. When `write`
+        returns, the commit is as durable as configured; when it raises, nothing of *work* happened.
         """
 
     @property

@@ -109,7 +109,7 @@ class SessionDB:
         # Loaded when first needed: most uses of a store neither search nor wait for the index.
         from hermes_sessions.storage.repositories.search import Search
 
-        return Search(self._store)
+        return Search(self._store, on_backlog=self._noticed)
 
     @cached_property
     def _exchange(self) -> Exchange:
@@ -138,10 +138,11 @@ class SessionDB:
         self._provider.close()
 
     def _noticed(self, messages: int) -> None:
-        self._keeper.notice(messages)
+        if messages:
+            self._keeper.notice(messages)
 
-    def _index_what_waits(self) -> None:
-        self._search.catch_up()
+    def _index_what_waits(self, is_unwanted: Callable[[], bool]) -> None:
+        self._search.catch_up(is_unwanted)
 
     def __enter__(self) -> SessionDB:
         return self
@@ -636,7 +637,9 @@ class SessionDB:
         self, older_than_days: float = 0, sessions_dir: str | Path | None = None
     ) -> int:
         """Delete for good what has been in the trash that long; return how many sessions."""
-        return self._retention.purge_trash(older_than_days, sessions_dir)
+        gone = self._retention.purge_trash(older_than_days, sessions_dir)
+        self._noticed(gone)
+        return gone
 
     def delete_session(self, session_id: str, sessions_dir: str | Path | None = None) -> bool:
         """Delete a session for good, with the subagents it started; return whether it existed.
@@ -644,13 +647,15 @@ class SessionDB:
         Other children stay, without a parent. With *sessions_dir* its transcript files go too. A
         very large session is hidden at once and deleted in steps.
         """
-        return self._retention.delete([session_id], sessions_dir) > 0
+        return self.delete_sessions([session_id], sessions_dir) > 0
 
     def delete_sessions(
         self, session_ids: Iterable[str], sessions_dir: str | Path | None = None
     ) -> int:
         """Delete several sessions as `delete_session` does; return how many existed."""
-        return self._retention.delete(session_ids, sessions_dir)
+        gone = self._retention.delete(session_ids, sessions_dir)
+        self._noticed(gone)
+        return gone
 
     def list_prune_candidates(
         self, older_than_days: float = 90, source: str | None = None
@@ -670,7 +675,9 @@ class SessionDB:
         sessions went. A conversation goes as a whole or, with a live member, not at all. The
         write lock is held for short steps only.
         """
-        return self._retention.prune(older_than_days, source, sessions_dir, on_progress)
+        gone = self._retention.prune(older_than_days, source, sessions_dir, on_progress)
+        self._noticed(gone)
+        return gone
 
     def prune_empty_ghost_sessions(self, sessions_dir: str | Path | None = None) -> int:
         """Delete untitled, ended, empty ``tui`` sessions older than a day; return how many."""
@@ -701,7 +708,9 @@ class SessionDB:
         ``imported``, ``extended`` (sessions that had grown), ``skipped`` (already there),
         ``conflicts`` (same id, other content: left alone) and ``errors`` (``index``, ``error``).
         """
-        return self._exchange.import_all(sessions)
+        result = self._exchange.import_all(sessions)
+        self._noticed(result["imported"] + result["extended"])
+        return result
 
     # ── search ────────────────────────────────────────────────────────────────────────────────
 
@@ -715,13 +724,15 @@ class SessionDB:
         offset: int = 0,
         *,
         sort: str | None = None,
+        include_inactive: bool = False,
         scope: Scope = OWNER,
     ) -> list[Record]:
         """Return messages that match, best first, with ``snippet`` (``>>>match<<<``) and
         ``context`` (the message before, this one, the one after).
 
-        Any text is a query and none raises; see docs/search.md for the language. *sort* is
-        relevance (default), newest or oldest. `search` tells more.
+        Any text is a query and none raises; see docs/search.md for the language. *limit* -1 means
+        all. *sort* is relevance (default), newest or oldest. With *include_inactive* rewound
+        messages are found, too. `search` tells more.
         """
         return self._search.messages(
             query,
@@ -731,6 +742,7 @@ class SessionDB:
             limit=limit,
             offset=offset,
             sort=sort,
+            include_inactive=include_inactive,
             scope=scope,
         )
 
@@ -750,8 +762,12 @@ class SessionDB:
         the question was read, and whether everything was searched.
 
         A question that finds nothing as asked is relaxed in stated steps, unless *relax* is
-        False. *cursor* continues a list. Without *count* the account leaves out totals beyond the
-        page and what filters removed. Only what *scope* may see is found or counted.
+        False. *cursor* continues the list of the same question. Without *count* the account
+        leaves out totals beyond the page and what filters removed. Only what *scope* may see is
+        found or counted.
+
+        Raises:
+            InvalidInput: a limit below 1, an unknown order, or a cursor of another question.
         """
         return self._search.answer(
             query,

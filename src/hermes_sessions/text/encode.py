@@ -1,9 +1,9 @@
 """Writes tokens as words that every database keeps as they are.
 
 An encoded token is 3 to 60 characters of ``a-z``, ``0-9`` and ``_``, and its first letter says
-what it is: ``x`` a word, ``q`` CJK, ``z`` a sign. So none is a number, a stop word of a server or
-syntax of a query, and none is split or dropped. An index must take ``_`` for a letter (FTS5:
-``tokenize="ascii tokenchars '_'"``).
+what it is: ``x`` a word, ``q`` CJK, ``z`` a sign; other letters are marks of ours. So none is a
+number, a stop word of a server or syntax of a query, and none is split or dropped. An index must
+take ``_`` for a letter (FTS5: ``tokenize="ascii tokenchars '_'"``).
 
 ASCII letters and digits of words stand for themselves. Every other character has a code in base
 36 from which it can be read back: ``_`` and 3 digits, or ``__`` and 4, in words; 3 digits, or
@@ -27,6 +27,9 @@ from hermes_sessions.text.segment import Kind, analyse, kind_of
 MAX_LENGTH: Final = 60
 #: Stands between texts, and between extras: no phrase reaches across it.
 GAP: Final = "g__"
+#: Stands at the end of what an index stores for a message that has more tokens than that. Such a
+#: message may have a word that the index says it has not.
+CUT: Final = "c__"
 #: Of a longer phrase stream, so much is indexed from its start and its end.
 HEAD_TOKENS: Final = 12_000
 TAIL_TOKENS: Final = 4_000
@@ -52,9 +55,9 @@ _LONGEST_REMEMBERED: Final = 16  # longer ones are mostly hashes, which do not c
 class EncodedText:
     """What an index stores for one message."""
 
-    #: Encoded tokens and gap marks, one blank between them.
+    #: Encoded tokens and marks, one blank between them.
     tokens: str
-    #: How many tokens these are, gap marks not counted.
+    #: How many tokens these are, marks not counted.
     count: int
     #: Whether the message had more tokens than are indexed.
     is_cut: bool
@@ -101,7 +104,8 @@ def document(text_parts: Iterable[str]) -> EncodedText:
     """Return what an index stores for the texts of one message.
 
     First the phrase streams of all texts, then their extras that are in no stream; of a stream
-    that is longer than `MAX_TOKENS` its first `HEAD_TOKENS` and last `TAIL_TOKENS`.
+    that is longer than `MAX_TOKENS` its first `HEAD_TOKENS` and last `TAIL_TOKENS`, and the mark
+    `CUT`.
     """
     stream = _Stream()
     extras: dict[str, None] = {}
@@ -122,6 +126,8 @@ def document(text_parts: Iterable[str]) -> EncodedText:
         for extra in kept[:room]:
             tokens += ("", extra)
     encoded = " ".join(map(_encoded.__getitem__, tokens))
+    if is_too_long:
+        encoded += f" {CUT}"
     return EncodedText(encoded, len(tokens) - tokens.count(""), is_too_long)
 
 

@@ -23,7 +23,7 @@ _TOGETHER: Final = 1.0
 _TITLE: Final = 1.5
 _ROLE: Final = {"user": 0.3, "assistant": 0.2}
 #: Sources whose messages nobody wrote or reads: reports and machine work.
-_BACKGROUND: Final = frozenset({"cron", "tool", "subagent"})
+BACKGROUND_SOURCES: Final = frozenset({"cron", "tool", "subagent"})
 _BACKGROUND_COST: Final = 1.0
 _RECENCY: Final = 0.5
 _RECENCY_DAYS: Final = 30.0
@@ -91,7 +91,7 @@ def scores(matches: Sequence[Match], terms: Sequence[Term | Substring]) -> list[
             together = [count for i, count in pairs if row[i] and row[i + 1]]
             score += _TOGETHER * sum(1 for count in together if count(match.folded)) / len(pairs)
         score += _ROLE.get(match.role, 0.0)
-        if match.source in _BACKGROUND:
+        if match.source in BACKGROUND_SOURCES:
             score -= _BACKGROUND_COST
         age_days = max(0.0, newest - match.timestamp) / 86400
         score += _RECENCY / (1 + age_days / _RECENCY_DAYS)

@@ -19,6 +19,7 @@ from hermes_sessions import SessionDB, StoreClosed, StoreLocked
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.engine import Engine
+from hermes_sessions.storage.sqlite.mutex import Mutex, Turn
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.storage.sqlite.programs import PATIENT
 
@@ -373,21 +374,21 @@ class TestEnd:
     def test_a_thread_that_waited_finds_the_store_closed(self, db: SessionDB, path: Path) -> None:
         engine = engine_of(db)
         waiting = threading.Event()
-        lock = engine._write_lock
+        mutex = engine._mutex
 
-        class Announced:
+        class Announced(Mutex):
             """The lock of the engine, which says when somebody starts to wait for it."""
 
-            def acquire(self, *args: Any, **kwargs: Any) -> bool:
+            def acquire(self, turn: Turn, timeout: float) -> bool:
                 waiting.set()
-                return lock.acquire(*args, **kwargs)
+                return mutex.acquire(turn, timeout)
 
-            def release(self) -> None:
-                lock.release()
+            def release(self, turn: Turn) -> None:
+                mutex.release(turn)
 
         with ThreadPoolExecutor(1) as pool:
             with writing(db):
-                engine._write_lock = Announced()  # type: ignore[assignment]
+                engine._mutex = Announced()
                 late = pool.submit(engine.write, set_user("late"), PATIENT)
                 waiting.wait()
                 db.close()
@@ -406,10 +407,13 @@ class TestEnd:
             with engine.read():
                 pass
 
-        with ThreadPoolExecutor(1) as pool, engine._write_lock:
+        turn = Turn()
+        with ThreadPoolExecutor(1) as pool:
+            assert engine._mutex.acquire(turn, 0.0)
             late = pool.submit(read)
             begun.wait()
             db.close()
+            engine._mutex.release(turn)
         with pytest.raises(StoreClosed):
             late.result()
 

@@ -45,7 +45,7 @@ def _sentences(answer: Answer) -> Iterator[str]:
         yield f"Filters left out: {', '.join(removed)}."
     yield from map(one_line, account.notes)
     if account.total > account.ranked >= RANKED and answer.hits:
-        yield f"The newest {account.ranked:,} are ranked; --sort newest lists all."
+        yield f"The newest {account.ranked:,} are ranked, the others follow by time."
     if not account.complete and account.not_indexed:
         yield "To index them now: hermes sessions optimize"
 
@@ -54,8 +54,9 @@ def _count(shown: int, account: Account) -> str:
     if not shown:
         return "Nothing found."
     total = f"{account.total:,}" if account.total_is_exact else f"{account.total:,}+"
-    if account.total_is_exact and account.total <= shown:
-        return f"{total} match{'' if account.total == 1 else 'es'}."
+    if account.total <= shown:
+        matches = f"{account.total:,} match{'' if account.total == 1 else 'es'}"
+        return f"{matches}." if account.total_is_exact else f"At least {matches}."
     return f"{shown} of {total} matches."
 
 

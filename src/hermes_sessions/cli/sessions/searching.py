@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -106,9 +108,10 @@ def search(
             click.get_current_context(),
         )
     with open_for_searching(console) as db:
+        conditions = _conditions(console, db, filters)
         answer = db.search(
             text,
-            conditions=_conditions(console, db, filters),
+            conditions=conditions,
             limit=limit,
             sort=sort,
             cursor=cursor,
@@ -119,7 +122,7 @@ def search(
 
             console.print_json(answer_document(answer))
         else:
-            _print_text(console, db, answer)
+            _print_text(console, db, answer, conditions)
     if not answer.hits:
         raise click.exceptions.Exit(_NOTHING_FOUND)
 
@@ -169,6 +172,7 @@ def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> Con
 
 
 def _moment(console: Console, name: str, value: str | None) -> float | None:
+    """Return the moment an option names, to the second, so that it can be named again."""
     if value is None:
         return None
     found = read_time(value, console.clock())
@@ -178,13 +182,13 @@ def _moment(console: Console, name: str, value: str | None) -> float | None:
             f"30min, 12h, 7d, 2w, or today or yesterday.",
             param_hint=f"'--{name}'",
         )
-    return found
+    return float(math.floor(found))
 
 
 # ── what is said ──────────────────────────────────────────────────────────────────────────────
 
 
-def _print_text(console: Console, db: SessionDB, answer: Answer) -> None:
+def _print_text(console: Console, db: SessionDB, answer: Answer, conditions: Conditions) -> None:
     style, now = console.style, console.clock()
     names: dict[str, str] = {}
     for hit in answer.hits:
@@ -194,7 +198,9 @@ def _print_text(console: Console, db: SessionDB, answer: Answer) -> None:
         console.print([*hit_lines(hit, surroundings, now=now, style=style), ""])
     console.print(account_lines(answer, style))
     if answer.next_cursor:
-        console.print(f"Next page: {_next_page(answer.next_cursor)}")
+        # "7d" means another moment when the next page is asked for.
+        moments = {"since": _written(conditions.after), "until": _written(conditions.before)}
+        console.print(f"Next page: {_next_page(answer.next_cursor, moments)}")
 
 
 def _surroundings(db: SessionDB, hit: Hit, name: str) -> Surroundings:
@@ -211,13 +217,20 @@ def _surroundings(db: SessionDB, hit: Hit, name: str) -> Surroundings:
     return Surroundings(name=name, before=before, after=after)
 
 
-def _next_page(cursor: str) -> str:
+def _written(moment: float | None) -> str | None:
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment).astimezone().isoformat()
+
+
+def _next_page(cursor: str, moments: Mapping[str, str | None]) -> str:
     """Return the command that was typed, with the place where it goes on."""
     context = click.get_current_context()
     options: list[str] = []
     for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        if not isinstance(parameter, click.Option) or parameter.name == "cursor" or not value:
+        name = parameter.name or ""
+        value = moments.get(name) or context.params.get(name)
+        if not isinstance(parameter, click.Option) or name == "cursor" or not value:
             continue
         if parameter.is_flag:
             options.append(parameter.opts[0])

@@ -14,12 +14,14 @@ from hermes_sessions.storage.searching.answer import Answer
 from hermes_sessions.storage.searching.finder import Finder, Request, Sort
 from hermes_sessions.storage.searching.upkeep import Upkeep
 from hermes_sessions.storage.store import Store
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import HAS_VALUES, Conditions
 
 logger = logging.getLogger(__name__)
 
 #: Messages that `close` still indexes.
 _ON_CLOSE: Final = 200
+#: Seconds that work nobody waits for waits for other writers.
+_BACKGROUND_PATIENCE: Final = 0.5
 _SORTS: Final = ("relevance", "newest", "oldest")
 _EVERYTHING: Final = 2**31
 _DOCUMENTED: Final = (
@@ -43,10 +45,11 @@ _DOCUMENTED: Final = (
 class Search:
     """Questions to the store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_backlog: Callable[[int], None] = lambda _: None) -> None:
+        """*on_backlog* is told how many messages are left to be indexed after a search."""
         self._store = store
         self._upkeep = Upkeep(store, store.provider.search_index)
-        self._finder = Finder(store, store.provider.search_index, self._upkeep)
+        self._finder = Finder(store, store.provider.search_index, self._upkeep, on_backlog)
 
     def messages(
         self,
@@ -58,25 +61,27 @@ class Search:
         limit: int,
         offset: int,
         sort: str | None,
+        include_inactive: bool,
         scope: Scope,
     ) -> list[Record]:
         """See `SessionDB.search_messages`."""
-        if limit == 0:
+        self._check_open()
+        wanted_sort = _sort(sort)
+        if limit == 0 or not (query or "").strip():
             return []
         conditions = Conditions(
             sources=None if source_filter is None else tuple(source_filter),
             exclude_sources=tuple(exclude_sources or ()),
             roles=tuple(role_filter or ()),
+            include_rewound=include_inactive,
         )
-        if not (query or "").strip():
-            return []
         request = Request(
             text=query or "",
             conditions=conditions,
             scope=scope,
-            limit=_EVERYTHING if limit < 0 else limit,
-            offset=max(offset, 0),
-            sort=_sort(sort),
+            limit=_EVERYTHING if limit < 0 else min(limit, _EVERYTHING),
+            offset=min(max(offset, 0), _EVERYTHING),
+            sort=wanted_sort,
             count=False,
         )
         answer = self._finder.answer(request)
@@ -95,15 +100,20 @@ class Search:
         scope: Scope,
     ) -> Answer:
         """See `SessionDB.search`."""
+        self._check_open()
         if limit < 1:
             raise InvalidInput(f"limit must be 1 or more, not {limit}.")
+        conditions = conditions or Conditions()
+        for value in (*conditions.has, *conditions.exclude_has):
+            if value not in HAS_VALUES:
+                raise InvalidInput(f"has must be one of: {', '.join(HAS_VALUES)}; not {value!r}.")
         started = time.perf_counter()
         answer = self._finder.answer(
             Request(
                 text=query or "",
-                conditions=conditions or Conditions(),
+                conditions=conditions,
                 scope=scope,
-                limit=limit,
+                limit=min(limit, _EVERYTHING),
                 sort=_sort(sort),
                 cursor=cursor,
                 relax=relax,
@@ -112,6 +122,10 @@ class Search:
         )
         answer.account.elapsed_ms = round((time.perf_counter() - started) * 1000, 3)
         return answer
+
+    def _check_open(self) -> None:
+        # A closed handle says so whatever the question is.
+        _ = self._store.provider.read_only
 
     def status(self) -> Record:
         """See `SessionDB.search_index_status`."""
@@ -124,24 +138,26 @@ class Search:
         if rebuild:
             self._upkeep.start_anew()
         with self._store.provider.read() as tx:
-            total = self._upkeep.lag(tx).pending
+            lag = self._upkeep.lag(tx)
+        total = lag.pending + lag.titles
         indexed = 0
         while step := self._upkeep.catch_up(1):
             indexed += step
             if on_progress is not None:
-                on_progress(indexed, total)
-        self._upkeep.tidy()
-        return {"indexed": indexed, "rebuilt": rebuild}
+                on_progress(indexed, max(total, indexed))
+        rebuilt = self._upkeep.tidy()
+        return {"indexed": indexed, "rebuilt": rebuild or rebuilt}
 
-    def catch_up(self) -> None:
-        """Index everything that waits, and merge a little."""
-        self._upkeep.catch_up()
-        self._upkeep.tidy_once()
+    def catch_up(self, is_unwanted: Callable[[], bool] = lambda: False) -> None:
+        """Index everything that waits, and merge a little, unless somebody wants the store more."""
+        self._upkeep.catch_up(patience=_BACKGROUND_PATIENCE, is_unwanted=is_unwanted)
+        if not is_unwanted():
+            self._upkeep.tidy_once(patience=_BACKGROUND_PATIENCE)
 
     def finish(self) -> None:
         """Index a bounded part of what waits, before a process ends."""
         try:
-            self._upkeep.catch_up(_ON_CLOSE)
+            self._upkeep.catch_up(_ON_CLOSE, patience=_BACKGROUND_PATIENCE)
         except HermesSessionsError as error:
             # Nothing is lost: the next search or process does it.
             logger.info("the search index could not be updated now: %s", error)

@@ -14,6 +14,7 @@ from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.text.query.filters import Conditions
 
+
 @dataclass(frozen=True, slots=True)
 class Where:
     """A condition and its parameters."""
@@ -23,7 +24,6 @@ class Where:
 
     def __and__(self, other: Where) -> Where:
         return Where(f"{self.sql} AND {other.sql}", self.params + other.params)
-
 
     def negated(self) -> Where:
         """Return what is true where this is not. NULL (an untitled session) counts as not true."""
@@ -138,16 +138,20 @@ _SPECIAL: Final = {"sessions": _session, "titles": _title, "tools": _tool, "mode
 
 
 def _either(choices: list[Where]) -> Where:
-    sql = " OR ".join(choice.sql for choice in choices)
-    return Where(f"({sql})", tuple(p for choice in choices for p in choice.params))
+    if len(choices) == 1:
+        return choices[0]
+    # In halves: databases limit how deep a chain of ORs may be.
+    middle = len(choices) // 2
+    first, second = _either(choices[:middle]), _either(choices[middle:])
+    return Where(f"({first.sql} OR {second.sql})", first.params + second.params)
 
 
-def _none(choices: list[Where]) -> Where:
-    either = _either(choices)
-    # NULL (an untitled session) is not among the excluded ones.
-    return Where(f"COALESCE({either.sql}, 1 = 0) = (1 = 0)", either.params)
+def findable(*, include_rewound: bool = False) -> Where:
+    """Return what is true of every message that can be found."""
+    where = Where("s.trashed_at IS NULL")
+    return where if include_rewound else where & Where("m.active = 1")
 
 
 def scope_as_sql(scope: Scope) -> Where:
-    """Return what a message must satisfy to be seen by whoever asks."""
+    """Return what the session ``s`` must satisfy to be seen by whoever asks."""
     return Where(*scope_condition(scope, lambda name: f"s.{name}"))

@@ -1,53 +1,77 @@
-"""Finds messages: read the question, gather candidates, decide, order, show.
+"""Finds messages: read the question, gather matches, order them, show a page.
 
-The index gives candidates, newest first; shared code decides wherever the index is not exact, ranks
-and cuts snippets, so that the same question has the same answer on every database. Messages the
-index does not hold yet are looked at directly.
+The index gives candidates; shared code decides wherever the index is not exact, ranks and cuts
+snippets, so that the same question has the same answer on every database. A search never waits for
+writers: what it cannot index in a moment, it looks at directly.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from hermes_sessions.errors import InvalidInput, StoreUnavailable
 from hermes_sessions.model.scope import Scope
-from hermes_sessions.storage.provider import ReadTransaction, placeholders
+from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.searching.answer import COUNT_LIMIT, Account, Answer
-from hermes_sessions.storage.searching.conditions import EVERYTHING, Where, as_sql, scope_as_sql
-from hermes_sessions.storage.searching.index import SearchIndex
-from hermes_sessions.storage.searching.shown import Found, load, show
-from hermes_sessions.storage.searching.upkeep import Lag, Upkeep
+from hermes_sessions.storage.searching.conditions import Where
+from hermes_sessions.storage.searching.cursor import Cursor, checksum, read_cursor, write_cursor
+from hermes_sessions.storage.searching.index import IndexDamaged, SearchIndex
+from hermes_sessions.storage.searching.shown import Found, show
+from hermes_sessions.storage.searching.upkeep import Upkeep
+from hermes_sessions.storage.searching.view import (
+    EVERY_MATCH,
+    MOST_TITLES,
+    SCANNED,
+    SCANNED_TITLES,
+    TAIL,
+    View,
+)
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.query.filters import Conditions, with_filters
-from hermes_sessions.text.query.matching import Analysed, matches
 from hermes_sessions.text.query.parser import parse
-from hermes_sessions.text.query.relaxing import ANY_WORD, AS_ASKED, INSIDE_WORDS, steps
-from hermes_sessions.text.query.tree import Node, Or, Substring, terms_of
-from hermes_sessions.text.rank import order, scores
+from hermes_sessions.text.query.relaxing import (
+    ANY_WORD,
+    AS_ASKED,
+    INSIDE_WORDS,
+    alternatives,
+    steps,
+)
+from hermes_sessions.text.query.tree import Node, any_of, terms_of
+from hermes_sessions.text.rank import BACKGROUND_SOURCES, order, scores
 
 logger = logging.getLogger(__name__)
+
+__all__ = [
+    "EVERY_MATCH",
+    "MOST_TITLES",
+    "RANKED",
+    "SCANNED",
+    "SCANNED_TITLES",
+    "SCANNED_UNASKED",
+    "TAIL",
+    "Finder",
+    "Request",
+    "Sort",
+]
 
 Sort = Literal["relevance", "newest", "oldest"]
 
 #: Relevance is computed over this many of the newest matches.
 RANKED: Final = 200
-#: Messages that are not indexed yet and are looked at one by one, at most.
-TAIL: Final = 2000
-#: Messages a scan looks at, where the index cannot narrow down.
-SCANNED: Final = 20_000
-#: The same, when nobody asked to look inside words and it is the last thing tried.
+#: Messages a scan looks at when nobody asked to look inside words and it is the last thing tried.
 SCANNED_UNASKED: Final = 4_000
-#: Titles a search inside words looks at, and sessions found by title, at most.
-SCANNED_TITLES: Final = 5_000
-MOST_TITLES: Final = 50
-#: Where ids say nothing about time, this many matches are put in order.
-EVERY_MATCH: Final = 100_000
-_SCAN_STEP: Final = 500
+#: Seconds that a search waits for its turn to bring the index up to date.
+PATIENCE: Final = 0.05
+#: Of the matches that are ranked, so many may be of one session before others are looked for; and
+#: how often.
+_CROWD: Final = RANKED // 8
+_ROUNDS: Final = 3
+#: Parameters that a statement has beside those of scope and filters.
+_OTHER_PARAMS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,321 +88,293 @@ class Request:
     relax: bool = True
     count: bool = True
 
+    @property
+    def checksum(self) -> int:
+        """What tells the list that is asked for from others."""
+        return checksum(self.text, self.conditions, self.scope, self.sort, self.relax)
+
 
 class Finder:
     """Answers requests on one store."""
 
-    def __init__(self, store: Store, index: SearchIndex, upkeep: Upkeep) -> None:
+    def __init__(
+        self,
+        store: Store,
+        index: SearchIndex,
+        upkeep: Upkeep,
+        on_backlog: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """*on_backlog* is told how many messages are left to be indexed after a search."""
         self._store = store
         self._index = index
         self._upkeep = upkeep
+        self._on_backlog = on_backlog
 
     def answer(self, request: Request) -> Answer:
-        """Return hits and the account of them. Any text is a question; none raises."""
-        query = parse(request.text)
-        account = Account(query=request.text, repairs=list(query.repairs))
-        conditions, problems = with_filters(request.conditions, query.filters, self._store.clock())
-        account.repairs += [f"{problem}; left out" for problem in problems]
-        if query.node is None and not conditions.given():
-            account.notes.append("There is nothing to search for.")
-            return Answer(hits=[], account=account)
-        self._bring_index_up_to_date()
-        start = _read_cursor(request)
-        with self._store.provider.read() as tx:
-            search = _Search(tx, self._index, request, account, self._upkeep.lag(tx), start)
-            search.set_conditions(conditions)
-            return search.run(query.node)
+        """Return hits and the account of them. Any text is a question; none raises.
 
-    def _bring_index_up_to_date(self) -> None:
-        if self._store.provider.read_only:
-            return
+        Raises:
+            InvalidInput: the cursor is not one of this question, or there are more filter values
+                than the database takes.
+        """
+        question = request.checksum
+        query = parse(request.text)
+        cursor = read_cursor(request.cursor, question) if request.cursor is not None else None
+        now = cursor.asked_at if cursor else self._store.clock()
+        conditions, problems = with_filters(request.conditions, query.filters, now)
+        repairs = [*query.repairs, *(f"{problem}; left out" for problem in problems)]
+        if query.node is None and not conditions.given():
+            notes = ["There is nothing to search for."]
+            return Answer(
+                hits=[], account=Account(query=request.text, repairs=repairs, notes=notes)
+            )
+        request = replace(request, conditions=conditions)
+        start = cursor or Cursor(question=question, asked_at=now, offset=request.offset)
         try:
-            self._upkeep.catch_up(TAIL)
-        except StoreUnavailable as error:
+            account = Account(query=request.text, repairs=repairs)
+            return self._answer(request, query.node, account, start)
+        except IndexDamaged as error:
+            logger.warning("the search index is made anew: %s", error)
+            # What the damaged index said does not count.
+            account = Account(query=request.text, repairs=repairs)
+            account.notes.append("The search index was damaged; it is made anew.")
+            return self._answer(request, query.node, account, start, is_damaged=True)
+
+    def _answer(
+        self,
+        request: Request,
+        node: Node | None,
+        account: Account,
+        start: Cursor,
+        *,
+        is_damaged: bool = False,
+    ) -> Answer:
+        can_write = not self._store.provider.read_only
+        if can_write and self._bring_index_up_to_date(anew=is_damaged):
+            is_damaged = False
+        with self._store.provider.read() as tx:
+            lag = self._upkeep.lag(tx, is_damaged=is_damaged)
+            view = View(
+                tx,
+                self._index,
+                lag,
+                scope=request.scope,
+                conditions=request.conditions,
+                through=start.through,
+                account=account,
+            )
+            self._check_size(view)
+            page, cursor = _Search(view, request, account, start).run(node)
+            hits = show(tx, page, include_rewound=request.conditions.include_rewound)
+        if can_write and not lag.complete:
+            self._on_backlog(lag.pending)
+        next_cursor = write_cursor(cursor) if cursor is not None else None
+        return Answer(hits=hits, account=account, next_cursor=next_cursor)
+
+    def _bring_index_up_to_date(self, *, anew: bool) -> bool:
+        """Index what is missing, as far as it is not too much; return whether that was possible."""
+        try:
+            if anew:
+                self._upkeep.start_anew(patience=PATIENCE)
+            self._upkeep.catch_up(TAIL, patience=PATIENCE)
+        except (StoreUnavailable, IndexDamaged) as error:
             # The question is answered all the same, from the index and what it lacks.
             logger.info("the search index could not be updated now: %s", error)
+            return False
+        return True
 
-
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """Where a page begins: behind this many, among messages up to this id."""
-
-    offset: int = 0
-    through: int | None = None
+    def _check_size(self, view: View) -> None:
+        limit = self._store.provider.dialect.max_params - _OTHER_PARAMS
+        if (params := len(view.where().params)) > limit:
+            raise InvalidInput(
+                f"There are too many values to filter by: {params:,}; at most {limit:,} can be "
+                f"used at once."
+            )
 
 
 class _Search:
     """One request on one state of the database."""
 
-    def __init__(
-        self,
-        tx: ReadTransaction,
-        index: SearchIndex,
-        request: Request,
-        account: Account,
-        lag: Lag,
-        start: _Start,
-    ) -> None:
-        self._tx = tx
-        self._index = index
+    def __init__(self, view: View, request: Request, account: Account, start: Cursor) -> None:
+        self._view = view
         self._request = request
         self._account = account
-        self._lag = lag
         self._start = start
-        self._through = start.through if start.through is not None else _newest_id(tx)
-        self._scope = EVERYTHING & scope_as_sql(request.scope)
-        self._sessions_in_scope = Where("s.trashed_at IS NULL") & scope_as_sql(request.scope)
-        self._filters: dict[str, Where] = {}
-        self._is_relaxed = False
-        account.not_indexed = lag.pending
+        self._by_time = request.sort != "relevance"
+        #: The list from its beginning, as far as it is needed; or, with a key, from there on.
+        self._listed: list[Found] = []
+        #: Whether the list goes on by time where it ends here.
+        self._goes_on_by_time = False
 
-    def set_conditions(self, conditions: Conditions) -> None:
-        """Add the filters every match must satisfy."""
-        self._filters = as_sql(conditions)
+    def run(self, node: Node | None) -> tuple[list[Found], Cursor | None]:
+        """Return a page of the list, and where the next one begins."""
+        self._by_time = self._by_time or not terms_of(node)
+        readings: list[Node] = []
+        if node is None or self._start.key is not None:
+            self._list(node)
+        else:
+            readings = self._relax(node)
+        if node is not None:
+            self._view.say_what_is_cut()
+        first = self._first()
+        page = self._listed[first : first + self._request.limit]
+        has_more = len(self._listed) > first + self._request.limit
+        if self._request.count:
+            self._count(any_of(readings) or node)
+        return page, self._next(page) if has_more and page else None
 
-    def run(self, node: Node | None) -> Answer:
-        """Try the readings of the question until one finds something.
+    def _first(self) -> int:
+        """Return where in the list the page begins: behind the last hit that was shown, wherever
+        it is now; if it is gone, behind as many.
+        """
+        if self._start.key is not None:
+            return 0
+        for place, item in enumerate(self._listed):
+            if item.id == self._start.last_id:
+                return place + 1
+        return self._start.offset
+
+    def _next(self, page: list[Found]) -> Cursor:
+        last = page[-1]
+        is_ranked = last.score is not None
+        return replace(
+            self._start,
+            through=self._view.through,
+            offset=self._start.offset + len(page),
+            last_id=last.id,
+            key=None if is_ranked or not self._goes_on_by_time else last.time_key,
+        )
+
+    # ── readings ──────────────────────────────────────────────────────────────────────────────
+
+    def _needed(self) -> int:
+        """How much of the list is needed: one more than is shown tells that there is more."""
+        before = 0 if self._start.key is not None else self._start.offset
+        return before + self._request.limit + 1
+
+    def _relax(self, node: Node) -> list[Node]:
+        """Try the readings of the question until one finds something; return those that count.
 
         A question that found nothing as asked is also answered by the following readings until a
         page is full; what an earlier reading found stands first.
         """
-        if node is None:
-            ordered = self._in_order(self._gather(None), None)
-            return self._answer(ordered, None)
-        ordered, tree = [], node
+        tried: list[Node] = []
         for name, reading in steps(node):
-            self._is_relaxed = name != AS_ASKED
-            known = {item.id for item in ordered}
-            found = [
-                item
-                for item in self._gather(reading, spread=name == ANY_WORD)
-                if item.id not in known
-            ]
-            if found and not ordered:
-                self._account.step, tree = name, reading
+            if name == INSIDE_WORDS:
+                if self._listed:
+                    break
+                self._view.budget = min(self._view.budget, SCANNED_UNASKED)
+            tried.append(reading)
+            was_empty = not self._listed
+            self._list(reading, spread=name == ANY_WORD)
+            if was_empty and self._listed:
+                self._account.step = name
                 if name == INSIDE_WORDS:
                     self._account.notes.append(
                         "Nothing matched as whole words; looked inside words."
                     )
-            ordered += self._in_order(found, reading)
-            full = len(ordered) > self._start.offset + self._request.limit
-            if not self._request.relax or (ordered and self._account.step == AS_ASKED) or full:
+            if self._listed and (name == AS_ASKED or len(self._listed) >= self._needed()):
                 break
-            if ordered and name == ANY_WORD:
+            if not self._request.relax:
                 break
-        return self._answer(ordered, tree)
+        # Several readings are one list only from its beginning.
+        self._goes_on_by_time = self._goes_on_by_time and len(tried) == 1
+        return tried
 
-    def _answer(self, ordered: list[Found], tree: Node | None) -> Answer:
-        page = ordered[self._start.offset : self._start.offset + self._request.limit]
-        self._count(tree, len(ordered))
-        hits = show(self._tx, page, tree)
-        return Answer(hits=hits, account=self._account, next_cursor=self._next(len(ordered)))
-
-    # ── gathering ─────────────────────────────────────────────────────────────────────────────
-
-    def _where(self, *, without: str | None = None) -> Where:
-        where = self._scope & Where("m.id <= ?", (self._through,))
-        for name, condition in self._filters.items():
-            if name != without:
-                where &= condition
-        return where
-
-    def _wanted(self) -> int:
-        needed = self._start.offset + self._request.limit + 1
-        return max(RANKED, needed) if self._request.sort == "relevance" else needed
-
-    def _gather(self, node: Node | None, *, spread: bool = False) -> list[Found]:
-        """Return matches, at least as many as a page needs if there are."""
-        wanted = self._wanted()
-        found = {item.id: item for item in self._unindexed(node, wanted)}
-        if node is None:
-            rows = self._newest_of_all(wanted)
-            found |= {item.id: item for item in load(self._tx, rows)}
-        elif spread and isinstance(node, Or):
-            # Each word gives its own newest, so that a frequent one cannot crowd out a rare one.
-            share = max(50, wanted // len(node.nodes))
-            for part in node.nodes:
-                found |= {item.id: item for item in self._indexed(part, share)}
+    def _list(self, node: Node | None, *, spread: bool = False) -> None:
+        """Add what a reading finds to the list, as far as it is needed."""
+        known = {item.id for item in self._listed}
+        needed = self._needed()
+        if node is None or self._by_time:
+            oldest = self._request.sort == "oldest"
+            found = self._view.matches(node, needed, oldest=oldest, beyond=self._start.key)
+            self._goes_on_by_time = True
         else:
-            found |= {item.id: item for item in self._indexed(node, wanted)}
-        if node is not None and self._request.sort == "relevance":
-            found |= {item.id: item for item in self._by_title(node) if item.id not in found}
-        return list(found.values())
+            found = self._by_relevance(node, needed, spread=spread)
+        for item in found:
+            item.reading = node
+        self._listed += [item for item in found if item.id not in known]
+        del self._listed[needed:]
 
-    def _newest_of_all(self, wanted: int) -> list[int]:
-        where = self._where()
-        direction = "ASC" if self._request.sort == "oldest" else "DESC"
-        rows = self._tx.all(
-            f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
-            f"WHERE {where.sql} ORDER BY m.id {direction} LIMIT ?",
-            (*where.params, wanted),
-        )
-        return [row[0] for row in rows]
+    # ── relevance ─────────────────────────────────────────────────────────────────────────────
 
-    def _indexed(self, node: Node, wanted: int) -> list[Found]:
-        where = self._where() & Where("m.id <= ?", (self._lag.through,))
-        oldest = self._request.sort == "oldest"
-        if self._request.sort != "relevance":
-            # Messages that came by import are not in the order of their ids.
-            wanted = wanted if self._lag.in_time_order else EVERY_MATCH
-        candidates = self._index.messages(self._tx, node, where, limit=wanted, oldest=oldest)
-        if candidates.exact:
-            return load(self._tx, candidates.ids)
-        if not candidates.narrowed:
-            return self._scan(node, where, wanted)
-        found = _decide(load(self._tx, candidates.ids), node)
-        if len(found) < wanted and len(candidates.ids) == wanted:
-            # Some candidates were none: look further, once, and wider.
-            more = self._index.messages(self._tx, node, where, limit=wanted * 10, oldest=oldest)
-            found += _decide(load(self._tx, more.ids[wanted:]), node)
-        return found
+    def _by_relevance(self, node: Node, needed: int, *, spread: bool) -> list[Found]:
+        """Return matches, those that are ranked first and the others behind them by time."""
+        ranked = self._rank(self._pool(node, spread=spread), node)
+        others: list[Found] = []
+        if len(ranked) >= RANKED or spread:
+            self._goes_on_by_time = True
+            known = {item.id for item in ranked}
+            if self._start.key is not None or len(ranked) < needed:
+                found = self._view.matches(node, needed + len(known), beyond=self._start.key)
+                others = [item for item in found if item.id not in known]
+        return others if self._start.key is not None else ranked + others
 
-    def _scan(self, node: Node, where: Where, wanted: int) -> list[Found]:
-        """Look at messages one by one, newest first, up to a bound that the answer states."""
-        found: list[Found] = []
-        last: int | None = None
-        bound_on_scan = SCANNED_UNASKED if self._is_relaxed else SCANNED
-        while len(found) < wanted and self._account.scanned < bound_on_scan:
-            bound = where & Where("m.id < ?", (last,)) if last is not None else where
-            rows = self._tx.all(
-                f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
-                f"WHERE {bound.sql} ORDER BY m.id DESC LIMIT ?",
-                (*bound.params, _SCAN_STEP),
-            )
-            if not rows:
-                return found
-            last = rows[-1][0]
-            found += _decide(load(self._tx, [row[0] for row in rows]), node)
-            self._account.scanned += len(rows)
-        if self._account.scanned >= bound_on_scan:
-            self._account.complete = False
-            self._account.notes.append(
-                f"Looked inside the newest {self._account.scanned:,} messages only; narrow the "
-                f"search with filters to look further back."
-            )
-        return found
+    def _pool(self, node: Node, *, spread: bool) -> list[Found]:
+        """Return the matches that are to be ranked: the newest, but not all of one kind."""
+        pool: dict[int, Found] = {}
+        parts = alternatives(node) if spread else [node]
+        # Each word gives its own newest, so that a frequent one cannot crowd out a rare one.
+        share = max(RANKED // 4, RANKED // len(parts)) if spread else RANKED
+        for part in parts:
+            found = self._view.last_stored(part, share)
+            pool |= {item.id: item for item in found}
+            if len(found) == share:
+                pool |= {item.id: item for item in self._less_crowded(part, found)}
+        for item in self._view.by_title(node):
+            pool.setdefault(item.id, item)
+        return list(pool.values())
 
-    def _unindexed(self, node: Node | None, wanted: int) -> list[Found]:
-        """Return matches among messages the index does not hold yet."""
-        if self._lag.complete or node is None:
-            return []
-        if self._lag.pending > TAIL:
-            self._account.complete = False
-            note = f"The index is being built: {self._lag.pending:,} messages are not in it yet."
-            if note not in self._account.notes:
-                self._account.notes.append(note)
-        where = self._where()
-        rows = self._tx.all(
-            f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
-            f"WHERE (m.id > ? OR m.id IN (SELECT message_id FROM search_queue)) AND {where.sql} "
-            f"ORDER BY m.id DESC LIMIT ?",
-            (self._lag.through, *where.params, TAIL),
-        )
-        return _decide(load(self._tx, [row[0] for row in rows]), node)[:wanted]
+    def _less_crowded(self, node: Node, found: list[Found]) -> list[Found]:
+        """Return matches of other sessions than those that have very many of the newest, and of
+        sources that people talk from: a noisy session or a report is no reason to miss the rest.
+        """
+        others: list[Found] = []
+        crowds: set[str] = set()
+        for _ in range(_ROUNDS):
+            sizes = Counter(item.match.session_id for item in found)
+            crowded = {session_id for session_id, size in sizes.items() if size > _CROWD}
+            has_background = any(item.match.source in BACKGROUND_SOURCES for item in found)
+            if not crowded and not has_background:
+                break
+            crowds |= crowded
+            where = self._view.where() & _outside(crowds)
+            found = self._view.last_stored(node, RANKED // 2, where=where)
+            others += found
+            if len(found) < RANKED // 2:
+                break
+        return others
 
-    def _by_title(self, node: Node) -> list[Found]:
-        """Return the first message of sessions whose title matches."""
-        where = self._where()
-        found = []
-        for session_id in self._titled(node):
-            row = self._tx.one(
-                f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
-                f"WHERE m.session_id = ? AND {where.sql} ORDER BY m.ordinal LIMIT 1",
-                (session_id, *where.params),
-            )
-            if row is not None:
-                found.append(row[0])
-        return [item for item in load(self._tx, found, matched="title") if item.has_title(node)]
-
-    def _titled(self, node: Node) -> list[str]:
-        """Return sessions whose title may match, newest first."""
-        # Bounds count within the scope: nobody's titles may crowd out another's.
-        where = self._sessions_in_scope
-        if any(isinstance(term, Substring) for term in terms_of(node)):
-            rows = self._tx.all(
-                f"SELECT s.id, s.title FROM sessions s WHERE s.title IS NOT NULL AND {where.sql} "
-                f"ORDER BY s.last_active DESC LIMIT ?",
-                (*where.params, SCANNED_TITLES),
-            )
-            titled = [row[0] for row in rows if matches(node, Analysed([row[1]]))]
-            return titled[:MOST_TITLES]
-        numbers = [
-            -number for number in self._index.titles(self._tx, node, where, limit=MOST_TITLES)
-        ]
-        if not numbers:
-            return []
-        rows = self._tx.all(
-            f"SELECT session_id FROM search_titles WHERE number IN ({placeholders(len(numbers))}) "
-            f"ORDER BY number DESC",
-            numbers,
-        )
-        return [row[0] for row in rows]
-
-    # ── ordering and counting ─────────────────────────────────────────────────────────────────
-
-    def _in_order(self, found: list[Found], node: Node | None) -> list[Found]:
-        terms = terms_of(node)
-        if self._request.sort != "relevance" or not terms:
-            backwards = self._request.sort != "oldest"
-            return sorted(found, key=lambda item: item.time_key, reverse=backwards)
-        points = scores([item.match for item in found], terms)
-        self._account.ranked = len(found)
+    def _rank(self, found: list[Found], node: Node) -> list[Found]:
+        points = scores([item.match for item in found], terms_of(node))
+        self._account.ranked = max(self._account.ranked, len(found))
         for item, score in zip(found, points, strict=True):
             item.score = score
         return [found[i] for i in order([item.match for item in found], points)]
 
-    def _count(self, node: Node | None, gathered: int) -> None:
-        self._account.total = gathered
-        if gathered < self._wanted() or not self._request.count:
-            self._account.total_is_exact = gathered < self._wanted()
+    # ── counting ──────────────────────────────────────────────────────────────────────────────
+
+    def _count(self, tree: Node | None) -> None:
+        """Say how many matches there are, and how many more there were without each filter."""
+        account, view = self._account, self._view
+        if self._start.key is None and len(self._listed) < self._needed():
+            account.total, account.total_is_exact = len(self._listed), account.complete
         else:
-            self._account.total = self._number(node, self._where())
-            self._account.total_is_exact = self._account.total < COUNT_LIMIT
-        if not self._request.count:
-            return
-        for name in self._filters:
-            without = self._number(node, self._where(without=name))
-            if without > self._account.total:
-                self._account.removed[name] = without - self._account.total
-
-    def _number(self, node: Node | None, where: Where) -> int:
-        if node is None:
-            rows = self._tx.one(
-                f"SELECT COUNT(*) FROM (SELECT 1 AS one FROM messages m JOIN sessions s "
-                f"ON s.id = m.session_id WHERE {where.sql} LIMIT ?) AS counted",
-                (*where.params, COUNT_LIMIT),
-            )
-            return int(rows[0]) if rows else 0
-        candidates = self._index.messages(self._tx, node, where, limit=COUNT_LIMIT)
-        if candidates.exact:
-            return len(candidates.ids)
-        return len(_decide(load(self._tx, candidates.ids), node))
-
-    def _next(self, gathered: int) -> str | None:
-        reached = self._start.offset + self._request.limit
-        if gathered <= reached:
-            return None
-        return _write_cursor(reached, self._through)
+            account.total, account.total_is_exact = view.number(tree)
+            if tree is not None and not self._by_time:
+                by_title = [item for item in view.by_title(tree) if item.matched == "title"]
+                account.total = min(account.total + len(by_title), COUNT_LIMIT)
+                account.total_is_exact = account.total_is_exact and account.total < COUNT_LIMIT
+        for name in view.filters:
+            removed, _ = view.number(tree, view.where(removed_by=name))
+            if removed:
+                account.removed[name] = removed
 
 
-def _decide(found: Sequence[Found], node: Node) -> list[Found]:
-    return [item for item in found if item.is_match(node)]
-
-
-def _newest_id(tx: ReadTransaction) -> int:
-    row = tx.one("SELECT MAX(id) FROM messages")
-    return int(row[0] or 0) if row else 0
-
-
-def _write_cursor(offset: int, through: int) -> str:
-    return base64.urlsafe_b64encode(json.dumps([offset, through]).encode()).decode()
-
-
-def _read_cursor(request: Request) -> _Start:
-    if request.cursor is None:
-        return _Start(request.offset)
-    try:
-        offset, through = json.loads(base64.urlsafe_b64decode(request.cursor))
-        return _Start(int(offset), int(through))
-    except (ValueError, TypeError) as error:
-        raise InvalidInput("The cursor is not one that a search returned.") from error
+def _outside(sessions: set[str]) -> Where:
+    marks = placeholders(len(BACKGROUND_SOURCES))
+    where = Where(f"s.source NOT IN ({marks})", tuple(sorted(BACKGROUND_SOURCES)))
+    if sessions:
+        marks = placeholders(len(sessions))
+        where &= Where(f"m.session_id NOT IN ({marks})", tuple(sorted(sessions)))
+    return where

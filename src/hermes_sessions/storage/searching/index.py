@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
@@ -19,6 +19,21 @@ from hermes_sessions.text.query.tree import Node
 
 #: By when messages were stored (the order of their ids), or by their time.
 Order = Literal["last stored", "first stored", "newest", "oldest"]
+
+
+class Span(NamedTuple):
+    """Ids above the first and below the second."""
+
+    above: int = 0
+    below: int | None = None
+
+    def as_sql(self, column: str) -> Where:
+        """Return the condition on a column of ids."""
+        where = Where(f"{column} > ?", (self.above,))
+        return where if self.below is None else where & Where(f"{column} < ?", (self.below,))
+
+
+EVERYWHERE = Span()
 
 
 class IndexDamaged(HermesSessionsError):
@@ -92,11 +107,10 @@ class SearchIndex(ABC):
         *,
         limit: int,
         order: Order = "last stored",
-        beyond: int | None = None,
+        span: Span = EVERYWHERE,
     ) -> Candidates:
-        """Return the first messages, in this order, that may match *node* and satisfy *where*.
-
-        *beyond* is an id: with ``last stored`` only lower ones count, otherwise only higher ones.
+        """Return the first messages of a *span*, in this order, that may match *node* and satisfy
+        *where*.
         """
 
     @abstractmethod
@@ -118,11 +132,10 @@ def every_message(
     *,
     limit: int,
     order: Order = "last stored",
-    beyond: int | None = None,
+    span: Span = EVERYWHERE,
 ) -> list[int]:
-    """Return ids of messages that satisfy *where*, as `SearchIndex.messages` does without a tree."""
-    if beyond is not None:
-        where &= Where(f"m.id {'<' if order == 'last stored' else '>'} ?", (beyond,))
+    """Return ids of messages as `SearchIndex.messages` does, whatever they say."""
+    where &= span.as_sql("m.id")
     rows = tx.all(
         f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
         f"WHERE {where.sql} ORDER BY {order_by(order)} LIMIT ?",

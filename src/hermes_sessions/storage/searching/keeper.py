@@ -1,8 +1,8 @@
 """Indexes in the background: soon after messages were stored, when the process is idle.
 
-The thread starts with the first message that is stored and ends with the handle. It waits until no
-message has come for a moment, or until many have, and works in short steps; a search or `close`
-does what is left.
+A thread starts when there is something to index. It waits until no message has come for a moment,
+or until many have, works in short steps, and ends when nothing came for a while; so a handle that
+nobody closes leaves no thread behind. A search or `close` does what is left.
 """
 
 from __future__ import annotations
@@ -22,29 +22,47 @@ logger = logging.getLogger(__name__)
 IDLE: Final = 0.2
 #: Messages after which work begins even if more keep coming.
 MANY: Final = 500
+#: Seconds that the thread waits for more before it ends.
+LINGER: Final = 2.0
 
 
 class Keeper:
-    """A thread that calls *work* when there is something to index."""
+    """Calls *work* in a thread of its own when there is something to index.
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    *work* is given a function that says whether it is to stop: the handle is being closed, or the
+    process forks.
+    """
+
+    def __init__(self, work: Callable[[Callable[[], bool]], None]) -> None:
         self._work = work
         self._changed = threading.Condition()
+        #: Messages that came since work last began.
         self._waiting = 0
+        #: Whether work was not done to its end.
+        self._unfinished = False
         self._stopping = False
+        self._closed = False
         self._thread: threading.Thread | None = None
         _forking.watch(self)
 
     def notice(self, messages: int) -> None:
-        """Say that messages were stored."""
+        """Say that messages were stored, changed or removed."""
         with self._changed:
             self._waiting += messages
-            if self._thread is None and not self._stopping:
+            if self._thread is None:
                 self._start()
             elif self._waiting == messages or self._waiting >= MANY:
                 self._changed.notify()
 
+    def stop(self) -> bool:
+        """End the thread for good; return whether something is left to be done."""
+        self._closed = True
+        self.pause()
+        return self._unfinished or self._waiting > 0
+
     def _start(self) -> None:
+        if self._stopping or self._closed:
+            return
         thread = threading.Thread(target=self._run, name="hermes-sessions-index", daemon=True)
         try:
             thread.start()
@@ -54,48 +72,64 @@ class Keeper:
             return
         self._thread = thread
 
-    def stop(self) -> bool:
-        """End the thread; return whether something is left to be done."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify()
-            thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
-        return self._waiting > 0
-
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting and not self._stopping:
-                    self._changed.wait()
-                self._wait_for_a_pause()
-                if self._stopping:
-                    return
-                self._waiting = 0
+        while self._wait_for_work():
+            self._unfinished = True
             try:
-                self._work()
+                self._work(self._is_stopping)
             except HermesSessionsError as error:
                 # Nothing is lost: the messages are stored, a search will find them.
                 logger.info("the search index could not be updated now: %s", error)
+            else:
+                self._unfinished = self._stopping
 
-    def _wait_for_a_pause(self) -> None:
-        while not self._stopping and self._waiting < MANY:
-            before = self._waiting
-            self._changed.wait(IDLE)
-            if self._waiting == before:
-                return
+    def _is_stopping(self) -> bool:
+        return self._stopping
+
+    def _wait_for_work(self) -> bool:
+        """Wait for messages, and until no more come for a moment; return whether to go on."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting > 0 or self._stopping, LINGER)
+            while not self._stopping and 0 < self._waiting < MANY:
+                before = self._waiting
+                self._changed.wait(IDLE)
+                if self._waiting == before:
+                    break
+            if self._stopping or not self._waiting:
+                # From here on, the next message starts another thread.
+                self._thread = None
+                return False
+            self._waiting = 0
+            return True
 
     # ── fork: threads do not survive it ───────────────────────────────────────────────────────
 
     def pause(self) -> None:
-        """Stop before a fork; the next message starts a new thread."""
-        self.stop()
+        """End the thread; it has at most a few messages to finish. `resume` allows another."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def resume(self) -> None:
+        """Go on after `pause`, with a new thread if there is something to do."""
+        with self._changed:
+            self._stopping = False
+            if self._waiting or self._unfinished:
+                self._waiting = max(self._waiting, 1)
+                self._start()
+
+    def resume_in_child(self) -> None:
+        """Go on in a forked process, where somebody who is not there may hold the lock."""
+        self._changed = threading.Condition()
+        self._thread = None
         self._stopping = False
 
 
 class _Forking:
-    """Pauses every keeper before a fork.
+    """Pauses every keeper around a fork.
 
     Registered with the first keeper, that is after the database's own precautions: hooks run in
     reverse order, and a keeper must come to rest before the database is locked for the fork.
@@ -109,11 +143,15 @@ class _Forking:
         self._keepers.add(keeper)
         if not self._registered and hasattr(os, "register_at_fork"):
             self._registered = True
-            os.register_at_fork(before=self._pause_all)
+            os.register_at_fork(
+                before=lambda: self._tell(Keeper.pause),
+                after_in_parent=lambda: self._tell(Keeper.resume),
+                after_in_child=lambda: self._tell(Keeper.resume_in_child),
+            )
 
-    def _pause_all(self) -> None:
+    def _tell(self, verb: Callable[[Keeper], None]) -> None:
         for keeper in list(self._keepers):
-            keeper.pause()
+            verb(keeper)
 
 
 _forking: Final = _Forking()

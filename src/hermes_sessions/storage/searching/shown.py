@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ _CHUNK: Final = 500
 #: Texts up to this length are marked as a whole; of texts that must be, so much at most.
 _PIECE: Final = 600
 _LONGEST: Final = 20_000
+#: As often, the next stretch of a text is tried when nothing was found to mark in one.
+_STRETCHES: Final = 50
 _FACTS: Final = (
     "m.id, m.session_id, m.role, m.timestamp, m.tool_name, m.ordinal, s.source, s.model, "
     "s.started_at, s.title, s.conversation_id"
@@ -30,7 +32,7 @@ _FACTS: Final = (
 _TEXTS: Final = ", ".join(f"m.{column}" for column in DOCUMENT_COLUMNS)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Found:
     """A message that was found, with what ranking and showing need."""
 
@@ -38,6 +40,9 @@ class Found:
     match: Match
     matched: str
     score: float | None = None
+    #: What it was found by, and so what is marked in it.
+    reading: Node | None = None
+    _document: Analysed | None = None
 
     @property
     def id(self) -> int:
@@ -53,12 +58,17 @@ class Found:
         """Whether the session's title matches, and the message has nothing that must be absent."""
         if not matches(node, Analysed([self.match.title])):
             return False
-        document = Analysed(self.match.texts)
-        return all(matches(absent, document) for absent in absent_of(node))
+        return all(matches(absent, self._analysed) for absent in absent_of(node))
 
     def is_match(self, node: Node) -> bool:
         """Whether the message's texts match."""
-        return matches(node, Analysed(self.match.texts))
+        return matches(node, self._analysed)
+
+    @property
+    def _analysed(self) -> Analysed:
+        if self._document is None:
+            self._document = Analysed(self.match.texts)
+        return self._document
 
 
 def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -> list[Found]:
@@ -84,12 +94,14 @@ def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -
     return [loaded[number] for number in ids if number in loaded]
 
 
-def show(tx: ReadTransaction, found: Sequence[Found], node: Node | None) -> list[Hit]:
+def show(
+    tx: ReadTransaction, found: Sequence[Found], *, include_rewound: bool = False
+) -> list[Hit]:
     """Return hits with snippet and context."""
-    return [_hit(tx, item, node) for item in found]
+    return [_hit(tx, item, include_rewound=include_rewound) for item in found]
 
 
-def _hit(tx: ReadTransaction, item: Found, node: Node | None) -> Hit:
+def _hit(tx: ReadTransaction, item: Found, *, include_rewound: bool) -> Hit:
     number, session_id, role, timestamp, tool_name, ordinal = item.facts[:6]
     source, model, started, title, conversation_id = item.facts[6:]
     texts = [title] if item.matched == "title" else item.match.texts
@@ -97,13 +109,13 @@ def _hit(tx: ReadTransaction, item: Found, node: Node | None) -> Hit:
         id=number,
         session_id=session_id,
         role=role,
-        snippet=_snippet(texts, node),
+        snippet=_snippet(texts, item.reading),
         timestamp=timestamp,
         tool_name=tool_name,
         source=source,
         model=model,
         session_started=started,
-        context=_context(tx, session_id, ordinal),
+        context=_context(tx, session_id, ordinal, include_rewound=include_rewound),
         title=title,
         conversation_id=conversation_id,
         ordinal=ordinal,
@@ -115,12 +127,22 @@ def _hit(tx: ReadTransaction, item: Found, node: Node | None) -> Hit:
 def _snippet(texts: Sequence[str], node: Node | None) -> str:
     """Return the snippet of the first text that has a match, else the start of the first."""
     terms = terms_of(node)
-    for text in texts:
-        for piece in (_piece(text, terms), text[:_LONGEST]):
+    for text in texts if terms else ():
+        for piece in _pieces(text, terms):
             marks = find_marks(node, piece)
             if marks:
                 return make_snippet(piece, marks)
-    return make_snippet(texts[0], []) if texts else ""
+    return make_snippet(_start_of(texts[0]), []) if texts else ""
+
+
+def _pieces(text: str, terms: Sequence[Term | Substring]) -> Iterator[str]:
+    """Yield parts of a text in which there may be something to mark, the likeliest first."""
+    yield _piece(text, terms)
+    for start in range(0, min(len(text), _STRETCHES * _LONGEST), _LONGEST):
+        if len(text) > _PIECE:
+            # Stretches overlap, so that what stands at the seam is whole in one of them.
+            first = cluster_start(text, max(0, start - _PIECE))
+            yield text[first : cluster_start(text, start + _LONGEST)]
 
 
 def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
@@ -130,11 +152,11 @@ def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
     if len(text) <= _PIECE:
         return text
     if not text.isascii() and len(text.lower()) != len(text):
-        return text[:_LONGEST]
+        return _start_of(text)
     lowered = text.lower()
     found = [(place, i) for i, term in enumerate(terms) for place in places(term, lowered)]
     if not found:
-        return text[:_LONGEST]
+        return _start_of(text)
     found.sort()
     best = max(
         (place for place, _ in found),
@@ -150,9 +172,15 @@ def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
     return before + text[start:end] + after
 
 
-def _context(tx: ReadTransaction, session_id: str, ordinal: int) -> list[dict[str, str]]:
+def _start_of(text: str) -> str:
+    return text[: cluster_start(text, _LONGEST)]
+
+
+def _context(
+    tx: ReadTransaction, session_id: str, ordinal: int, *, include_rewound: bool
+) -> list[dict[str, str]]:
     columns = "SELECT role, content, content_type, ordinal FROM messages WHERE session_id = ?"
-    shown = "AND active = 1 ORDER BY ordinal"
+    shown = "ORDER BY ordinal" if include_rewound else "AND active = 1 ORDER BY ordinal"
     before = tx.all(f"{columns} AND ordinal < ? {shown} DESC LIMIT 1", (session_id, ordinal))
     after = tx.all(f"{columns} AND ordinal >= ? {shown} LIMIT 2", (session_id, ordinal))
     return [
@@ -167,4 +195,4 @@ def _short(content: Any) -> str:
     text = text_of(content)
     if not text and not isinstance(content, str):
         text = "[multimodal content]"
-    return text[:CONTEXT_LENGTH]
+    return text[: cluster_start(text, CONTEXT_LENGTH)]

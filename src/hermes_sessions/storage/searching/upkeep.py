@@ -1,29 +1,43 @@
 """Keeps the index in step with the messages, without any write waiting for it.
 
 Messages are indexed in the order of their ids up to a mark; everything above the mark is not yet
-indexed. Changes and deletions below the mark, by whoever, are noted in a queue by triggers. Work
-happens in short transactions that read, encode and store a few messages and move the mark, so that
-writers get their turn in between. If the index was made by another segmenter, it is started anew.
+indexed. Changes and deletions below the mark, by whoever, are noted in a queue by triggers. Texts
+are read and encoded first; then a short transaction stores them and moves the mark, so that writers
+get their turn in between. An index that another segmenter made, or that is damaged, is made anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
-from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    Row,
+    WriteTransaction,
+    placeholders,
+)
 from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of
-from hermes_sessions.storage.searching.index import Document, SearchIndex
+from hermes_sessions.storage.searching.index import Document, IndexDamaged, SearchIndex
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.encode import document
 from hermes_sessions.text.segment import SEGMENTER_VERSION
 
+logger = logging.getLogger(__name__)
+
 #: Messages, and characters of them, that one transaction handles.
 _BATCH: Final = 100
 _BATCH_CHARACTERS: Final = 400_000
-#: Seconds by which clocks of several writers may differ without the order counting as broken.
-_CLOCK_TOLERANCE: Final = 60.0
-_COLUMNS: Final = ", ".join(("id", "active", *DOCUMENT_COLUMNS))
+#: Seconds by which the times of messages may run against their ids, because clocks differ and
+#: writers wait for each other, before the order counts as broken; and what that guarantees.
+_TOLERANCE: Final = 30.0
+_TOLERANCE_BESIDE: Final = 1.0
+MOST_DISORDER: Final = 60.0
+_COLUMNS: Final = ", ".join(("id", "timestamp", *DOCUMENT_COLUMNS))
+_STATE: Final = "SELECT segmenter, indexed_through, newest, ordered_from FROM search_state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +48,35 @@ class Lag:
     through: int
     #: Messages above the mark and in the queue.
     pending: int
-    #: Whether later messages have higher ids; imports can make it otherwise.
-    in_time_order: bool = True
+    #: Those of them that are in the queue.
+    queued: int = 0
+    #: Titles that are not indexed as they are now.
+    titles: int = 0
+    #: Above this id, later messages have higher ids; imports can make it otherwise below.
+    ordered_from: int = 0
+    #: Whether the index can be asked at all; if not, it has to be made anew.
+    usable: bool = True
 
     @property
     def complete(self) -> bool:
         """Whether the index holds everything."""
-        return self.pending == 0
+        return self.usable and self.pending == 0 and self.titles == 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What the next transaction is to store, read and encoded before it."""
+
+    state: Row
+    #: The mark once it is stored.
+    last: int
+    #: By id: the row as it was read, and its tokens.
+    encoded: dict[int, tuple[Row, str]] = field(default_factory=dict)
+
+    def document(self, row: Row) -> Document:
+        """Return the document of a row, encoded anew if it is not as it was read."""
+        known, tokens = self.encoded.get(row[0], (None, ""))
+        return Document(row[0], tokens if row == known else _tokens(row))
 
 
 class Upkeep:
@@ -50,85 +86,155 @@ class Upkeep:
         self._store = store
         self._index = index
 
-    def lag(self, tx: ReadTransaction) -> Lag:
-        """Return how far the index is behind."""
-        state = tx.one("SELECT indexed_through, in_time_order FROM search_state")
-        through, in_time_order = state or (0, 1)
-        above = tx.one("SELECT COUNT(*) FROM messages WHERE id > ?", (through,))
-        queued = tx.one("SELECT COUNT(*) FROM search_queue")
-        pending = (above[0] if above else 0) + (queued[0] if queued else 0)
-        return Lag(int(through), pending, bool(in_time_order))
+    def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> Lag:
+        """Return how far the index is behind: wholly, if it is known to be damaged."""
+        segmenter, through, _, ordered_from = tx.one(_STATE) or (0, 0, 0.0, 0)
+        if is_damaged or segmenter != SEGMENTER_VERSION or not self._index.is_sound(tx):
+            return self._nothing(tx)
+        queued = _number(tx, "SELECT COUNT(*) FROM search_queue")
+        return Lag(
+            through=int(through),
+            pending=_number(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through) + queued,
+            queued=queued,
+            titles=_number(tx, "SELECT COUNT(*) FROM search_titles WHERE stale = 1"),
+            ordered_from=int(ordered_from),
+        )
 
-    def catch_up(self, limit: int | None = None) -> int:
-        """Index up to *limit* messages (all without one); return how many were handled.
+    def _nothing(self, tx: ReadTransaction) -> Lag:
+        return Lag(
+            through=0,
+            pending=_number(tx, "SELECT COUNT(*) FROM messages"),
+            titles=_number(tx, "SELECT COUNT(*) FROM search_titles"),
+            usable=False,
+        )
+
+    def catch_up(
+        self,
+        limit: int | None = None,
+        *,
+        patience: float | None = None,
+        is_unwanted: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Index up to *limit* messages and titles (all without one), or until the work *is
+        unwanted*; return how many were handled. *patience* bounds each wait for other writers.
 
         Raises:
             StoreUnavailable: the store cannot be written now; what was done stays done.
         """
         handled = 0
-        while limit is None or handled < limit:
-            step = self._store.provider.write(self._step)
-            if step == 0:
+        was_mended = False
+        while (limit is None or handled < limit) and not is_unwanted():
+            try:
+                step = self._step(patience)
+            except IndexDamaged as error:
+                if was_mended:
+                    raise
+                was_mended = True
+                logger.warning("the search index is made anew: %s", error)
+                self.start_anew(patience=patience)
+                continue
+            if step is None:
                 break
             handled += step
         return handled
 
-    def tidy(self) -> None:
-        """Merge what the index wrote in small pieces, in short steps."""
-        while self._store.provider.write(self._index.tidy):
-            pass
+    def tidy(self) -> bool:
+        """Merge what the index wrote in small pieces, and leave nothing in it of what was removed,
+        in short steps. An index that a thorough check finds damaged is made anew; return whether.
+        """
+        with self._store.provider.read() as tx:
+            damage = self._index.damage(tx)
+        if damage is not None:
+            logger.warning("the search index is made anew: %s", damage)
+            self.start_anew()
+            self.catch_up()
+        first = True
+        while self._store.provider.write(partial(self._index.compact, first=first)):
+            first = False
+        return damage is not None
 
-    def tidy_once(self) -> None:
+    def tidy_once(self, *, patience: float | None = None) -> None:
         """Do one short step of merging."""
-        self._store.provider.write(self._index.tidy)
+        self._store.provider.write(self._index.tidy, patience=patience)
 
-    def start_anew(self) -> None:
+    def start_anew(self, *, patience: float | None = None) -> None:
         """Forget the index; the next work builds it from the messages."""
-        self._store.provider.write(self._reset)
+        self._store.provider.write(self._reset, patience=patience)
 
     def _reset(self, tx: WriteTransaction) -> None:
         self._index.clear(tx)
         tx.run("DELETE FROM search_queue")
         tx.run("UPDATE search_titles SET stale = 1")
+        tx.run("DELETE FROM search_state")
         tx.run(
-            "UPDATE search_state SET segmenter = ?, indexed_through = 0, newest = 0, "
-            "in_time_order = 1",
-            (SEGMENTER_VERSION,),
+            "INSERT INTO search_state (segmenter, indexed_through, newest, ordered_from) "
+            "VALUES (?, ?, ?, ?)",
+            (SEGMENTER_VERSION, 0, 0.0, 0),
         )
 
-    def _step(self, tx: WriteTransaction) -> int:
-        row = tx.one("SELECT segmenter FROM search_state")
-        if row is None or row[0] != SEGMENTER_VERSION:
-            self._reset(tx)
-        return self._take_titles(tx) + (self._take_queue(tx) or self._take_new(tx))
+    # ── one step ──────────────────────────────────────────────────────────────────────────────
 
-    def _take_new(self, tx: WriteTransaction) -> int:
-        state = tx.one("SELECT indexed_through, newest, in_time_order FROM search_state")
-        through, newest, in_time_order = state or (0, 0.0, 1)
-        documents: list[Document] = []
-        last, characters, handled = through, 0, 0
+    def _step(self, patience: float | None) -> int | None:
+        """Handle the next few messages and titles; return how many, None when there are none."""
+        with self._store.provider.read() as tx:
+            lag = self.lag(tx)
+            if lag.complete:
+                return None
+            batch = self._read(tx) if lag.usable else None
+        if batch is None:
+            self.start_anew(patience=patience)
+            return 0
+        return self._store.provider.write(
+            partial(self._store_batch, batch=batch), patience=patience
+        )
+
+    def _read(self, tx: ReadTransaction) -> _Batch:
+        """Read and encode what is next: changes that were noted, else what is above the mark."""
+        state = tx.one(_STATE) or ()
+        queued = tx.all("SELECT message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
+        if queued:
+            rows = tx.stream(
+                f"SELECT {_COLUMNS} FROM messages WHERE id IN ({placeholders(len(queued))})",
+                [row[0] for row in queued],
+            )
+            return _Batch(state, state[1], {row[0]: (row, _tokens(row)) for row in rows})
+        encoded: dict[int, tuple[Row, str]] = {}
+        last, characters = state[1], 0
         for row in tx.stream(
-            f"SELECT {_COLUMNS}, timestamp FROM messages WHERE id > ? ORDER BY id LIMIT ?",
-            (through, _BATCH),
+            f"SELECT {_COLUMNS} FROM messages WHERE id > ? ORDER BY id LIMIT ?", (last, _BATCH)
         ):
             last = row[0]
-            handled += 1
-            documents += _documents(row[:-1])
-            characters += len(row[2] or "")
-            if row[-1] < newest - _CLOCK_TOLERANCE:
-                in_time_order = 0
-            newest = max(newest, row[-1])
+            encoded[last] = (row, _tokens(row))
+            characters += sum(len(value) for value in row[2:] if isinstance(value, str))
             if characters > _BATCH_CHARACTERS:
                 break
-        if handled:
-            self._index.add(tx, documents)
-            tx.run(
-                "UPDATE search_state SET indexed_through = ?, newest = ?, in_time_order = ?",
-                (last, newest, in_time_order),
-            )
+        return _Batch(state, last, encoded)
+
+    def _store_batch(self, tx: WriteTransaction, batch: _Batch) -> int:
+        handled = self._take_titles(tx) + self._take_queue(tx, batch)
+        # If it was changed, somebody else has done the work, or the index is being made anew.
+        if handled == 0 and tx.one(_STATE) == batch.state:
+            handled = self._take_new(tx, batch)
         return handled
 
-    def _take_queue(self, tx: WriteTransaction) -> int:
+    def _take_new(self, tx: WriteTransaction, batch: _Batch) -> int:
+        _, through, newest, ordered_from = batch.state
+        rows = tx.all(
+            f"SELECT {_COLUMNS} FROM messages WHERE id > ? AND id <= ? ORDER BY id",
+            (through, batch.last),
+        )
+        for row in rows:
+            if row[1] < newest - _TOLERANCE:
+                ordered_from = row[0]
+            newest = max(newest, row[1])
+        self._index.add(tx, [batch.document(row) for row in rows])
+        tx.run(
+            "UPDATE search_state SET indexed_through = ?, newest = ?, ordered_from = ?",
+            (batch.last, newest, ordered_from),
+        )
+        return len(rows)
+
+    def _take_queue(self, tx: WriteTransaction, batch: _Batch) -> int:
         queued = tx.all("SELECT seq, message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if not queued:
             return 0
@@ -138,7 +244,16 @@ class Upkeep:
             f"SELECT {_COLUMNS} FROM messages WHERE id IN ({placeholders(len(ids))}) ORDER BY id",
             ids,
         )
-        self._index.add(tx, [item for row in rows for item in _documents(row)])
+        self._index.add(tx, [batch.document(row) for row in rows])
+        displaced = [row[1] for row in rows if not _is_between_its_neighbours(tx, row[0], row[1])]
+        if displaced:
+            # It may be newer than all above it: only behind the mark, order begins again.
+            newest = max(displaced)
+            tx.run(
+                "UPDATE search_state SET ordered_from = indexed_through, "
+                "newest = CASE WHEN newest > ? THEN newest ELSE ? END",
+                (newest, newest),
+            )
         tx.run("DELETE FROM search_queue WHERE seq <= ?", (queued[-1][0],))
         return len(queued)
 
@@ -162,8 +277,19 @@ class Upkeep:
         return len(stale)
 
 
-def _documents(row: tuple[object, ...]) -> list[Document]:
-    number, active, *columns = row
-    if not active or not isinstance(number, int):
-        return []
-    return [Document(number, document(texts_of(tuple(columns))).tokens)]
+def _tokens(row: Row) -> str:
+    return document(texts_of(row[2:])).tokens
+
+
+def _is_between_its_neighbours(tx: ReadTransaction, number: int, timestamp: float) -> bool:
+    select = "SELECT timestamp FROM messages WHERE id"
+    before = tx.one(f"{select} < ? ORDER BY id DESC LIMIT 1", (number,))
+    after = tx.one(f"{select} > ? ORDER BY id LIMIT 1", (number,))
+    return (before is None or before[0] <= timestamp + _TOLERANCE_BESIDE) and (
+        after is None or timestamp <= after[0] + _TOLERANCE_BESIDE
+    )
+
+
+def _number(tx: ReadTransaction, sql: str, *params: Any) -> int:
+    row = tx.one(sql, params)
+    return int(row[0]) if row else 0

@@ -72,9 +72,9 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.read`."""
         return self.engine.read(self._lock_timeout)
 
-    def write(self, work: Callable[[WriteTransaction], T]) -> T:
+    def write(self, work: Callable[[WriteTransaction], T], *, patience: float | None = None) -> T:
         """See `SessionDBProvider.write`."""
-        return self.engine.write(work, self._lock_timeout)
+        return self.engine.write(work, min(patience or self._lock_timeout, self._lock_timeout))
 
     def reading_connection(self, *, keep: bool = True) -> AbstractContextManager[apsw.Connection]:
         """Lend a connection for raw SQL that sees one state of the database and cannot write.

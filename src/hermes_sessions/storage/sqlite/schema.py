@@ -228,11 +228,14 @@ CREATE_TABLES: Final = "\n".join(
 )
 
 
-SEARCH_INDEX: Final = """
+#: The only token of document 0, which every sound index has.
+WATCHMAN: Final = "w__"
+SEARCH_INDEX: Final = f"""
 CREATE VIRTUAL TABLE search_index USING fts5(
     tokens, content='', contentless_delete=1, detail=full, tokenize="ascii tokenchars '_'");
 INSERT INTO search_index(search_index, rank) VALUES ('automerge', 0);
 INSERT INTO search_index(search_index, rank) VALUES ('secure-delete', 1);
+INSERT INTO search_index(rowid, tokens) VALUES (0, '{WATCHMAN}');
 """
 
 
@@ -250,7 +253,7 @@ CREATE TABLE search_state (
     segmenter INTEGER NOT NULL,
     indexed_through INTEGER NOT NULL,
     newest REAL NOT NULL DEFAULT 0,
-    in_time_order INTEGER NOT NULL DEFAULT 1
+    ordered_from INTEGER NOT NULL DEFAULT 0
 );
 INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0);
 CREATE TABLE search_queue (
@@ -270,7 +273,7 @@ WHEN new.id <= (SELECT indexed_through FROM search_state) BEGIN
     INSERT INTO search_queue (message_id) VALUES (new.id);
 END;
 CREATE TRIGGER messages_search_update
-AFTER UPDATE OF content, content_type, tool_name, tool_calls, active ON messages
+AFTER UPDATE OF content, content_type, tool_name, tool_calls, timestamp ON messages
 WHEN old.id <= (SELECT indexed_through FROM search_state) BEGIN
     INSERT INTO search_queue (message_id) VALUES (old.id);
 END;

@@ -21,17 +21,19 @@ import apsw
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.searching.conditions import Where
 from hermes_sessions.storage.searching.index import (
+    EVERYWHERE,
     Candidates,
     Document,
     IndexDamaged,
     Order,
     SearchIndex,
+    Span,
     every_message,
     order_by,
 )
 from hermes_sessions.storage.sqlite.schema import SEARCH_INDEX, WATCHMAN
 from hermes_sessions.text.encode import CUT, encode, encode_prefix, is_cut
-from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term
+from hermes_sessions.text.query.tree import And, Node, Not, Substring, Term
 
 logger = logging.getLogger(__name__)
 
@@ -129,19 +131,19 @@ class FTS5Index(SearchIndex):
         *,
         limit: int,
         order: Order = "last stored",
-        beyond: int | None = None,
+        span: Span = EVERYWHERE,
     ) -> Candidates:
         """See `SearchIndex.messages`."""
         expression = compile_tree(node)
         if expression is None:
-            ids = every_message(tx, where, limit=limit, order=order, beyond=beyond)
+            ids = every_message(tx, where, limit=limit, order=order, span=span)
             return Candidates(ids, exact=False, narrowed=False)
         with _noticing_damage(tx):
             if expression.complement:
                 where &= Where(f"m.id NOT IN ({_MATCHING})", (expression.text,))
-                ids = every_message(tx, where, limit=limit, order=order, beyond=beyond)
+                ids = every_message(tx, where, limit=limit, order=order, span=span)
             else:
-                ids = _matching(tx, expression.text, where, limit, order, beyond)
+                ids = _matching(tx, expression.text, where, limit, order, span)
             unsure = _among_cut(tx, ids) if expression.has_absent else frozenset()
         return Candidates(ids, exact=expression.exact, narrowed=True, unsure=unsure)
 
@@ -163,7 +165,7 @@ class FTS5Index(SearchIndex):
     def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
         """See `SearchIndex.has_cut`."""
         with _noticing_damage(tx):
-            return bool(_matching(tx, f'"{CUT}"', where, 1, "last stored", None))
+            return bool(_matching(tx, f'"{CUT}"', where, 1, "last stored", EVERYWHERE))
 
 
 def _is_sound(tx: ReadTransaction) -> bool:
@@ -177,12 +179,10 @@ def _is_sound(tx: ReadTransaction) -> bool:
 
 
 def _matching(
-    tx: ReadTransaction, text: str, where: Where, limit: int, order: Order, beyond: int | None
+    tx: ReadTransaction, text: str, where: Where, limit: int, order: Order, span: Span
 ) -> list[int]:
-    # A bound on the index's own row number, which it can jump to.
-    bound = Where("f.rowid > 0")
-    if beyond is not None:
-        bound &= Where(f"f.rowid {'<' if order == 'last stored' else '>'} ?", (beyond,))
+    # On the index's own row number, so that it jumps there.
+    bound = span.as_sql("f.rowid")
     rows = tx.all(
         f"SELECT m.id FROM {_JOINED} WHERE f.search_index MATCH ? AND {bound.sql} AND {where.sql} "
         f"ORDER BY {order_by(order, 'f.rowid')} LIMIT ?",

@@ -53,6 +53,8 @@ class Conditions:
     has: tuple[str, ...] = ()
     exclude_has: tuple[str, ...] = ()
     include_archived: bool = True
+    #: Whether messages that were rewound are found, too.
+    include_rewound: bool = False
 
     def given(self) -> list[str]:
         """Return the names of the conditions that are set."""

@@ -47,6 +47,18 @@ def steps(node: Node) -> Iterator[tuple[str, Node]]:
             yield name, tree
 
 
+def alternatives(node: Node) -> list[Node]:
+    """Return trees of which a match matches at least one: those of the step `ANY_WORD`, each
+    without what must be absent.
+    """
+    absent = absent_of(node)
+    nodes = node.nodes if isinstance(node, And) else (node,)
+    rest = [child for child in nodes if child not in absent]
+    if len(rest) != 1 or not isinstance(rest[0], Or):
+        return [node]
+    return [all_of([part, *absent]) or part for part in rest[0].nodes]
+
+
 def _without_common_words(node: Node) -> Node | None:
     if isinstance(node, Term):
         common = len(node.parts) == 1 and not node.prefix and node.parts[0].token in STOP_WORDS
