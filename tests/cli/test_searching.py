@@ -295,6 +295,16 @@ def test_pages(filled: Hermes) -> None:
     assert "Next page" not in second.out
 
 
+def test_the_next_page_of_a_filter_by_age(filled: Hermes) -> None:
+    arguments = ["search", "part", "--since", "5d", "--until", "1h", "--limit", "4"]
+    first = filled.call("sessions", *arguments)
+    following = account(first).splitlines()[1]
+    assert "--since 2025-02-28T15:00:00+00:00 --until 2025-03-05T14:00:00+00:00" in following
+    command = following.removeprefix("Next page: hermes ").split()
+    second = filled.call(*command, now=NOW + 100)
+    assert len({*found(first), *found(second)}) == 6
+
+
 def test_the_next_page_of_a_query_with_dashes_and_quotes(hermes: Hermes) -> None:
     say(hermes, *(f"docker compose {n}" for n in range(3)))
     arguments = ["search", "--exact", "--limit", "2", "--", "docker compose", "-swarm"]
@@ -312,8 +322,10 @@ def test_very_many_matches(hermes: Hermes) -> None:
         db.append_messages("s", [{"role": "user", "content": f"report {n}"} for n in range(1200)])
         db.optimize_search()
     ranked = hermes.call("sessions", "search", "report")
-    said = "10 of 1,000+ matches. The newest 200 are ranked; --sort newest lists all.\n"
-    assert account(ranked).startswith(said)
+    assert re.match(
+        r"10 of 1,000\+ matches\. The newest \d{3} are ranked, the others follow by time\.\n",
+        account(ranked),
+    )
     newest = hermes.call("sessions", "search", "report", "--sort", "newest", "--limit", "1")
     assert account(newest).startswith("1 of 1,000+ matches.\nNext page: ")
 
@@ -335,8 +347,7 @@ def forget_the_index(hermes: Hermes, messages: int) -> None:
         db.append_messages(
             "s", [{"role": "user", "content": f"report {n}"} for n in range(messages)]
         )
-    # As a version that makes other tokens finds it.
-    change(hermes, "UPDATE search_state SET segmenter = 0, indexed_through = 0")
+    change(hermes, "DELETE FROM search_index; UPDATE search_state SET indexed_through = 0")
 
 
 def test_a_search_brings_the_index_along(hermes: Hermes) -> None:
@@ -349,11 +360,11 @@ def test_a_search_brings_the_index_along(hermes: Hermes) -> None:
 def test_an_index_that_lacks_too_much(hermes: Hermes) -> None:
     forget_the_index(hermes, 4500)
     assert account(hermes.call("sessions", "search", "report", "4499")) == (
-        "1 match. The index is being built: 2,500 messages are not in it yet. "
+        "At least 1 match. The index is being built: 2,500 messages are not in it yet. "
         "To index them now: hermes sessions optimize\n"
     )
     result = hermes.call("sessions", "search", "report", "4498", "--json").json
-    assert (result["account"]["complete"], result["account"]["not_indexed"]) == (True, 500)
+    assert result["account"]["complete"] is True
 
 
 def test_an_empty_home(hermes: Hermes) -> None:
@@ -383,11 +394,13 @@ def test_a_search_does_not_wait_for_writers(hermes: Hermes) -> None:
     forget_the_index(hermes, 30)
     with writing(hermes):
         result = hermes.call("sessions", "search", "report", "7")
-    assert (result.code, account(result)) == (0, "1 match.\n")
+    assert result.code == 0
+    assert account(result).startswith("1 match.")
 
 
 def test_a_store_of_a_later_version_is_read(hermes: Hermes) -> None:
     forget_the_index(hermes, 30)
     change(hermes, "PRAGMA user_version = 99")
     result = hermes.call("sessions", "search", "report", "7")
-    assert (result.code, result.err, account(result)) == (0, "", "1 match.\n")
+    assert (result.code, result.err) == (0, "")
+    assert account(result).startswith("1 match.")
