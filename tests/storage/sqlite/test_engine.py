@@ -19,7 +19,6 @@ from hermes_sessions import SessionDB, StoreClosed, StoreLocked
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.engine import Engine
-from hermes_sessions.storage.sqlite.mutex import Mutex, Turn
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.storage.sqlite.programs import PATIENT
 
@@ -374,21 +373,21 @@ class TestEnd:
     def test_a_thread_that_waited_finds_the_store_closed(self, db: SessionDB, path: Path) -> None:
         engine = engine_of(db)
         waiting = threading.Event()
-        mutex = engine._mutex
+        lock = engine._write_lock
 
-        class Announced(Mutex):
+        class Announced:
             """The lock of the engine, which says when somebody starts to wait for it."""
 
-            def acquire(self, turn: Turn, timeout: float) -> bool:
+            def acquire(self, *args: Any, **kwargs: Any) -> bool:
                 waiting.set()
-                return mutex.acquire(turn, timeout)
+                return lock.acquire(*args, **kwargs)
 
-            def release(self, turn: Turn) -> None:
-                mutex.release(turn)
+            def release(self) -> None:
+                lock.release()
 
         with ThreadPoolExecutor(1) as pool:
             with writing(db):
-                engine._mutex = Announced()
+                engine._write_lock = Announced()  # type: ignore[assignment]
                 late = pool.submit(engine.write, set_user("late"), PATIENT)
                 waiting.wait()
                 db.close()
@@ -407,13 +406,10 @@ class TestEnd:
             with engine.read():
                 pass
 
-        turn = Turn()
-        with ThreadPoolExecutor(1) as pool:
-            assert engine._mutex.acquire(turn, 0.0)
+        with ThreadPoolExecutor(1) as pool, engine._write_lock:
             late = pool.submit(read)
             begun.wait()
             db.close()
-            engine._mutex.release(turn)
         with pytest.raises(StoreClosed):
             late.result()
 

@@ -74,7 +74,7 @@ def db(path: Path, journal: str) -> Iterator[SessionDB]:
 def wait_until_somebody_writes(db: SessionDB) -> None:
     """The engine has no event for it, so it is asked; the timeout of the test bounds it."""
     assert isinstance(db.provider, SQLiteSessionDBProvider)
-    while db.provider.engine._mutex.holder() is None:
+    while db.provider.engine._writing_thread is None:
         pass
 
 

@@ -11,6 +11,7 @@ child refuses the store instead of working without locks.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -39,7 +40,6 @@ from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.identity import Identity
 from hermes_sessions.storage.sqlite.inheritance import abandon, unusable_after_fork
 from hermes_sessions.storage.sqlite.location import lock_holders
-from hermes_sessions.storage.sqlite.mutex import Mutex, Turn
 from hermes_sessions.storage.sqlite.readers import Readers
 from hermes_sessions.storage.sqlite.reading import Read, Reading
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
@@ -71,13 +71,16 @@ class Engine:
         self._identity = Identity(None if path == MEMORY else path, immutable=immutable)
         self._closed = False
         self._unusable: str | None = None
-        self._mutex = Mutex()
+        self._write_lock: threading.Lock | threading.RLock = (
+            threading.RLock() if path == MEMORY else threading.Lock()
+        )
+        self._writing_thread: int | None = None
         self._write_deadline = Deadline()
         self._writer: apsw.Connection | None = None
         self._writer_durability = options.durability
         self._readers = Readers(self._connect_reader)
         self._checkpointer = Checkpointer(self._connect_checkpointer, self._checkpoint_turn)
-        self._pause_for_fork: Turn | None = None
+        self._paused_for_fork = False
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
@@ -92,16 +95,18 @@ class Engine:
 
         Without *keep* it is closed afterwards.
         """
-        patience = lock_timeout or self.options.lock_timeout
         if self.path == MEMORY:
-            return self._reading_memory(patience)
+            return self._reading_memory()
         self._check_usable()
         self._check_identity()
+        patience = lock_timeout or self.options.lock_timeout
         return Reading(self._readers, patience, keep=keep, explain=self._our_error)
 
     @contextmanager
-    def _reading_memory(self, patience: float) -> Iterator[apsw.Connection]:
-        with self._alone(patience, is_writing=False), self._translated():
+    def _reading_memory(self) -> Iterator[apsw.Connection]:
+        self._check_usable()
+        with self._write_lock, self._translated():
+            self._check_usable()  # It may have been closed while this thread waited.
             yield self._writer_connection()
 
     def _connect_reader(self, deadline: Deadline) -> apsw.Connection:
@@ -155,46 +160,22 @@ class Engine:
             )
         patience = lock_timeout or self.options.lock_timeout
         until = time.monotonic() + patience
-        with self._alone(patience, is_writing=True), self._translated(patience):
-            self._check_identity()
-            self._check_writer()
-            self._write_deadline.at = until
-            try:
-                self._gate.enter(until)
-                yield self._writer_connection()
-            finally:
-                self._gate.leave()
-                self._check_writer()
-
-    @contextmanager
-    def _alone(self, patience: float, *, is_writing: bool) -> Iterator[None]:
-        """Keep other threads from the writer connection during the block."""
-        self._check_usable()
-        own = self._mutex.own_turn()
-        if own is not None:
-            if own.is_writing and is_writing:
-                raise StoreLocked(
-                    f"{self.path}: this thread is already inside a write transaction. Finish it "
-                    f"first."
-                )
-            # In memory there is one connection for everything, and a read may lie in a write.
-            was_writing, own.is_writing = own.is_writing, own.is_writing or is_writing
-            try:
-                yield
-            finally:
-                own.is_writing = was_writing
-            return
-        turn = Turn(is_writing=is_writing)
-        if not self._mutex.acquire(turn, patience):
-            raise StoreLocked(
-                f"{self.path}: database is locked: another thread of this process has been "
-                f"writing for {patience:g} s."
-            )
+        self._lock_thread(patience)
         try:
-            self._check_usable()  # It may have been closed while this thread waited.
-            yield
+            # Both may have changed while this thread waited.
+            self._check_usable()
+            self._check_identity()
+            self._write_deadline.at = until
+            with self._translated(patience):
+                try:
+                    self._gate.enter(until)
+                    yield self._writer_connection()
+                finally:
+                    self._gate.leave()
+                    self._check_writer()
         finally:
-            self._mutex.release(turn)
+            self._writing_thread = None
+            self._write_lock.release()
             if self._closed:
                 self._close_writer_if_free()
 
@@ -211,6 +192,19 @@ class Engine:
                 free_log(connection, self._write_deadline, apsw.SQLITE_CHECKPOINT_TRUNCATE)
             finally:
                 self._checkpointer.is_suspended = False
+
+    def _lock_thread(self, patience: float) -> None:
+        me = threading.get_ident()
+        if self._writing_thread == me:
+            raise StoreLocked(
+                f"{self.path}: this thread is already inside a write transaction. Finish it first."
+            )
+        if not self._write_lock.acquire(timeout=patience):
+            raise StoreLocked(
+                f"{self.path}: database is locked: another thread of this process has been "
+                f"writing for {patience:g} s."
+            )
+        self._writing_thread = me
 
     def _writer_connection(self) -> apsw.Connection:
         if self._writer is None:
@@ -297,13 +291,12 @@ class Engine:
         self._close_writer_if_free()
 
     def _close_writer_if_free(self) -> None:
-        turn = Turn()
-        if self._mutex.own_turn() is None and self._mutex.acquire(turn, 0.0):
+        if self._writing_thread != threading.get_ident() and self._write_lock.acquire(False):
             try:
                 self._close_writer()
                 self._gate.close()
             finally:
-                self._mutex.release(turn)
+                self._write_lock.release()
 
     def _close_writer(self) -> None:
         if self._writer is not None:
@@ -326,8 +319,7 @@ class Engine:
 
         Gives False without waiting for long when *cancelled*: whoever cancels may hold the lock.
         """
-        turn = Turn()
-        while not self._mutex.acquire(turn, _TURN_SLICE):
+        while not self._write_lock.acquire(timeout=_TURN_SLICE):
             if cancelled():
                 yield False
                 return
@@ -336,7 +328,7 @@ class Engine:
             yield not cancelled()
         finally:
             self._gate.leave()
-            self._mutex.release(turn)
+            self._write_lock.release()
 
     # ── fork ──────────────────────────────────────────────────────────────────────────────────
 
@@ -345,21 +337,22 @@ class Engine:
 
         At rest no connection is open, except that of a database in memory, which is copied.
         """
-        self._pause_for_fork = self._pause(until)
+        self._paused_for_fork = self._pause(until)
 
-    def _pause(self, until: float) -> Turn | None:
-        turn = Turn()
-        if self._mutex.own_turn() is not None or not self._mutex.acquire(turn, _left(until)):
-            return None
+    def _pause(self, until: float) -> bool:
+        if self._writing_thread == threading.get_ident():
+            return False
+        if not self._write_lock.acquire(timeout=_left(until)):
+            return False
         if self._readers.hold(until):
             if self._checkpointer.stop(_left(until)):
                 if self.path != MEMORY:
                     self._readers.close_idle()
                     self._close_writer()
-                return turn
+                return True
             self._readers.let_go()
-        self._mutex.release(turn)
-        return None
+        self._write_lock.release()
+        return False
 
     def after_fork_in_parent(self) -> None:
         """Go on; connections open again at next use."""
@@ -367,7 +360,7 @@ class Engine:
 
     def after_fork_in_child(self) -> bool:
         """Go on with nothing inherited; return False when that is impossible."""
-        was_at_rest = self._pause_for_fork is not None
+        was_at_rest = self._paused_for_fork
         self._gate.close()
         self._go_on()
         if not was_at_rest:
@@ -376,17 +369,17 @@ class Engine:
 
     def _go_on(self) -> None:
         self._checkpointer = Checkpointer(self._connect_checkpointer, self._checkpoint_turn)
-        turn, self._pause_for_fork = self._pause_for_fork, None
-        if turn is not None:
+        if self._paused_for_fork:
+            self._paused_for_fork = False
             self._readers.let_go()
-            self._mutex.release(turn)
+            self._write_lock.release()
 
     def refuse(self) -> None:
         """Never touch the file again in this forked process: its locks are not ours."""
         self._unusable = unusable_after_fork(self.path)
         in_use, others = self._readers.disown()
         if self._writer is not None:
-            is_mine = self._mutex.own_turn() is not None
+            is_mine = self._writing_thread == threading.get_ident()
             (in_use if is_mine else others).append(self._writer)
             self._writer = None
         abandon(others, in_use=in_use)
