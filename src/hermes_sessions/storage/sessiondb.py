@@ -89,7 +89,7 @@ class SessionDB:
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
         )
         self._sessions = Sessions(store)
-        self._messages = Messages(store, on_append=self._noticed)
+        self._messages = Messages(store, on_change=self._noticed)
         self._conversations = Conversations(store)
         self._anchors = Anchors(store)
         self._titles = Titles(store)

@@ -113,10 +113,12 @@ class NewMessage(NamedTuple):
 class Messages:
     """The rows of ``messages``."""
 
-    def __init__(self, store: Store, on_append: Callable[[int], None] = lambda _: None) -> None:
-        """*on_append* is told how many messages were stored, after they were."""
+    def __init__(self, store: Store, on_change: Callable[[int], None] = lambda _: None) -> None:
+        """*on_change* is told how many messages were stored, or that some were removed, after they
+        were.
+        """
         self._store = store
-        self._on_append = on_append
+        self._on_change = on_change
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -127,7 +129,7 @@ class Messages:
         stored = self._store.provider.write(
             lambda tx: append_prepared(tx, self._store, session_id, [prepared])[0]
         )
-        self._on_append(1)
+        self._on_change(1)
         return stored
 
     def append_many(
@@ -151,7 +153,7 @@ class Messages:
         stored = self._store.provider.write(
             lambda tx: append_prepared(tx, self._store, session_id, prepared)
         )
-        self._on_append(len(prepared))
+        self._on_change(len(prepared))
         return stored
 
     def replace(self, session_id: str, messages: Iterable[Mapping[str, Any]]) -> None:
@@ -172,10 +174,12 @@ class Messages:
                 append_prepared(tx, self._store, session_id, prepared)
 
         self._store.provider.write(work)
+        self._on_change(max(1, len(prepared)))
 
     def clear(self, session_id: str) -> None:
         """See `SessionDB.clear_messages`."""
         self._store.provider.write(lambda tx: delete_messages(tx, session_id))
+        self._on_change(1)
 
     def prepare(self, message: Mapping[str, Any], now: float) -> NewMessage:
         """Check one message and bring it into the form that is stored.

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 #: Messages, and characters of them, that one transaction handles.
 _BATCH: Final = 100
 _BATCH_CHARACTERS: Final = 400_000
+#: After so many transactions, one merges what they wrote.
+_STEPS_TO_TIDY: Final = 3
 #: Seconds by which the times of messages may run against their ids, because clocks differ and
 #: writers wait for each other, before the order counts as broken; and what that guarantees.
 _TOLERANCE: Final = 30.0
@@ -79,6 +81,10 @@ class _Batch:
         return Document(row[0], tokens if row == known else _tokens(row))
 
 
+#: Instead of a batch: the index has to be made anew first.
+_ANEW: Final = _Batch((), 0)
+
+
 class Upkeep:
     """The state of the index, and the work on it."""
 
@@ -88,9 +94,15 @@ class Upkeep:
 
     def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> Lag:
         """Return how far the index is behind: wholly, if it is known to be damaged."""
-        segmenter, through, _, ordered_from = tx.one(_STATE) or (0, 0, 0.0, 0)
-        if is_damaged or segmenter != SEGMENTER_VERSION or not self._index.is_sound(tx):
-            return self._nothing(tx)
+        state = tx.one(_STATE)
+        if is_damaged or state is None or not self._is_usable(tx, state):
+            return Lag(
+                through=0,
+                pending=_number(tx, "SELECT COUNT(*) FROM messages"),
+                titles=_number(tx, "SELECT COUNT(*) FROM search_titles"),
+                usable=False,
+            )
+        _, through, _, ordered_from = state
         queued = _number(tx, "SELECT COUNT(*) FROM search_queue")
         return Lag(
             through=int(through),
@@ -98,14 +110,6 @@ class Upkeep:
             queued=queued,
             titles=_number(tx, "SELECT COUNT(*) FROM search_titles WHERE stale = 1"),
             ordered_from=int(ordered_from),
-        )
-
-    def _nothing(self, tx: ReadTransaction) -> Lag:
-        return Lag(
-            through=0,
-            pending=_number(tx, "SELECT COUNT(*) FROM messages"),
-            titles=_number(tx, "SELECT COUNT(*) FROM search_titles"),
-            usable=False,
         )
 
     def catch_up(
@@ -121,10 +125,14 @@ class Upkeep:
         Raises:
             StoreUnavailable: the store cannot be written now; what was done stays done.
         """
-        handled = 0
+        handled = steps = 0
         was_mended = False
         while (limit is None or handled < limit) and not is_unwanted():
             try:
+                steps += 1
+                if steps % _STEPS_TO_TIDY == 0:
+                    # Little by little, or the index does it all at once some day.
+                    self.tidy_once(patience=patience)
                 step = self._step(patience)
             except IndexDamaged as error:
                 if was_mended:
@@ -177,20 +185,21 @@ class Upkeep:
     def _step(self, patience: float | None) -> int | None:
         """Handle the next few messages and titles; return how many, None when there are none."""
         with self._store.provider.read() as tx:
-            lag = self.lag(tx)
-            if lag.complete:
-                return None
-            batch = self._read(tx) if lag.usable else None
+            batch = self._read(tx)
         if batch is None:
+            return None
+        if batch is _ANEW:
             self.start_anew(patience=patience)
             return 0
         return self._store.provider.write(
             partial(self._store_batch, batch=batch), patience=patience
         )
 
-    def _read(self, tx: ReadTransaction) -> _Batch:
+    def _read(self, tx: ReadTransaction) -> _Batch | None:
         """Read and encode what is next: changes that were noted, else what is above the mark."""
-        state = tx.one(_STATE) or ()
+        state = tx.one(_STATE)
+        if state is None or not self._is_usable(tx, state):
+            return _ANEW
         queued = tx.all("SELECT message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if queued:
             rows = tx.stream(
@@ -208,7 +217,12 @@ class Upkeep:
             characters += sum(len(value) for value in row[2:] if isinstance(value, str))
             if characters > _BATCH_CHARACTERS:
                 break
+        if not encoded and tx.one("SELECT number FROM search_titles WHERE stale = 1") is None:
+            return None
         return _Batch(state, last, encoded)
+
+    def _is_usable(self, tx: ReadTransaction, state: Row) -> bool:
+        return bool(state[0] == SEGMENTER_VERSION) and self._index.is_sound(tx)
 
     def _store_batch(self, tx: WriteTransaction, batch: _Batch) -> int:
         handled = self._take_titles(tx) + self._take_queue(tx, batch)

@@ -45,6 +45,8 @@ _JOINED: Final = (
 )
 #: Pages one housekeeping step may write.
 _MERGE_PAGES: Final = 64
+#: FTS5 keeps notes about removed documents under these numbers.
+_HAS_TOMBSTONES: Final = "SELECT id FROM search_index_data WHERE id >= (1 << 53) LIMIT 1"
 #: FTS5 reads expressions with a small stack; deeper trees are decided message by message.
 _DEEPEST: Final = 24
 #: What SQLite raises when the tables of the index are missing, damaged or contradict themselves.
@@ -107,9 +109,10 @@ class FTS5Index(SearchIndex):
 
     def compact(self, tx: WriteTransaction, *, first: bool) -> bool:
         """See `SearchIndex.compact`. Documents are removed by a note beside their tokens, and the
-        tokens go when pieces of the index are merged: all of them, here.
+        tokens go when pieces of the index are merged: all of them, if there is such a note.
         """
-        return _merge(tx, -_MERGE_PAGES if first else _MERGE_PAGES)
+        everything = first and tx.one(_HAS_TOMBSTONES) is not None
+        return _merge(tx, -_MERGE_PAGES if everything else _MERGE_PAGES)
 
     def is_sound(self, tx: ReadTransaction) -> bool:
         """See `SearchIndex.is_sound`."""

@@ -150,7 +150,7 @@ class _Reader:
 
     def _phrase(self) -> Node | None:
         raw = self._quoted()
-        return self._make_term(raw, prefix=self._star())
+        return self._make_term(raw, prefix=self._star(), quoted=True)
 
     def _quoted(self) -> str:
         """Read a quoted text at the position; an unfinished one ends with the query."""
@@ -223,11 +223,11 @@ class _Reader:
     def _closes_later(self) -> bool:
         return any(char in _QUOTES for char in self.text[self.position + 1 :])
 
-    def _make_term(self, raw: str, *, prefix: bool) -> Node | None:
+    def _make_term(self, raw: str, *, prefix: bool, quoted: bool = False) -> Node | None:
         raw = _unquoted(raw)
         parts = tuple(query_parts(raw, prefix=prefix))
         if parts:
-            return Term(parts, raw, prefix)
+            return Term(parts, raw, prefix, quoted)
         # Nothing but punctuation: looked for as it stands.
         return Substring(raw) if raw else self._nothing(raw)
 

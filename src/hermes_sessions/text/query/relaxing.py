@@ -1,7 +1,7 @@
 """What is tried, in order, when a question finds nothing as it was asked.
 
 Each step is named, so that an answer can say which one found it. What must be absent stays absent
-in every step.
+in every step, and what is quoted stays together.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def alternatives(node: Node) -> list[Node]:
 
 def _without_common_words(node: Node) -> Node | None:
     if isinstance(node, Term):
-        common = len(node.parts) == 1 and not node.prefix and node.parts[0].token in STOP_WORDS
-        return None if common else node
+        is_word = len(node.parts) == 1 and not node.prefix and not node.quoted
+        return None if is_word and node.parts[0].token in STOP_WORDS else node
     if isinstance(node, And):
         kept = [child for child in map(_without_common_words, node.nodes) if child is not None]
         # Only words that must be absent are left: then the common ones were the point.
@@ -76,7 +76,7 @@ def _without_common_words(node: Node) -> Node | None:
 
 def _with_forms(node: Node) -> Node:
     if isinstance(node, Term):
-        if len(node.parts) != 1 or node.prefix or node.parts[0].prefix:
+        if len(node.parts) != 1 or node.prefix or node.parts[0].prefix or node.quoted:
             return node
         forms = stem_variants(node.parts[0].token)
         others: list[Node] = [
@@ -95,7 +95,7 @@ def _with_forms(node: Node) -> Node:
 def _any_word(node: Node) -> Node | None:
     words: list[Node] = []
     for term in terms_of(node):
-        if isinstance(term, Term) and len(term.parts) > 1:
+        if isinstance(term, Term) and len(term.parts) > 1 and not term.quoted:
             words += [Term((part,), part.token, part.prefix) for part in term.parts]
         else:
             words.append(term)

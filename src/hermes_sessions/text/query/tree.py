@@ -6,7 +6,7 @@ text goes further. Printing a query gives text that parses to the same query.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hermes_sessions.text.segment import Part
 
@@ -19,6 +19,8 @@ class Term:
     #: As typed, without quotes and star.
     raw: str
     prefix: bool = False
+    #: Whether it stood between quotes: then it is meant as it is, and no relaxing changes it.
+    quoted: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
