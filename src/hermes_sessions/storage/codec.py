@@ -47,9 +47,13 @@ def encode_params(params: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([encode_text(value) if type(value) is str else value for value in params])
 
 
-def decode_row(row: Sequence[Any]) -> tuple[Any, ...]:
+def decode_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a row with every text decoded."""
-    return tuple([decode_text(v) if type(v) is str and _ESCAPE in v else v for v in row])
+    for value in row:
+        # Nearly every row leaves here as it is: that must cost next to nothing.
+        if type(value) is str and not value.isascii() and _ESCAPE in value:
+            return tuple([decode_text(v) if type(v) is str else v for v in row])
+    return row
 
 
 def encode_content(content: Any) -> tuple[str | None, str | None]:
