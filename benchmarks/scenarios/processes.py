@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,10 @@ def _append_share(
 
 
 def _run(job: Job) -> Metrics:
-    sessions = job.sessions_to_append()
+    # None continues another: nothing says which process comes first.
+    sessions = [
+        replace(session, parent_id=None, end_reason=None) for session in job.sessions_to_append()
+    ]
     job.open().close()  # the file exists before the processes meet on it
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(len(sessions))
