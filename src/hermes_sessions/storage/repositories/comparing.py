@@ -15,11 +15,11 @@ from typing import Any, Final
 from hermes_sessions.storage.codec import JSON
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.repositories.incoming import IncomingSession
-from hermes_sessions.storage.repositories.messages import COLUMNS
+from hermes_sessions.storage.repositories.rows import STORED_FIELDS
 
-_CONTENT: Final = COLUMNS.index("content")
-_CONTENT_TYPE: Final = COLUMNS.index("content_type")
-_TOOL_CALLS: Final = COLUMNS.index("tool_calls")
+_CONTENT: Final = STORED_FIELDS.index("content")
+_CONTENT_TYPE: Final = STORED_FIELDS.index("content_type")
+_TOOL_CALLS: Final = STORED_FIELDS.index("tool_calls")
 
 
 class Relation(Enum):
@@ -63,7 +63,7 @@ def compare(tx: ReadTransaction, incoming: IncomingSession) -> Standing:
         )
     known, ahead, changed = 0, False, []
     for stored in tx.stream(
-        f"SELECT {', '.join(COLUMNS)}, ordinal, active, compacted FROM messages "
+        f"SELECT {', '.join(STORED_FIELDS)}, ordinal, active, compacted FROM messages "
         f"WHERE session_id = ? ORDER BY ordinal",
         (incoming.id,),
     ):

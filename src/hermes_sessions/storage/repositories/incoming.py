@@ -13,23 +13,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.errors import InvalidInput, InvalidTitle, MessageTooLarge
+from hermes_sessions.errors import InvalidInput, InvalidTitle
 from hermes_sessions.model.ids import MAX_ID_LENGTH, require_id
 from hermes_sessions.model.lineage import require_edge_kind
-from hermes_sessions.model.message import count_tool_calls, preview_of
+from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
-from hermes_sessions.storage.codec import (
-    BASE64,
-    JSON,
-    decode_content,
-    encode_content,
-    encode_text,
-    from_json,
-    to_json,
-)
+from hermes_sessions.storage.codec import BASE64, JSON, decode_content, encode_content, to_json
 from hermes_sessions.storage.repositories import checks
-from hermes_sessions.storage.repositories.messages import COLUMNS
-from hermes_sessions.storage.repositories.rows import MESSAGE_COLUMNS, SESSION_COLUMNS
+from hermes_sessions.storage.repositories.prepared import calls_in, require_size
+from hermes_sessions.storage.repositories.rows import (
+    MESSAGE_COLUMNS,
+    MESSAGE_JSON,
+    MESSAGE_TEXTS,
+    SESSION_COLUMNS,
+    STORED_FIELDS,
+)
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, TOKEN_COLUMNS
 
 #: Larger ids are not kept: a file must not be able to use up the ids that are left.
@@ -44,13 +42,6 @@ SESSION_COUNTERS: Final = (
     "reasoning_tokens api_call_count rewind_count"
 ).split()
 SESSION_COSTS: Final = ("estimated_cost_usd", "actual_cost_usd")
-MESSAGE_TEXTS: Final = (
-    "role tool_call_id tool_name finish_reason reasoning reasoning_content external_id"
-).split()
-#: Stored as JSON text; given as that text or, where it was decoded, as the value itself.
-MESSAGE_JSON: Final = (
-    "tool_calls reasoning_details codex_reasoning_items codex_message_items"
-).split()
 
 #: Keys of a session that are not columns of other layouts: ours, parts, and what is derived.
 _SESSION_KEYS: Final = frozenset(SESSION_COLUMNS) | frozenset(
@@ -64,7 +55,7 @@ class IncomingMessage(NamedTuple):
 
     id: int | None
     ordinal: int
-    #: One value per name in `messages.COLUMNS`.
+    #: One value per name in `STORED_FIELDS`.
     values: tuple[Any, ...]
     active: int
     compacted: int
@@ -195,7 +186,7 @@ def _summarize(
     drifted = len(in_force) < len(messages) or columns["rewind_count"]
     if "tool_call_count" not in record or (drifted and not ours):
         # Older programs went on counting messages that were taken back.
-        columns["tool_call_count"] = sum(_calls_of(message) for message in in_force)
+        columns["tool_call_count"] = sum(calls_in(m.values[_TOOL_CALLS]) for m in in_force)
     columns["preview"] = next((_preview(m) for m in messages if m.active and _shows(m)), None)
     columns["next_ordinal"] = messages[-1].ordinal + 1 if messages else 1
     newest = max((m.values[_TIMESTAMP] for m in in_force), default=columns["started_at"])
@@ -205,16 +196,11 @@ def _summarize(
         columns["archived_at"] = columns["last_active"]
 
 
-_ROLE: Final = COLUMNS.index("role")
-_CONTENT: Final = COLUMNS.index("content")
-_CONTENT_TYPE: Final = COLUMNS.index("content_type")
-_TOOL_CALLS: Final = COLUMNS.index("tool_calls")
-_TIMESTAMP: Final = COLUMNS.index("timestamp")
-
-
-def _calls_of(message: IncomingMessage) -> int:
-    column = message.values[_TOOL_CALLS]
-    return 0 if column is None else count_tool_calls(from_json(column, []))
+_ROLE: Final = STORED_FIELDS.index("role")
+_CONTENT: Final = STORED_FIELDS.index("content")
+_CONTENT_TYPE: Final = STORED_FIELDS.index("content_type")
+_TOOL_CALLS: Final = STORED_FIELDS.index("tool_calls")
+_TIMESTAMP: Final = STORED_FIELDS.index("timestamp")
 
 
 def _shows(message: IncomingMessage) -> bool:
@@ -246,7 +232,7 @@ def _messages(
     for index, raw in enumerate(given):
         try:
             message = _message(raw, index, fallback, ours=ours)
-            _check_size(message, max_message_bytes)
+            require_size((*message.values, message.extra), max_message_bytes)
             if message.ordinal <= ordinal:
                 raise InvalidInput("ordinals must rise.")
             external_id = message.values[_EXTERNAL_ID]
@@ -262,7 +248,7 @@ def _messages(
     return messages, ours
 
 
-_EXTERNAL_ID: Final = COLUMNS.index("external_id")
+_EXTERNAL_ID: Final = STORED_FIELDS.index("external_id")
 
 
 _CHECKED_COLUMNS: Final = (
@@ -278,7 +264,7 @@ def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> Inc
     role = raw.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidInput("needs a role, such as 'user' or 'assistant'.")
-    columns: dict[str, Any] = dict.fromkeys(COLUMNS)
+    columns: dict[str, Any] = dict.fromkeys(STORED_FIELDS)
     # Most columns of most messages are empty, and there may be millions of messages.
     for name, check in _CHECKED_COLUMNS:
         value = raw.get(name)
@@ -297,7 +283,7 @@ def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> Inc
     return IncomingMessage(
         id=checks.integer("id", raw.get("id")),
         ordinal=checks.integer("ordinal", raw["ordinal"]) or 0 if ours else index + 1,
-        values=tuple([columns[name] for name in COLUMNS]),
+        values=tuple([columns[name] for name in STORED_FIELDS]),
         active=active,
         compacted=compacted,
         rewind_id=checks.integer("rewind_id", raw.get("rewind_id")),
@@ -327,16 +313,6 @@ def _is_base64(text: str) -> bool:
     except (binascii.Error, ValueError):
         return False
     return True
-
-
-def _check_size(message: IncomingMessage, limit: int) -> None:
-    texts = [value for value in (*message.values, message.extra) if isinstance(value, str)]
-    # A character takes at most four bytes, an escaped one seven: most messages need no count.
-    if sum(map(len, texts)) * 7 <= limit:
-        return
-    size = sum(len(encode_text(text).encode("utf-8")) for text in texts)
-    if size > limit:
-        raise MessageTooLarge(size, limit)
 
 
 # ── usage and rewinds ─────────────────────────────────────────────────────────────────────────

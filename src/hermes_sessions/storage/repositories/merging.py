@@ -22,7 +22,7 @@ from hermes_sessions.storage.repositories.incoming import (
     IncomingMessage,
     IncomingSession,
 )
-from hermes_sessions.storage.repositories.messages import COLUMNS
+from hermes_sessions.storage.repositories.rows import STORED_FIELDS
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLUMNS, route_key
 from hermes_sessions.storage.store import Store
@@ -30,7 +30,7 @@ from hermes_sessions.storage.store import Store
 _MESSAGE_ROW: Final = (
     "session_id",
     "ordinal",
-    *COLUMNS,
+    *STORED_FIELDS,
     "active",
     "compacted",
     "rewind_id",

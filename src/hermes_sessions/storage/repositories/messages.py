@@ -7,50 +7,28 @@ never depends on a clock.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from hermes_sessions.errors import InvalidInput, MessageTooLarge, StaleFence, UnknownSession
-from hermes_sessions.model.message import count_tool_calls, preview_of
+from hermes_sessions.errors import InvalidInput, StaleFence, UnknownSession
+from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.codec import (
-    decode_content,
-    encode_content,
-    encode_text,
-    from_json,
-    to_json,
-)
-from hermes_sessions.storage.provider import Row, WriteTransaction
+from hermes_sessions.storage.codec import decode_content
+from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.prepared import NewMessage, calls_in, prepare
 from hermes_sessions.storage.repositories.rows import (
+    MESSAGE_FIELDS,
     SELECT_MESSAGE,
+    STORED_FIELDS,
     VISIBLE,
     Record,
     message_record,
+    names,
 )
 from hermes_sessions.storage.repositories.scoping import scope_condition
-from hermes_sessions.storage.repositories.sessions import require_time
 from hermes_sessions.storage.store import Store
 
-logger = logging.getLogger(__name__)
-
-FIELDS: Final = [
-    "role",
-    "content",
-    "tool_name",
-    "tool_calls",
-    "tool_call_id",
-    "token_count",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-    "timestamp",
-    "external_id",
-]
-_KNOWN: Final = frozenset(FIELDS)
+_KNOWN: Final = frozenset(MESSAGE_FIELDS)
 _ASSISTANT_ONLY: Final = [
     "reasoning",
     "reasoning_content",
@@ -58,56 +36,11 @@ _ASSISTANT_ONLY: Final = [
     "codex_reasoning_items",
     "codex_message_items",
 ]
-_TEXT_FIELDS: Final = [
-    "role",
-    "tool_name",
-    "tool_call_id",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "external_id",
-]
-_JSON_FIELDS: Final = [
-    "tool_calls",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-]
-#: Columns of an insert, after session_id and ordinal.
-COLUMNS: Final = [
-    "role",
-    "content",
-    "content_type",
-    "tool_call_id",
-    "tool_calls",
-    "tool_name",
-    "timestamp",
-    "token_count",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-    "external_id",
-]
-INSERT: Final = (
-    f"INSERT INTO messages (session_id, ordinal, {', '.join(COLUMNS)}) "
-    f"VALUES (?, ?, {', '.join('?' * len(COLUMNS))})"
+_INSERT: Final = (
+    f"INSERT INTO messages (session_id, ordinal, {names(STORED_FIELDS)}) "
+    f"VALUES (?, ?, {placeholders(len(STORED_FIELDS))})"
 )
 _MICROSECOND: Final = 1e-6
-
-
-class NewMessage(NamedTuple):
-    """A checked message, ready to be written."""
-
-    #: One value per name in `COLUMNS`.
-    values: tuple[Any, ...]
-    timestamp: float
-    tool_calls: int
-    #: What listings show if this is the session's first user message.
-    preview: str | None
-    external_id: str | None
 
 
 class Messages:
@@ -125,7 +58,7 @@ class Messages:
     def append(self, session_id: str, message: Record, *, fence: int | None) -> int:
         """See `SessionDB.append_message`."""
         _check_fence(fence)
-        prepared = self.prepare(message, self._store.clock())
+        prepared = self._prepare(message, self._store.clock())
         stored = self._store.provider.write(
             lambda tx: append_prepared(tx, self._store, session_id, [prepared])[0]
         )
@@ -145,9 +78,9 @@ class Messages:
             if unknown:
                 raise InvalidInput(
                     f"Message {index} has unknown fields: {', '.join(sorted(map(str, unknown)))}. "
-                    f"Known are: {', '.join(FIELDS)}."
+                    f"Known are: {', '.join(MESSAGE_FIELDS)}."
                 )
-            prepared.append(self.prepare(message, now + index * _MICROSECOND))
+            prepared.append(self._prepare(message, now + index * _MICROSECOND))
         if not prepared:
             return []
         stored = self._store.provider.write(
@@ -162,11 +95,11 @@ class Messages:
         prepared = []
         for index, message in enumerate(messages):
             _require_mapping(message, index)
-            fields = {name: message.get(name) for name in FIELDS}
+            fields = {name: message.get(name) for name in MESSAGE_FIELDS}
             fields["role"] = fields["role"] or "unknown"
             if fields["role"] != "assistant":
                 fields.update(dict.fromkeys(_ASSISTANT_ONLY))
-            prepared.append(self.prepare(fields, now + index * _MICROSECOND))
+            prepared.append(self._prepare(fields, now + index * _MICROSECOND))
 
         def work(tx: WriteTransaction) -> None:
             delete_messages(tx, session_id)
@@ -181,46 +114,8 @@ class Messages:
         self._store.provider.write(lambda tx: delete_messages(tx, session_id))
         self._on_change(1)
 
-    def prepare(self, message: Mapping[str, Any], now: float) -> NewMessage:
-        """Check one message and bring it into the form that is stored.
-
-        Raises:
-            InvalidInput, MessageTooLarge: nothing was written.
-        """
-        role = message.get("role")
-        if not isinstance(role, str) or not role:
-            raise InvalidInput("A message needs a role, such as 'user' or 'assistant'.")
-        content = message.get("content")
-        tool_calls = message.get("tool_calls")
-        given_time = message.get("timestamp")
-        timestamp = now if given_time is None else require_time(given_time)
-        columns: dict[str, Any] = {"timestamp": timestamp}
-        columns["content"], columns["content_type"] = encode_content(content)
-        for name in _TEXT_FIELDS:
-            columns[name] = _text(name, message.get(name))
-        for name in _JSON_FIELDS:
-            columns[name] = _json(name, message.get(name))
-        columns["token_count"] = _count(message.get("token_count"))
-        values = tuple([columns[name] for name in COLUMNS])
-        self._check_size(values)
-        shows = role == "user" and content is not None
-        return NewMessage(
-            values=values,
-            timestamp=timestamp,
-            tool_calls=_calls_in(tool_calls),
-            preview=preview_of(content) if shows else None,
-            external_id=columns["external_id"],
-        )
-
-    def _check_size(self, values: Sequence[Any]) -> None:
-        limit = self._store.max_message_bytes
-        texts = [value for value in values if isinstance(value, str)]
-        # A character takes at most four bytes, an escaped one seven: most messages need no count.
-        if sum(map(len, texts)) * 7 <= limit:
-            return
-        size = sum(len(encode_text(text).encode("utf-8")) for text in texts)
-        if size > limit:
-            raise MessageTooLarge(size, limit)
+    def _prepare(self, message: Mapping[str, Any], now: float) -> NewMessage:
+        return prepare(message, now=now, max_message_bytes=self._store.max_message_bytes)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
@@ -283,7 +178,7 @@ def append_prepared(
     ids: list[int] = []
     for message in messages:
         if message is upcoming:
-            new_id = tx.insert(INSERT, (session_id, ordinal, *message.values))
+            new_id = tx.insert(_INSERT, (session_id, ordinal, *message.values))
             ordinal += 1
             upcoming = next(waiting, None)
             if message.external_id is not None:
@@ -396,7 +291,7 @@ def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
         (session_id, "user"),
     )
     number, newest = total or (0, None)
-    calls = sum(_calls_in(row[0]) for row in counts)
+    calls = sum(calls_in(row[0]) for row in counts)
     preview = preview_of(decode_content(first[0], first[1])) if first else None
     tx.run(
         "UPDATE sessions SET message_count = ?, tool_call_count = ?, preview = ?, "
@@ -424,38 +319,3 @@ def _check_fence(fence: int | None) -> None:
             f"Fencing token {fence} does not hold this conversation. Take the lease again before "
             f"writing."
         )
-
-
-def _text(name: str, value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
-    raise InvalidInput(f"{name} must be text, not {type(value).__name__}.")
-
-
-def _json(name: str, value: Any) -> str | None:
-    if not value:
-        return None
-    if isinstance(value, str):
-        # Already JSON text, as these columns read back.
-        return value
-    try:
-        return to_json(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
-
-
-def _calls_in(tool_calls: Any) -> int:
-    """Count tool calls as they read back, given as a value or as the JSON text of one."""
-    if isinstance(tool_calls, str):
-        tool_calls = from_json(tool_calls, [])
-    return count_tool_calls(tool_calls)
-
-
-def _count(value: Any) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInput(f"token_count must be a number, not {type(value).__name__}.")
-    return int(value)

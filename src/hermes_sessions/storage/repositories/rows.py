@@ -69,6 +69,27 @@ MESSAGE_COLUMNS: Final = [
     "active",
     "compacted",
 ]
+#: Those that hold text, and those that hold JSON as text; content is either, see ``content_type``.
+MESSAGE_TEXTS: Final = [
+    "role",
+    "tool_call_id",
+    "tool_name",
+    "finish_reason",
+    "reasoning",
+    "reasoning_content",
+    "external_id",
+]
+MESSAGE_JSON: Final = [
+    "tool_calls",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+]
+_GIVEN_BY_THE_STORE: Final = ("id", "session_id", "ordinal", "active", "compacted")
+#: What a caller says about a message.
+MESSAGE_FIELDS: Final = [name for name in MESSAGE_COLUMNS if name not in _GIVEN_BY_THE_STORE]
+#: The columns in which that is stored.
+STORED_FIELDS: Final = [*MESSAGE_FIELDS, "content_type"]
 
 #: Verbs see a session only while it is not in the trash.
 VISIBLE: Final = "trashed_at IS NULL"

@@ -12,11 +12,11 @@ from typing import Any, Final
 from hermes_sessions.model.ids import MAX_ID_LENGTH
 from hermes_sessions.storage.codec import decode_content, decode_text
 from hermes_sessions.storage.repositories.incoming import (
-    MESSAGE_TEXTS,
     SESSION_COSTS,
     SESSION_COUNTERS,
     SESSION_TEXTS,
 )
+from hermes_sessions.storage.repositories.rows import MESSAGE_TEXTS
 from hermes_sessions.storage.sqlite.upgrade.values import (
     stored_content,
     text_of_bytes,

@@ -1,0 +1,105 @@
+"""A message on its way into the store: checked, and brought into the form that is stored.
+
+Nothing here touches a database, so a message that cannot be stored is refused before anything is
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from hermes_sessions.errors import InvalidInput, MessageTooLarge
+from hermes_sessions.model.message import count_tool_calls, preview_of
+from hermes_sessions.storage.codec import encode_content, encode_text, from_json, to_json
+from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, STORED_FIELDS
+from hermes_sessions.storage.repositories.sessions import require_time
+
+
+class NewMessage(NamedTuple):
+    """A checked message, ready to be written."""
+
+    #: One value per name in `STORED_FIELDS`.
+    values: tuple[Any, ...]
+    timestamp: float
+    tool_calls: int
+    #: What listings show if this is the session's first user message.
+    preview: str | None
+    external_id: str | None
+
+
+def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -> NewMessage:
+    """Check one message and bring it into the form that is stored.
+
+    Raises:
+        InvalidInput, MessageTooLarge: nothing was written.
+    """
+    role = message.get("role")
+    if not isinstance(role, str) or not role:
+        raise InvalidInput("A message needs a role, such as 'user' or 'assistant'.")
+    content = message.get("content")
+    given_time = message.get("timestamp")
+    timestamp = now if given_time is None else require_time(given_time)
+    columns: dict[str, Any] = {"timestamp": timestamp}
+    columns["content"], columns["content_type"] = encode_content(content)
+    for name in MESSAGE_TEXTS:
+        columns[name] = _text(name, message.get(name))
+    for name in MESSAGE_JSON:
+        columns[name] = _json(name, message.get(name))
+    columns["token_count"] = _count(message.get("token_count"))
+    values = tuple([columns[name] for name in STORED_FIELDS])
+    require_size(values, max_message_bytes)
+    shows = role == "user" and content is not None
+    return NewMessage(
+        values=values,
+        timestamp=timestamp,
+        tool_calls=calls_in(message.get("tool_calls")),
+        preview=preview_of(content) if shows else None,
+        external_id=columns["external_id"],
+    )
+
+
+def require_size(values: Iterable[Any], limit: int) -> None:
+    """Raise `MessageTooLarge` when the texts of a message take more than *limit* bytes."""
+    texts = [value for value in values if isinstance(value, str)]
+    # A character takes at most four bytes, an escaped one seven: most messages need no count.
+    if sum(map(len, texts)) * 7 <= limit:
+        return
+    size = sum(len(encode_text(text).encode("utf-8")) for text in texts)
+    if size > limit:
+        raise MessageTooLarge(size, limit)
+
+
+def calls_in(tool_calls: Any) -> int:
+    """Count tool calls as they read back, given as a value or as the JSON text of one."""
+    if isinstance(tool_calls, str):
+        tool_calls = from_json(tool_calls, [])
+    return count_tool_calls(tool_calls)
+
+
+def _text(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    raise InvalidInput(f"{name} must be text, not {type(value).__name__}.")
+
+
+def _json(name: str, value: Any) -> str | None:
+    if not value:
+        return None
+    if isinstance(value, str):
+        # Already JSON text, as these columns read back.
+        return value
+    try:
+        return to_json(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
+
+
+def _count(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InvalidInput(f"token_count must be a number, not {type(value).__name__}.")
+    return int(value)

@@ -1,0 +1,38 @@
+"""The columns of a message are named once; the verbs, the checks and the table agree with it."""
+
+from __future__ import annotations
+
+import inspect
+
+from hermes_sessions.storage.repositories.rows import (
+    MESSAGE_COLUMNS,
+    MESSAGE_FIELDS,
+    MESSAGE_JSON,
+    MESSAGE_TEXTS,
+    STORED_FIELDS,
+)
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.sqlite import schema
+
+#: Columns that only exports show.
+INTERNAL = {"content_type", "rewind_id", "extra"}
+
+
+def columns_of_the_table() -> set[str]:
+    documented = [line.strip() for line in schema.MESSAGES_COLUMNS.strip().splitlines()]
+    return {declaration.split()[0] for declaration in (*documented, *schema.MESSAGES_ADDED)}
+
+
+def test_every_column_of_the_table_has_a_reader() -> None:
+    assert columns_of_the_table() == {*MESSAGE_COLUMNS, *INTERNAL}
+
+
+def test_what_a_caller_says_is_what_append_takes() -> None:
+    taken = set(inspect.signature(SessionDB.append_message).parameters)
+    assert taken - {"self", "session_id", "fence"} == set(MESSAGE_FIELDS)
+
+
+def test_every_field_is_of_one_kind() -> None:
+    others = ["content", "timestamp", "token_count"]
+    assert sorted([*MESSAGE_TEXTS, *MESSAGE_JSON, *others]) == sorted(MESSAGE_FIELDS)
+    assert sorted(STORED_FIELDS) == sorted([*MESSAGE_FIELDS, "content_type"])
