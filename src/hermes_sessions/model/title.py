@@ -12,6 +12,7 @@ MAX_TITLE_LENGTH = 100
 
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f"  # C0 controls except TAB, LF, CR; DEL
+    "\x80-\x84\x86-\x9f"  # C1 controls except NEL, which is a line break
     "\u200b-\u200f\u2028-\u202e\u2060-\u2069"  # zero width, separators, bidi overrides, isolates
     "\ufeff\ufff9-\ufffc]"  # byte order mark, annotations, object replacement
 )

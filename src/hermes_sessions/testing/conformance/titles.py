@@ -29,6 +29,7 @@ class TestTitles:
             pytest.param("\t a \n b  ", "a b", id="behaviour 11: white space becomes one blank"),
             pytest.param("a\x0bb\x0cc", "abc", id="behaviour 12: controls vanish"),
             pytest.param("a\x00b\x1fc\x7fd", "abcd", id="behaviour 12: NUL and DEL vanish"),
+            pytest.param("a\x80b\x9b31mc\x9fd", "ab31mcd", id="the other controls vanish, too"),
             pytest.param("a\u2028b\u2029c", "abc", id="behaviour 13: line separators vanish"),
             pytest.param("\ufeff", None, id="behaviour 14: nothing visible is no title"),
             pytest.param("a\u200bb\u202ec\u2066d\ufffce", "abcde", id="invisible marks vanish"),
