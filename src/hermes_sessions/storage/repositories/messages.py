@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput, StaleFence, UnknownSession
-from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.codec import decode_content
 from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.prepared import NewMessage, calls_in, prepare
+from hermes_sessions.storage.repositories.prepared import NewMessage, prepare
 from hermes_sessions.storage.repositories.rows import (
     MESSAGE_FIELDS,
     SELECT_MESSAGE,
@@ -26,6 +24,7 @@ from hermes_sessions.storage.repositories.rows import (
     names,
 )
 from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.summaries import refresh_summary
 from hermes_sessions.storage.store import Store
 
 _KNOWN: Final = frozenset(MESSAGE_FIELDS)
@@ -198,9 +197,10 @@ def _reserve_ordinals(
     preview = next((m.preview for m in messages if m.preview is not None), None)
     update = (
         # Some databases evaluate one after the other: the old message_count is needed first. The
-        # activity of a session without messages is its start, which the first message replaces.
-        f"UPDATE sessions SET last_active = "
-        f"CASE WHEN last_active > ? AND message_count > 0 THEN last_active ELSE ? END, "
+        # activity of a session without messages is its start, which the first message replaces,
+        # unless a late message in an earlier part of the thread has raised it.
+        f"UPDATE sessions SET last_active = CASE WHEN last_active > ? "
+        f"AND (message_count > 0 OR last_active > started_at) THEN last_active ELSE ? END, "
         f"message_count = COALESCE(message_count, 0) + ?, "
         f"tool_call_count = COALESCE(tool_call_count, 0) + ?, "
         f"next_ordinal = next_ordinal + ?, "
@@ -261,43 +261,12 @@ def _stored_external_ids(
 
 
 def delete_messages(tx: WriteTransaction, session_id: str) -> None:
-    """Delete every message of a session and reset what was derived from them."""
+    """Delete every message of a session, and what was derived from them."""
     if not _is_visible(tx.one, session_id):
         return
     tx.run("DELETE FROM rewinds WHERE session_id = ?", (session_id,))
     tx.run("DELETE FROM messages WHERE session_id = ?", (session_id,))
-    tx.run(
-        "UPDATE sessions SET message_count = 0, tool_call_count = 0, preview = NULL, "
-        "last_active = started_at WHERE id = ?",
-        (session_id,),
-    )
-
-
-def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
-    """Recompute a session's counters, preview and activity from its messages in force."""
-    counts = tx.all(
-        "SELECT tool_calls FROM messages WHERE session_id = ? AND active = 1 AND compacted = 0 "
-        "AND tool_calls IS NOT NULL",
-        (session_id,),
-    )
-    total = tx.one(
-        "SELECT COUNT(*), MAX(timestamp) FROM messages "
-        "WHERE session_id = ? AND active = 1 AND compacted = 0",
-        (session_id,),
-    )
-    first = tx.one(
-        "SELECT content, content_type FROM messages WHERE session_id = ? AND active = 1 "
-        "AND role = ? AND content IS NOT NULL ORDER BY ordinal LIMIT 1",
-        (session_id, "user"),
-    )
-    number, newest = total or (0, None)
-    calls = sum(calls_in(row[0]) for row in counts)
-    preview = preview_of(decode_content(first[0], first[1])) if first else None
-    tx.run(
-        "UPDATE sessions SET message_count = ?, tool_call_count = ?, preview = ?, "
-        "last_active = COALESCE(?, started_at) WHERE id = ?",
-        (number, calls, preview, newest, session_id),
-    )
+    refresh_summary(tx, session_id)
 
 
 def _is_visible(one: Any, session_id: str, scope: Scope = OWNER) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
     VISIBLE,
     Record,
     message_record,
 )
+from hermes_sessions.storage.repositories.summaries import refresh_summary
 from hermes_sessions.storage.store import Store
 
 _COLUMNS = [

@@ -193,6 +193,38 @@ class TestLineage:
         assert ids(db.list_sessions_rich()) == ["b", "other"]
         assert db.list_sessions_rich()[0]["last_active"] == clock()
 
+    def test_taking_back_keeps_what_a_late_message_raised(
+        self, db: SessionDB, clock: FrozenClock
+    ) -> None:
+        """A thread is as recent as its most recent part, whatever is taken back in another."""
+        db.create_session("a", "cli")
+        exchange(db, "a", "question")
+        compress(db, clock, "a", "b")
+        question, _ = exchange(db, "b", "more")
+        clock.advance(1)
+        db.create_session("other", "cli")
+        late = clock.advance(1)
+        asked_late = db.append_message("a", "user", "late")
+
+        def thread() -> tuple[list[str], float]:
+            rows = db.list_sessions_rich()
+            return ids(rows), {row["id"]: row["last_active"] for row in rows}["b"]
+
+        db.rewind_to_message("b", question)
+        assert thread() == (["b", "other"], late)
+        db.restore_rewound("b")
+        assert thread() == (["b", "other"], late)
+        db.replace_messages("b", [{"role": "user", "content": "x", "timestamp": late - 3}])
+        assert thread() == (["b", "other"], late)
+        db.clear_messages("b")
+        assert thread() == (["b", "other"], late)
+        db.append_message("b", "user", "sent earlier", timestamp=late - 3)
+        assert thread() == (["b", "other"], late)
+        db.rewind_to_message("a", asked_late)
+        assert thread() == (["other", "b"], late - 3)
+        db.restore_rewound("a")
+        assert thread() == (["b", "other"], late)
+
     def test_orphaned_continuations_are_ended(self, db: SessionDB, clock: FrozenClock) -> None:
         """Those of a week or older that have messages and never reached a model."""
         for name in ("old", "older", "used", "empty", "ended"):
