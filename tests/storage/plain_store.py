@@ -33,7 +33,9 @@ class PlainMessage:
 class PlainRewind:
     id: int
     position: int
-    hidden: int
+    #: Place of the last message in force before it.
+    head: int
+    hidden: int = 0
     restored: bool = False
 
 
@@ -55,6 +57,11 @@ class PlainSession:
     rewind_count: int = 0
     messages: list[PlainMessage] = field(default_factory=list)
     rewinds: list[PlainRewind] = field(default_factory=list)
+
+    def last_in_force(self, before: int) -> int:
+        """Return the place of the last message in force before a place, -1 without one."""
+        places = enumerate(self.messages[:before])
+        return max((place for place, m in places if m.hidden_by is None), default=-1)
 
     @property
     def in_force(self) -> list[PlainMessage]:
@@ -194,7 +201,8 @@ class PlainStore:
         places = {message.id: place for place, message in enumerate(session.messages)}
         if message_id not in places or session.messages[places[message_id]].role != "user":
             raise Refused
-        rewind = PlainRewind(len(session.rewinds), places[message_id], 0)
+        position = places[message_id]
+        rewind = PlainRewind(len(session.rewinds), position, session.last_in_force(position))
         for message in session.messages[rewind.position :]:
             if message.hidden_by is None:
                 message.hidden_by = rewind.id
@@ -203,13 +211,16 @@ class PlainStore:
         session.rewind_count += 1
         return rewind.hidden
 
-    def restore_rewound(self, name: str) -> int:
+    def restore_rewound(self, name: str, number: int | None = None) -> int:
         session = self.visible.get(name)
-        undoable = [r for r in session.rewinds if r.hidden and not r.restored] if session else []
-        if not session or not undoable:
+        if session is None:
+            return 0
+        chosen = session.rewinds if number is None else [session.rewinds[number]]
+        undoable = [r for r in chosen if r.hidden and not r.restored]
+        if not undoable:
             return 0
         rewind = undoable[-1]
-        if any(message.hidden_by is None for message in session.messages[rewind.position :]):
+        if session.last_in_force(len(session.messages)) != rewind.head:
             raise Refused
         for message in session.messages:
             if message.hidden_by == rewind.id:

@@ -169,6 +169,16 @@ class StoreMachine(RuleBasedStateMachine):
     def restore_rewound(self, name: str) -> None:
         self.both(lambda: self.model.restore_rewound(name), lambda: self.db.restore_rewound(name))
 
+    @rule(name=names, number=st.integers(0, 12))
+    def restore_a_chosen_rewind(self, name: str, number: int) -> None:
+        made = self.db.list_rewinds(name)
+        if made:
+            chosen = number % len(made)
+            self.both(
+                lambda: self.model.restore_rewound(name, chosen),
+                lambda: self.db.restore_rewound(name, rewind_id=made[chosen]["id"]),
+            )
+
     @rule(name=names, title=st.one_of(st.none(), st.sampled_from(TITLES)))
     def set_title(self, name: str, title: str | None) -> None:
         self.both(

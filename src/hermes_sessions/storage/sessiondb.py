@@ -506,13 +506,18 @@ class SessionDB:
         """
         return self._rewinds.rewind(session_id, message_id)
 
-    def restore_rewound(self, session_id: str) -> int:
-        """Undo the newest rewind that is still in force; return how many messages came back.
+    def restore_rewound(self, session_id: str, *, rewind_id: int | None = None) -> int:
+        """Undo the newest rewind that is still in force, or the one with *rewind_id*; return how
+        many messages came back.
+
+        Messages come back only behind the message that they followed, so that a transcript is
+        always one that there was.
 
         Raises:
-            InvalidInput: the session went on since; rewind what came after first.
+            InvalidInput: the session went on or was rewound further since, and the error names
+                the calls that lead back; or it has no such rewind.
         """
-        return self._rewinds.restore(session_id)
+        return self._rewinds.restore(session_id, rewind_id)
 
     def list_rewinds(self, session_id: str) -> list[Record]:
         """Return the record of every rewind of a session, oldest first."""

@@ -33,7 +33,7 @@ _SELECT_MESSAGES: Final = (
     f"WHERE session_id = ? ORDER BY ordinal"
 )
 _REWIND_COLUMNS: Final = (
-    "id target_message_id target_ordinal hidden_count rewound_at restored_at".split()
+    "id target_message_id target_ordinal hidden_count head_ordinal rewound_at restored_at".split()
 )
 _TOOL_CALLS: Final = MESSAGE_COLUMNS.index("tool_calls")
 

@@ -341,13 +341,21 @@ def _rewinds(given: Any, *, ours: bool) -> list[dict[str, Any]] | None:
     for row in _objects("rewinds", given):
         rewind: dict[str, Any] = {
             name: checks.integer(name, row.get(name))
-            for name in ("id", "target_message_id", "target_ordinal", "hidden_count")
+            for name in (
+                "id",
+                "target_message_id",
+                "target_ordinal",
+                "hidden_count",
+                "head_ordinal",
+            )
         }
         rewind["rewound_at"] = checks.time("rewound_at", row.get("rewound_at"))
         rewind["restored_at"] = checks.time("restored_at", row.get("restored_at"))
         for name in ("target_ordinal", "hidden_count", "rewound_at"):
             if rewind[name] is None:
                 raise InvalidInput(f"A rewind needs {name}.")
+        if rewind["head_ordinal"] is None:
+            rewind["head_ordinal"] = max(0, rewind["target_ordinal"] - 1)
         rows.append(rewind)
     return rows
 

@@ -183,8 +183,16 @@ def _write_rewinds(
     }
     fresh = [r for r in rewinds if (r["target_ordinal"], r["rewound_at"]) not in stored]
     keep = _rewind_ids_free(tx, [r["id"] for r in fresh])
-    columns = "session_id target_message_id target_ordinal hidden_count rewound_at restored_at"
-    names = ["id", *columns.split()] if keep else columns.split()
+    names = [
+        *(("id",) if keep else ()),
+        "session_id",
+        "target_message_id",
+        "target_ordinal",
+        "hidden_count",
+        "head_ordinal",
+        "rewound_at",
+        "restored_at",
+    ]
     insert = f"INSERT INTO rewinds ({', '.join(names)}) VALUES ({placeholders(len(names))})"
     for rewind in rewinds:
         number = stored.get((rewind["target_ordinal"], rewind["rewound_at"]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
-from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
     VISIBLE,
@@ -20,6 +22,7 @@ _COLUMNS = [
     "target_message_id",
     "target_ordinal",
     "hidden_count",
+    "head_ordinal",
     "rewound_at",
     "restored_at",
 ]
@@ -55,67 +58,51 @@ class Rewinds:
                 f"Message {message_id} is from {target['role']!r}; a rewind goes to a user "
                 f"message. Choose one from list_recent_user_messages()."
             )
+        ordinal = target["ordinal"]
+        head_id, head_ordinal = _head(tx, session_id, before=ordinal)
         rewind_id = tx.insert(
             "INSERT INTO rewinds (session_id, target_message_id, target_ordinal, hidden_count, "
-            "rewound_at) VALUES (?, ?, ?, 0, ?)",
-            (session_id, message_id, target["ordinal"], now),
+            "head_ordinal, rewound_at) VALUES (?, ?, ?, 0, ?, ?)",
+            (session_id, message_id, ordinal, head_ordinal, now),
         )
         hidden = tx.run(
             "UPDATE messages SET active = 0, rewind_id = ? "
             "WHERE session_id = ? AND ordinal >= ? AND active = 1",
-            (rewind_id, session_id, target["ordinal"]),
+            (rewind_id, session_id, ordinal),
         )
         tx.run("UPDATE rewinds SET hidden_count = ? WHERE id = ?", (hidden, rewind_id))
         if hidden:
             refresh_summary(tx, session_id)
-        head = tx.one(
-            "SELECT id FROM messages WHERE session_id = ? AND active = 1 "
-            "ORDER BY ordinal DESC LIMIT 1",
-            (session_id,),
-        )
         return {
             "rewind_id": rewind_id,
             "rewound_count": hidden,
             "target_text": text_of(target["content"]),
-            "new_head_id": head[0] if head else None,
+            "new_head_id": head_id,
         }
 
-    def restore(self, session_id: str) -> int:
+    def restore(self, session_id: str, rewind_id: int | None) -> int:
         """See `SessionDB.restore_rewound`."""
         now = self._store.clock()
-        return self._store.provider.write(lambda tx: self._restore(tx, session_id, now))
+        return self._store.provider.write(lambda tx: self._restore(tx, session_id, rewind_id, now))
 
     @staticmethod
-    def _restore(tx: WriteTransaction, session_id: str, now: float) -> int:
+    def _restore(tx: WriteTransaction, session_id: str, wanted: int | None, now: float) -> int:
         known = tx.run(
             f"UPDATE sessions SET rewind_count = rewind_count WHERE id = ? AND {VISIBLE}",
             (session_id,),
         )
         if not known:
             return 0
-        newest = tx.one(
-            "SELECT id, target_ordinal FROM rewinds WHERE session_id = ? AND restored_at IS NULL "
-            "AND hidden_count > 0 ORDER BY id DESC LIMIT 1",
-            (session_id,),
-        )
-        if newest is None:
+        rewind = _in_force(tx, session_id, wanted)
+        if rewind is None:
             return 0
-        rewind_id, target_ordinal = newest
-        later = tx.one(
-            "SELECT COUNT(*) FROM messages WHERE session_id = ? AND ordinal >= ? AND active = 1",
-            (session_id, target_ordinal),
-        )
-        if later and later[0]:
-            raise InvalidInput(
-                f"Session {session_id!r} went on with {later[0]} messages since it was rewound. "
-                f"Rewind those first, then restore."
-            )
+        _require_same_transcript(tx, session_id, rewind)
         restored = tx.run(
             "UPDATE messages SET active = 1, rewind_id = NULL "
             "WHERE session_id = ? AND rewind_id = ?",
-            (session_id, rewind_id),
+            (session_id, rewind.id),
         )
-        tx.run("UPDATE rewinds SET restored_at = ? WHERE id = ?", (now, rewind_id))
+        tx.run("UPDATE rewinds SET restored_at = ? WHERE id = ?", (now, rewind.id))
         refresh_summary(tx, session_id)
         return restored
 
@@ -139,3 +126,73 @@ class Rewinds:
                 (session_id, "user", session_id, max(limit, 0)),
             )
         return [message_record(row) for row in rows]
+
+
+class _Rewind(NamedTuple):
+    id: int
+    target_message_id: int
+    #: Place of the message that was last after the rewind; 0 when none was left.
+    head_ordinal: int
+
+
+def _in_force(tx: ReadTransaction, session_id: str, wanted: int | None) -> _Rewind | None:
+    """Return the rewind to undo, the newest unless one is *wanted*; None when it hides nothing."""
+    if wanted is not None and not tx.one(
+        "SELECT 1 FROM rewinds WHERE id = ? AND session_id = ?", (wanted, session_id)
+    ):
+        raise InvalidInput(
+            f"There is no rewind {wanted} of session {session_id!r}; choose one from "
+            f"list_rewinds()."
+        )
+    chosen, params = ("", ()) if wanted is None else (" AND id = ?", (wanted,))
+    row = tx.one(
+        f"SELECT id, target_message_id, head_ordinal FROM rewinds WHERE session_id = ? "
+        f"AND restored_at IS NULL AND hidden_count > 0{chosen} ORDER BY id DESC LIMIT 1",
+        (session_id, *params),
+    )
+    return _Rewind(*row) if row else None
+
+
+def _require_same_transcript(tx: ReadTransaction, session_id: str, rewind: _Rewind) -> None:
+    """Refuse what would join messages that never followed each other.
+
+    A message always follows the one that was last when it was added. So its last message tells
+    which transcript is in force, and a rewind can be undone where that is the one it left.
+    """
+    later = tx.one(
+        "SELECT COUNT(*), MIN(ordinal) FROM messages "
+        "WHERE session_id = ? AND ordinal > ? AND active = 1",
+        (session_id, rewind.head_ordinal),
+    )
+    if later and later[0]:
+        # Some user message between the two always leads back to where the rewind left off.
+        back = tx.one(
+            "SELECT id FROM messages WHERE session_id = ? AND role = ? AND ordinal > ? "
+            "AND ordinal <= ? ORDER BY ordinal DESC LIMIT 1",
+            (session_id, "user", rewind.head_ordinal, later[1]),
+        )
+        raise InvalidInput(
+            f"Session {session_id!r} went on with {later[0]} messages since rewind {rewind.id}. To "
+            f"have what it hid instead: rewind_to_message({session_id!r}, "
+            f"{back[0] if back else rewind.target_message_id}), then "
+            f"restore_rewound({session_id!r}, rewind_id={rewind.id})."
+        )
+    head = tx.one(
+        "SELECT rewind_id FROM messages WHERE session_id = ? AND ordinal = ? AND active = 0",
+        (session_id, rewind.head_ordinal),
+    )
+    if head is not None:
+        raise InvalidInput(
+            f"Session {session_id!r} was rewound further after rewind {rewind.id}. First: "
+            f"restore_rewound({session_id!r}, rewind_id={head[0]})."
+        )
+
+
+def _head(tx: ReadTransaction, session_id: str, before: int) -> tuple[int | None, int]:
+    """Return id and ordinal of the last message in force before a place; (None, 0) without one."""
+    row = tx.one(
+        "SELECT id, ordinal FROM messages WHERE session_id = ? AND active = 1 AND ordinal < ? "
+        "ORDER BY ordinal DESC LIMIT 1",
+        (session_id, before),
+    )
+    return (row[0], row[1]) if row else (None, 0)

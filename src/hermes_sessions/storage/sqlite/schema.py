@@ -122,6 +122,7 @@ CREATE TABLE IF NOT EXISTS rewinds (
     target_message_id INTEGER NOT NULL,
     target_ordinal INTEGER NOT NULL,
     hidden_count INTEGER NOT NULL,
+    head_ordinal INTEGER NOT NULL,
     rewound_at REAL NOT NULL,
     restored_at REAL
 );

@@ -123,10 +123,10 @@ class TestPort:
         first, second = exchange(db, "s", "question")
         insert = (
             "INSERT INTO rewinds (session_id, target_message_id, target_ordinal, hidden_count, "
-            "rewound_at) VALUES (?, ?, ?, ?, ?)"
+            "head_ordinal, rewound_at) VALUES (?, ?, ?, ?, ?, ?)"
         )
         given = db.provider.write(
-            lambda tx: [tx.insert(insert, ("s", at, 1, 0, 1.0)) for at in (first, second)]
+            lambda tx: [tx.insert(insert, ("s", at, 1, 0, 0, 1.0)) for at in (first, second)]
         )
         assert given == sorted(set(given))
         assert [row["id"] for row in db.list_rewinds("s")] == given

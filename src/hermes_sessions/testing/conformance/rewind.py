@@ -121,6 +121,60 @@ class TestRewind:
         assert db.restore_rewound("s") == 2
         assert contents(db.get_messages("s")) == ["q1", "a1", "new", "newer"]
 
+    def test_the_advice_leads_to_what_was_hidden(self, db: SessionDB) -> None:
+        """After going on another way, the error names the two calls that bring the first back."""
+        _, _, q2, *_ = three_exchanges(db)
+        before = db.get_messages("s")
+        first = db.rewind_to_message("s", q2)["rewind_id"]
+        other, _ = exchange(db, "s", "q2 again", "better")
+        with pytest.raises(InvalidInput) as raised:
+            db.restore_rewound("s")
+        rewind_it, restore_it = f"('s', {other})", f"('s', rewind_id={first})"
+        assert rewind_it in str(raised.value)
+        assert restore_it in str(raised.value)
+        db.rewind_to_message("s", other)
+        assert db.restore_rewound("s", rewind_id=first) == 4
+        assert db.get_messages("s") == before
+        assert_summary_is_true(db, "s")
+
+    def test_going_back_and_forth_between_two_ways(self, db: SessionDB) -> None:
+        """Each way comes back as it was; the two are never joined."""
+        _, _, q2, *_ = three_exchanges(db)
+        first = db.rewind_to_message("s", q2)["rewind_id"]
+        other, _ = exchange(db, "s", "q2 again", "better")
+        second = db.rewind_to_message("s", other)["rewind_id"]
+        db.restore_rewound("s", rewind_id=first)
+        with pytest.raises(InvalidInput):
+            db.restore_rewound("s", rewind_id=second)
+        assert contents(db.get_messages("s")) == ["q1", "a1", "q2", "a2", "q3", "a3"]
+        third = db.rewind_to_message("s", q2)["rewind_id"]
+        assert db.restore_rewound("s", rewind_id=second) == 2
+        assert contents(db.get_messages("s")) == ["q1", "a1", "q2 again", "better"]
+        db.rewind_to_message("s", other)
+        assert db.restore_rewound("s", rewind_id=third) == 4
+        assert contents(db.get_messages("s")) == ["q1", "a1", "q2", "a2", "q3", "a3"]
+
+    def test_a_rewind_below_another(self, db: SessionDB) -> None:
+        """What was hidden first cannot come back before what it followed."""
+        _, _, q2, _, q3, _ = three_exchanges(db)
+        first = db.rewind_to_message("s", q3)["rewind_id"]
+        second = db.rewind_to_message("s", q2)["rewind_id"]
+        with pytest.raises(InvalidInput, match=rf"rewind_id={second}\)"):
+            db.restore_rewound("s", rewind_id=first)
+        assert db.restore_rewound("s", rewind_id=second) == 2
+        assert db.restore_rewound("s", rewind_id=first) == 2
+        assert db.restore_rewound("s", rewind_id=first) == 0
+
+    def test_only_a_rewind_of_the_session_can_be_chosen(self, db: SessionDB) -> None:
+        """Another's is refused, and stays."""
+        _, _, q2, *_ = three_exchanges(db)
+        chosen = db.rewind_to_message("s", q2)["rewind_id"]
+        db.create_session("other", "cli")
+        for session_id, rewind_id in (("other", chosen), ("s", chosen + 1)):
+            with pytest.raises(InvalidInput, match="list_rewinds"):
+                db.restore_rewound(session_id, rewind_id=rewind_id)
+        assert contents(db.get_messages("s")) == ["q1", "a1"]
+
     def test_what_one_can_rewind_to(self, db: SessionDB) -> None:
         """The user's messages in force, newest first."""
         _, _, _, _, q3, _ = three_exchanges(db)
