@@ -22,6 +22,9 @@ EDGE_KINDS: Final = (COMPRESSION, BRANCH, SUBAGENT, HANDOFF)
 #: Children of these kinds stand in listings beside roots; others only behind their parent.
 LISTED_KINDS: Final = (BRANCH, HANDOFF)
 
+#: Children of these kinds are for the person their parent is for, unless somebody else is named.
+SAME_PERSON_KINDS: Final = (COMPRESSION, BRANCH, SUBAGENT)
+
 _KIND_BY_PARENT_END: Final = {"compression": COMPRESSION, "branched": BRANCH}
 
 

@@ -169,7 +169,8 @@ class SessionDB:
 
         An existing session keeps its values; those it lacks (model, configuration, prompt, user,
         parent) are filled in. *edge_kind* (compression, branch, subagent, handoff) says why there
-        is a parent; unstated, it follows from how the parent ended.
+        is a parent; unstated, it follows from how the parent ended. Without *user_id*, a
+        compression, branch or subagent from its parent's source is its parent's user's.
 
         Raises:
             InvalidInput: the id, source or edge kind cannot be used, or the id is in the trash.

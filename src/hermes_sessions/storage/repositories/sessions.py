@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.ids import ascii_lower, require_id
 from hermes_sessions.model.lineage import (
     COMPRESSION,
     LISTED_KINDS,
+    SAME_PERSON_KINDS,
     edge_kind_at_creation,
     require_edge_kind,
 )
@@ -104,12 +105,12 @@ class Sessions:
     ) -> None:
         session_id = values["id"]
         existing = tx.one(
-            "SELECT trashed_at, parent_session_id FROM sessions WHERE id = ?", (session_id,)
+            "SELECT trashed_at, parent_session_id, source FROM sessions WHERE id = ?", (session_id,)
         )
         if existing is None:
             self._insert(tx, values, parent_id, edge_kind, config)
             return
-        trashed_at, stored_parent = existing
+        trashed_at, stored_parent, source = existing
         if trashed_at is not None:
             raise InvalidInput(
                 f"Session {session_id!r} is in the trash. Restore it with restore_sessions(), or "
@@ -120,8 +121,13 @@ class Sessions:
             changes = ", ".join(f"{name} = COALESCE({name}, ?)" for name in filled)
             tx.run(f"UPDATE sessions SET {changes} WHERE id = ?", (*filled.values(), session_id))
         if stored_parent is None and parent_id is not None and parent_id != session_id:
-            _, kind, _ = _edge_to(tx, parent_id, edge_kind, config)
-            adopt(tx, session_id, parent_id, kind)
+            edge = _edge_to(tx, parent_id, edge_kind, config, source)
+            adopt(tx, session_id, parent_id, edge.kind)
+            tx.run(
+                "UPDATE sessions SET user_id = COALESCE(user_id, ?) WHERE id = ? "
+                "AND parent_session_id = ?",
+                (edge.user_id, session_id, parent_id),
+            )
 
     @staticmethod
     def _insert(
@@ -132,28 +138,29 @@ class Sessions:
         config: dict[str, Any] | None,
     ) -> None:
         session_id = values["id"]
-        conversation_id, kind, archived_at = session_id, None, None
+        edge = _Edge(session_id)
         if parent_id is not None:
-            conversation_id, kind, archived_at = _edge_to(tx, parent_id, edge_kind, config)
-        listed = parent_id is None or kind in LISTED_KINDS
+            edge = _edge_to(tx, parent_id, edge_kind, config, values["source"])
+        listed = parent_id is None or edge.kind in LISTED_KINDS
         row = values | {
+            "user_id": edge.user_id if values["user_id"] is None else values["user_id"],
             "parent_session_id": parent_id,
-            "conversation_id": conversation_id,
-            "edge_kind": kind,
+            "conversation_id": edge.conversation_id,
+            "edge_kind": edge.kind,
             "chain_id": session_id,
             "tip_id": session_id if listed else None,
             "listed": int(listed),
             "last_active": values["started_at"],
             # What continues an archived thread is part of it.
-            "archived_at": archived_at if kind == COMPRESSION else None,
+            "archived_at": edge.archived_at if edge.kind == COMPRESSION else None,
         }
         marks = ", ".join("?" * len(_CREATED))
         tx.run(
             f"INSERT INTO sessions ({', '.join(_CREATED)}) VALUES ({marks})",
             [row[name] for name in _CREATED],
         )
-        if kind == COMPRESSION:
-            place_family(tx, conversation_id)
+        if edge.kind == COMPRESSION:
+            place_family(tx, edge.conversation_id)
 
     def ensure(self, tx: WriteTransaction, session_id: str, model: str | None, now: float) -> None:
         """Create, inside an open transaction, a session that only its usage tells about."""
@@ -259,19 +266,37 @@ def _with_prefix(tx: ReadTransaction, prefix: str) -> list[str]:
     return [row[0] for row in rows if ascii_lower(row[0][: len(prefix)]) == wanted]
 
 
+class _Edge(NamedTuple):
+    """What a session gets from its place below a parent; without one, a conversation of its own."""
+
+    conversation_id: str
+    kind: str | None = None
+    #: When the parent was archived.
+    archived_at: float | None = None
+    #: The parent's user, where the session is theirs, too.
+    user_id: str | None = None
+
+
 def _edge_to(
-    tx: ReadTransaction, parent_id: str, edge_kind: str | None, config: dict[str, Any] | None
-) -> tuple[str, str | None, float | None]:
-    """Return (conversation id, edge kind, parent's archiving) of a child of *parent_id*."""
+    tx: ReadTransaction,
+    parent_id: str,
+    edge_kind: str | None,
+    config: dict[str, Any] | None,
+    source: str,
+) -> _Edge:
+    """Return what a child of *parent_id* that comes from *source* gets from it."""
     parent = tx.one(
-        f"SELECT conversation_id, end_reason, archived_at FROM sessions WHERE id = ? AND {VISIBLE}",
+        f"SELECT conversation_id, end_reason, archived_at, user_id, source FROM sessions "
+        f"WHERE id = ? AND {VISIBLE}",
         (parent_id,),
     )
     if parent is None:
         raise UnknownSession(parent_id, "parent session")
-    conversation_id, end_reason, archived_at = parent
+    conversation_id, end_reason, archived_at, user_id, parent_source = parent
     kind = edge_kind or edge_kind_at_creation(end_reason, config)
-    return conversation_id or parent_id, kind, archived_at
+    # The same id on another platform may be another person.
+    is_theirs = kind in SAME_PERSON_KINDS and source == parent_source
+    return _Edge(conversation_id or parent_id, kind, archived_at, user_id if is_theirs else None)
 
 
 def _config_text(model_config: Mapping[str, Any] | None) -> str | None:

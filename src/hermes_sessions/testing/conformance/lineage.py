@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.scenes import branch, compress, exchange, ids, session
@@ -18,6 +19,43 @@ def kind_of(db: SessionDB, session_id: str) -> str | None:
 
 class TestLineage:
     """Edges are facts that were stored, never guesses from clocks."""
+
+    @pytest.mark.parametrize("kind", ["compression", "branch", "subagent"])
+    def test_a_child_is_its_parents_users(self, db: SessionDB, kind: str) -> None:
+        """Whose words a session continues must see it; a stated user counts."""
+        anna = Scope(user_id="anna")
+        db.create_session("a", "telegram", user_id="anna")
+        db.create_session("child", "telegram", parent_session_id="a", edge_kind=kind)
+        db.create_session("below", "telegram", parent_session_id="child", edge_kind=kind)
+        db.create_session("other", "telegram", user_id="ben", parent_session_id="a", edge_kind=kind)
+        db.create_session("late", "telegram")
+        db.create_session("late", "telegram", parent_session_id="a", edge_kind=kind)
+        users = {name: session(db, name)["user_id"] for name in ("child", "below", "other", "late")}
+        assert users == {"child": "anna", "below": "anna", "other": "ben", "late": "anna"}
+        assert db.get_session("below", scope=anna) is not None
+        assert db.get_session("other", scope=anna) is None
+
+    @pytest.mark.parametrize(
+        ("source", "kind"),
+        [("telegram", "handoff"), ("telegram", None), ("discord", "compression")],
+    )
+    def test_a_child_that_may_be_somebody_elses(
+        self, db: SessionDB, source: str, kind: str | None
+    ) -> None:
+        """The same id may be another person on another platform: nobody is assumed."""
+        db.create_session("a", "telegram", user_id="7")
+        db.create_session("b", source, parent_session_id="a", edge_kind=kind)
+        db.create_session("late", source)
+        db.create_session("late", source, parent_session_id="a", edge_kind=kind)
+        assert [session(db, name)["user_id"] for name in ("b", "late")] == [None, None]
+
+    def test_a_compressed_thread_stays_in_its_users_list(
+        self, db: SessionDB, clock: FrozenClock
+    ) -> None:
+        """Agents do not repeat whose session it is when they compress it."""
+        db.create_session("a", "telegram", user_id="anna")
+        compress(db, clock, "a", "b", source="telegram")
+        assert ids(db.list_sessions_rich(scope=Scope(user_id="anna"))) == ["b"]
 
     def test_nothing_continues_an_unknown_session(self, db: SessionDB) -> None:
         """Behaviour 52: it is its own tip."""
