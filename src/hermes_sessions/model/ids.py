@@ -33,6 +33,18 @@ def require_id(value: object, what: str = "session id") -> str:
     return value
 
 
+def require_new_id(value: object) -> str:
+    """Return *value* when a new session may be called so.
+
+    Raises:
+        InvalidInput: it cannot be stored, or nobody could see or type it: it is white space alone.
+    """
+    session_id = require_id(value)
+    if not session_id.strip():
+        raise InvalidInput("A session id must not be blank; use at least one visible character.")
+    return session_id
+
+
 _ASCII_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 

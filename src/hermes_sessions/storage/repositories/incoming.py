@@ -11,10 +11,10 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from hermes_sessions.errors import InvalidInput, InvalidTitle
-from hermes_sessions.model.ids import MAX_ID_LENGTH, require_id
+from hermes_sessions.model.ids import MAX_ID_LENGTH, require_id, require_new_id
 from hermes_sessions.model.lineage import require_edge_kind
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
@@ -105,9 +105,7 @@ def read_record(record: Any, *, now: float, max_message_bytes: int) -> IncomingS
     """
     if not isinstance(record, Mapping):
         raise InvalidInput(f"A session must be an object, not {type(record).__name__}.")
-    session_id = require_id(record.get("id"))
-    if not session_id.strip():
-        raise InvalidInput("A session id must not be blank.")
+    session_id = _session_id(record)
     messages, ours = _messages(record, max_message_bytes)
     columns = _session_columns(record)
     columns["started_at"] = checks.first_known(
@@ -116,19 +114,15 @@ def read_record(record: Any, *, now: float, max_message_bytes: int) -> IncomingS
     notes: list[str] = []
     columns["title"] = _title(record.get("title"), notes)
     _summarize(columns, messages, record, ours=ours)
-    parent_id = record.get("parent_session_id") or None
     edge_kind = record.get("edge_kind")
-    conversation_id = record.get("conversation_id")
     return IncomingSession(
         id=session_id,
         columns=columns,
-        parent_id=parent_id if parent_id is None else require_id(parent_id, "parent session id"),
+        parent_id=_reference(record, "parent_session_id", "parent session id"),
         edge_kind=require_edge_kind(edge_kind) if edge_kind is not None else None,
         edge_is_stated="edge_kind" in record,
         schema_version=17 if "session_key" in record else 11,
-        conversation_id=conversation_id
-        if conversation_id is None
-        else require_id(conversation_id, "conversation id"),
+        conversation_id=_reference(record, "conversation_id", "conversation id"),
         messages=messages,
         usage=_usage(record.get("model_usage"), columns["started_at"]),
         rewinds=_rewinds(record.get("rewinds"), ours=ours),
@@ -137,6 +131,27 @@ def read_record(record: Any, *, now: float, max_message_bytes: int) -> IncomingS
 
 
 # ── sessions ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _session_id(record: Mapping[str, Any]) -> str:
+    session_id = record.get("id")
+    return session_id if _is_stored_blank(session_id, record) else require_new_id(session_id)
+
+
+def _reference(record: Mapping[str, Any], name: str, what: str) -> str | None:
+    session_id = record.get(name)
+    if _is_stored_blank(session_id, record):
+        return session_id
+    return require_id(session_id, what) if session_id else None
+
+
+def _is_stored_blank(session_id: Any, record: Mapping[str, Any]) -> TypeGuard[str]:
+    """Return whether a blank id is one that a store holds: no new session gets one, but files of
+    old programs have some, and what was exported must come back.
+    """
+    if "conversation_id" not in record or not isinstance(session_id, str):
+        return False
+    return not session_id.strip() and len(session_id) <= MAX_ID_LENGTH
 
 
 def _session_columns(record: Mapping[str, Any]) -> dict[str, Any]:

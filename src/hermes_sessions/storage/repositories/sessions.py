@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
-from hermes_sessions.model.ids import ascii_lower, require_id
+from hermes_sessions.model.ids import ascii_lower, require_id, require_new_id
 from hermes_sessions.model.lineage import (
     COMPRESSION,
     LISTED_KINDS,
@@ -137,7 +137,7 @@ class Sessions:
         edge_kind: str | None,
         config: dict[str, Any] | None,
     ) -> None:
-        session_id = values["id"]
+        session_id = require_new_id(values["id"])
         edge = _Edge(session_id)
         if parent_id is not None:
             edge = _edge_to(tx, parent_id, edge_kind, config, values["source"])

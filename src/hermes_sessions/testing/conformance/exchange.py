@@ -108,6 +108,25 @@ class TestExport:
 class TestImport:
     """An import brings back what an export carried, once."""
 
+    @pytest.mark.parametrize("blank", ["", "  ", "\t"])
+    def test_blank_ids_of_old_come_back(
+        self, db: SessionDB, clock: FrozenClock, blank: str
+    ) -> None:
+        """No session gets a blank id any more; one that is stored can be used and moved."""
+        db.create_session("s", "cli")
+        exchange(db, "s", "question", "answer")
+        compress(db, clock, "s", "child")
+        text = json.dumps(db.export_all()).replace('"s"', json.dumps(blank))
+        emptied(db)
+        assert db.import_sessions(json.loads(text))["imported"] == 2
+        exchange(db, blank, "another")
+        assert contents(db.get_messages(blank)) == ["question", "answer", "another", "ok"]
+        assert db.get_compression_tip(blank) == "child"
+        before = db.export_all()
+        emptied(db)
+        assert db.import_sessions(through_json(before))["ok"] is True
+        assert db.export_all() == before
+
     def test_there_and_back(self, db: SessionDB, clock: FrozenClock) -> None:
         """Behaviour 98: sessions, messages, usage, rewinds and lineage are as they were."""
         a_rich_store(db, clock)
