@@ -707,14 +707,17 @@ class SessionDB:
         """Yield what `export_all` returns, one session at a time, of one consistent state."""
         return self._exchange.iter_export(source)
 
-    def import_sessions(self, sessions: Iterable[Mapping[str, Any]]) -> Record:
+    def import_sessions(
+        self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool = False
+    ) -> Record:
         """Store exported sessions; importing them again changes nothing.
 
-        Everything is checked first: with any invalid session nothing is written. Returns ``ok``,
-        ``imported``, ``extended`` (sessions that had grown), ``skipped`` (already there),
-        ``conflicts`` (same id, other content: left alone) and ``errors`` (``index``, ``error``).
+        Everything is checked first: with any invalid session nothing is written, unless those are
+        to be left out. Returns ``ok``, ``imported``, ``extended`` (sessions that had grown),
+        ``skipped`` (already there), ``conflicts`` (same id, other content: left alone) and
+        ``errors`` (``index``, ``error``).
         """
-        result = self._exchange.import_all(sessions)
+        result = self._exchange.import_all(sessions, leave_out_invalid=leave_out_invalid)
         self._noticed(result["imported"] + result["extended"])
         return result
 

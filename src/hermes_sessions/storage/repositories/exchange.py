@@ -65,18 +65,16 @@ class Exchange:
         with self._store.provider.read() as tx:
             yield from export_records(tx, source)
 
-    def import_all(self, sessions: Iterable[Mapping[str, Any]]) -> Record:
+    def import_all(
+        self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool
+    ) -> Record:
         """See `SessionDB.import_sessions`.
 
         What can be iterated only once is held in memory as a whole; give something that can be
         iterated twice, such as `hermes_sessions.storage.jsonl.JsonlFile`, to avoid that.
         """
         repeatable = list(sessions) if iter(sessions) is sessions else sessions
-        return Import(self._store).run(repeatable)
-
-    def import_what_is_valid(self, sessions: Iterable[Mapping[str, Any]]) -> Record:
-        """Import as `import_all` does, but leave invalid sessions out and report them."""
-        return Import(self._store, all_or_nothing=False).run(sessions)
+        return Import(self._store, leave_out_invalid=leave_out_invalid).run(repeatable)
 
 
 def export_records(tx: ReadTransaction, source: str | None = None) -> Iterator[Record]:

@@ -40,12 +40,10 @@ _SESSIONS_PER_STEP: Final = 50
 class Import:
     """One run. Give it records that can be iterated twice."""
 
-    def __init__(self, store: Store, *, all_or_nothing: bool = True) -> None:
-        """With *all_or_nothing* one invalid record refuses all; else it is left out and
-        reported.
-        """
+    def __init__(self, store: Store, *, leave_out_invalid: bool) -> None:
+        """One invalid record refuses all, unless it is to be left out and reported."""
         self._store = store
-        self._all_or_nothing = all_or_nothing
+        self._leave_out_invalid = leave_out_invalid
         self._ids = IdPlan()
         self._errors: list[Record] = []
         self._notes: list[Record] = []
@@ -59,7 +57,7 @@ class Import:
     def run(self, records: Iterable[Any]) -> Record:
         """Check, write and report; see `SessionDB.import_sessions`."""
         self._check(records)
-        if not (self._errors and self._all_or_nothing):
+        if self._leave_out_invalid or not self._errors:
             self._write(records)
         for parent_id, edges in self._waiting.items():
             for edge in edges:

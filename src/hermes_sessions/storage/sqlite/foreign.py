@@ -337,7 +337,7 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
     source_path = Path(path)
     with reading(source_path) as connection:
         source = HermesDatabase(connection, source_path.name, on_progress)
-        report = db._exchange.import_what_is_valid(source)
+        report = db.import_sessions(source, leave_out_invalid=True)
         report["schema_version"] = source.schema_version
         report["meta"] = _add_rows(db, "state_meta", ("key", "value"), ("key",), source.meta())
         report["foreign_rows"] = _add_rows(

@@ -193,6 +193,9 @@ class TestImport:
         assert error["index"] == 1
         assert error["error"]
         assert db.session_count() == 0
+        report = db.import_sessions([good, bad], leave_out_invalid=True)
+        assert (report["ok"], report["imported"], report["errors"]) == (False, 1, [error])
+        assert ids(db.search_sessions()) == ["good"]
 
     def test_a_session_that_grew(self, db: SessionDB) -> None:
         """The longer transcript wins, in either direction."""
