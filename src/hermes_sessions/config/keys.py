@@ -90,7 +90,8 @@ KEYS: tuple[Key, ...] = (
         "sessions.trash_days",
         WholeNumber(at_least=0, at_most=36500),
         30,
-        "How many days a deleted session stays in the trash and can be restored.",
+        "How many days a deleted session stays in the trash and can be restored; after that, the "
+        "maintenance that programs run deletes it for good.",
     ),
     Key(
         "display.resume_display",

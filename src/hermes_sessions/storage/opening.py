@@ -6,12 +6,20 @@ The only place that names a concrete provider.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.storage.provider import SessionDBProvider
 
 Durability = Literal["full", "normal"]
+
+
+class Opened(NamedTuple):
+    """A provider, and what the configuration says beside it; None where only a path was given."""
+
+    provider: SessionDBProvider
+    max_message_bytes: int | None = None
+    trash_days: int | None = None
 
 
 def open_provider(
@@ -20,11 +28,8 @@ def open_provider(
     read_only: bool = False,
     durability: Durability | None = None,
     lock_timeout: float | None = None,
-) -> tuple[SessionDBProvider, int | None]:
-    """Open the SQLite file at *db_path*, or the configured store without one.
-
-    Returns the provider and the configured limit of one message, None when only a path was given.
-    """
+) -> Opened:
+    """Open the SQLite file at *db_path*, or the configured store without one."""
     from hermes_sessions.storage.sqlite.connection import Options
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
@@ -35,11 +40,12 @@ def open_provider(
             lock_timeout=lock_timeout or defaults.lock_timeout,
             read_only=read_only,
         )
-        return SQLiteSessionDBProvider(db_path, options), None
+        return Opened(SQLiteSessionDBProvider(db_path, options))
 
     from hermes_sessions.config import load_settings
 
-    settings = load_settings().sessiondb
+    loaded = load_settings()
+    settings = loaded.sessiondb
     if settings.provider != "sqlite":
         raise ConfigError(
             f"sessiondb.provider: {settings.provider!r} is not available in this version. "
@@ -51,4 +57,8 @@ def open_provider(
         journal=settings.sqlite.journal,
         read_only=read_only,
     )
-    return SQLiteSessionDBProvider(settings.sqlite.path, options), settings.max_message_bytes
+    return Opened(
+        SQLiteSessionDBProvider(settings.sqlite.path, options),
+        settings.max_message_bytes,
+        loaded.sessions.trash_days,
+    )

@@ -31,7 +31,7 @@ from hermes_sessions.storage.repositories.titles import Titles
 from hermes_sessions.storage.repositories.trash import Trash
 from hermes_sessions.storage.repositories.usage import Usage
 from hermes_sessions.storage.searching.keeper import Keeper
-from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, Store
+from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TRASH_DAYS, Store
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.exchange import Exchange
@@ -77,8 +77,9 @@ class SessionDB:
         """
         from hermes_sessions.storage.opening import open_provider
 
+        trash_days = None
         if provider is None:
-            provider, configured_limit = open_provider(
+            provider, configured_limit, trash_days = open_provider(
                 db_path, read_only=read_only, durability=durability, lock_timeout=lock_timeout
             )
             max_message_bytes = max_message_bytes or configured_limit
@@ -87,6 +88,7 @@ class SessionDB:
             provider=provider,
             clock=clock,
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
+            trash_days=DEFAULT_TRASH_DAYS if trash_days is None else trash_days,
         )
         self._sessions = Sessions(store)
         self._messages = Messages(store, on_change=self._noticed)
@@ -848,8 +850,15 @@ class SessionDB:
         min_interval_hours: int = 24,
         vacuum: bool = True,
         sessions_dir: str | Path | None = None,
+        *,
+        trash_days: float | None = None,
     ) -> Record:
-        """Prune and vacuum at most once per interval. Never raises: returns ``skipped``,
-        ``pruned``, ``vacuumed``, and ``error`` when something failed.
+        """Prune, empty the trash of what has been there for *trash_days* (as configured, 30 unless
+        set), and vacuum, at most once per interval.
+
+        Never raises: returns ``skipped``, ``pruned``, ``vacuumed``, and ``purged`` when something
+        left the trash, ``error`` when something failed.
         """
-        return self._retention.maintain(retention_days, min_interval_hours, vacuum, sessions_dir)
+        return self._retention.maintain(
+            retention_days, min_interval_hours, vacuum, sessions_dir, trash_days
+        )

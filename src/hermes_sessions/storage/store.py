@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hermes_sessions.storage.provider import SessionDBProvider
 
 DEFAULT_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+DEFAULT_TRASH_DAYS = 30
 
 
 class Store(NamedTuple):
@@ -17,3 +18,5 @@ class Store(NamedTuple):
     #: Seconds since the epoch.
     clock: Callable[[], float]
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    #: How long maintenance leaves sessions in the trash.
+    trash_days: float = DEFAULT_TRASH_DAYS

@@ -39,7 +39,7 @@ _STEPS = 50
 def trash(console: Console, *, empty: bool, older_than: float, yes: bool) -> None:
     """List deleted sessions, latest first, or delete them for good.
 
-    Sessions stay in the trash until it is emptied.
+    Sessions stay in the trash until it is emptied: with --empty, or by a program that keeps house.
     """
     if empty:
         _empty(console, older_than, yes=yes)

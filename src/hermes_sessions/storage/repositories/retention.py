@@ -138,6 +138,7 @@ class Retention:
         min_interval_hours: int,
         vacuum: bool,
         sessions_dir: str | Path | None,
+        trash_days: float | None,
     ) -> Record:
         """See `SessionDB.maybe_auto_prune_and_vacuum`."""
         result: Record = {"skipped": False, "pruned": 0, "vacuumed": False}
@@ -146,7 +147,11 @@ class Retention:
             if now - _number(self._meta.find(_LAST_RUN)) < min_interval_hours * 3600:
                 return result | {"skipped": True}
             result["pruned"] = self.prune(retention_days, None, sessions_dir, None)
-            if vacuum and result["pruned"]:
+            kept_days = self._store.trash_days if trash_days is None else trash_days
+            purged = self.purge_trash(kept_days, sessions_dir)
+            if purged:
+                result["purged"] = purged
+            if vacuum and (result["pruned"] or purged):
                 try:
                     self._store.provider.reclaim()
                     result["vacuumed"] = True

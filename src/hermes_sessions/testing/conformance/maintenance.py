@@ -6,7 +6,7 @@ import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import contents, exchange
+from hermes_sessions.testing.conformance.scenes import contents, exchange, ids
 
 
 def old_and_ended(db: SessionDB, clock: FrozenClock, name: str) -> None:
@@ -46,6 +46,26 @@ class TestMaintenance:
         assert db.maybe_auto_prune_and_vacuum()["skipped"] is True
         clock.advance(3601)
         assert db.maybe_auto_prune_and_vacuum(min_interval_hours=1)["skipped"] is False
+
+    def test_what_has_been_in_the_trash_for_long(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Thirty days unless set; what is younger can still be restored."""
+        for name in ("old", "young"):
+            db.create_session(name, "cli")
+            exchange(db, name, "hi")
+        db.trash_sessions(["old"])
+        clock.advance(days=20)
+        db.trash_sessions(["young"])
+        assert "purged" not in db.maybe_auto_prune_and_vacuum()
+        clock.advance(days=11)
+        result = db.maybe_auto_prune_and_vacuum()
+        assert (result["purged"], result["pruned"], result["vacuumed"]) == (1, 0, True)
+        assert ids(db.list_trash()) == ["young"]
+        clock.advance(days=2)
+        assert "purged" not in db.maybe_auto_prune_and_vacuum(trash_days=14)
+        assert db.restore_sessions(["young"]) == ["young"]
+        db.trash_sessions(["young"])
+        clock.advance(days=2)
+        assert db.maybe_auto_prune_and_vacuum(trash_days=0)["purged"] == 1
 
     @pytest.mark.parametrize("remembered", ["garbage", "", None, "nan"])
     def test_an_unreadable_memory_of_the_last_run(
