@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -137,6 +138,26 @@ def test_an_old_program_that_comes_later_does_no_harm(path: Path) -> None:
         assert ours > added > before["last_message_id"]
         assert [m["id"] for m in db.get_messages(content.LONG)][-2:] == [added, ours]
         assert old.texts(content.LONG)[-1] == "by the store"
+
+
+def test_structured_content_of_an_old_program_that_comes_later(path: Path) -> None:
+    """Lists and objects, which it marks inside the text, are read as what they are."""
+    make("v11", path)
+    parts = [{"type": "text", "text": "größer: what is on it?"}, {"type": "image", "url": "x"}]
+    texts = ["\x00jso", "json:[]", "x\x00json:[]", '[{"text": "no mark"}]', ""]
+    with SessionDB(path) as db, OldProcess(path) as old:
+        db.create_session("new", "cli")
+        old.append("new", "\x00json:" + json.dumps(parts))
+        for text in texts:
+            old.append("new", text)
+        assert [m["content"] for m in db.get_messages("new")] == [parts, *texts]
+        (row,) = [row for row in db.list_sessions_rich(limit=-1) if row["id"] == "new"]
+        assert not row["preview"].startswith("\x00")
+        hits = db.search_messages("what is on it")
+        assert [hit["session_id"] for hit in hits] == ["new"]
+        exported = db.export_session("new")
+    assert exported is not None
+    assert exported["messages"][0]["content_type"] == "json"
 
 
 @pytest.mark.parametrize("name", FILES)

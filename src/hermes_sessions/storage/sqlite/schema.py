@@ -180,7 +180,11 @@ CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_external
     ON messages(session_id, external_id) WHERE external_id IS NOT NULL;
 """
 
-TRIGGERS: Final = """
+#: Whether an inserted row has structured content, marked inside the text as Hermes does it. As
+#: bytes, because the mark begins with NUL, at which functions on text stop.
+_MARKED: Final = "substr(CAST(new.content AS BLOB), 1, 6) = x'006a736f6e3a'"
+
+TRIGGERS: Final = f"""
 CREATE TRIGGER IF NOT EXISTS sessions_complete AFTER INSERT ON sessions
 WHEN new.conversation_id IS NULL BEGIN
     UPDATE sessions SET
@@ -194,13 +198,17 @@ WHEN new.conversation_id IS NULL BEGIN
 END;
 CREATE TRIGGER IF NOT EXISTS messages_complete AFTER INSERT ON messages
 WHEN new.ordinal IS NULL BEGIN
-    UPDATE messages SET ordinal =
-        (SELECT s.next_ordinal FROM sessions s WHERE s.id = new.session_id)
+    UPDATE messages SET
+        ordinal = (SELECT s.next_ordinal FROM sessions s WHERE s.id = new.session_id),
+        content = CASE WHEN {_MARKED}
+            THEN CAST(substr(CAST(new.content AS BLOB), 7) AS TEXT) ELSE new.content END,
+        content_type = CASE WHEN {_MARKED} THEN 'json' ELSE new.content_type END
     WHERE id = new.id;
     UPDATE sessions SET
         next_ordinal = next_ordinal + 1,
         last_active = MAX(COALESCE(last_active, new.timestamp), new.timestamp),
-        preview = COALESCE(preview, CASE WHEN new.role = 'user' THEN substr(new.content, 1, 60) END)
+        preview = COALESCE(preview, CASE WHEN new.role = 'user' AND NOT {_MARKED}
+            THEN substr(new.content, 1, 60) END)
     WHERE id = new.session_id;
 END;
 """
