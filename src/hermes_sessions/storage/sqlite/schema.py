@@ -173,6 +173,9 @@ CREATE INDEX IF NOT EXISTS idx_sessions_title_key ON sessions(title_key)
 CREATE INDEX IF NOT EXISTS idx_sessions_conversation ON sessions(conversation_id);
 CREATE INDEX IF NOT EXISTS idx_sessions_active
     ON sessions(last_active DESC, started_at DESC, id DESC, listed, source);
+CREATE INDEX IF NOT EXISTS idx_sessions_user
+    ON sessions(user_id, last_active DESC, started_at DESC, id DESC, listed, source)
+    WHERE user_id IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idx_sessions_trashed ON sessions(trashed_at)
     WHERE trashed_at IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_ordinal ON messages(session_id, ordinal);
