@@ -19,6 +19,7 @@ from tests.fixtures.hermes.variants import (
     HAND_EDITED_SESSIONS,
     HANDOFFS,
     MISSING_SESSION,
+    TELEGRAM_BINDINGS,
 )
 from tests.storage.sqlite.hermes_files import (
     NAMES,
@@ -279,6 +280,20 @@ def test_handoffs_keep_their_state(opening: Opening, path: Path) -> None:
             "SELECT handoff_state, handoff_platform, handoff_error FROM sessions WHERE id = ?",
             session_id,
         ) == [expected]
+
+
+def test_the_binding_of_a_topic_goes_with_its_session(opening: Opening, path: Path) -> None:
+    db, before = opening("built-v11-telegram")
+    bound, other = (binding["session_id"] for binding in TELEGRAM_BINDINGS)
+    assert db.delete_session(str(bound)) is True
+    assert db.get_meta("telegram_dm_topic_schema_version") == "1"
+    assert len(db.search_sessions(limit=-1)) == len(before["sessions"]) - 1
+    db.close()
+    assert rows(path, "SELECT session_id FROM telegram_dm_topic_bindings") == [(other,)]
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    assert rows(path, "PRAGMA foreign_key_check") == []
+    indexes = rows(path, "SELECT name FROM pragma_index_list('telegram_dm_topic_bindings')")
+    assert len(indexes) == 3
 
 
 def test_content_is_stored_without_a_mark(opening: Opening, path: Path) -> None:

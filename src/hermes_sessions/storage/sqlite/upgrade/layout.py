@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -23,6 +24,10 @@ _DOCUMENTED_INDEXES: Final = (
     "idx_sessions_started",
     "idx_sessions_title_unique",
     "idx_messages_session",
+)
+_TOPICS: Final = "telegram_dm_topic_bindings"
+_REFERENCE: Final = re.compile(
+    r"\bREFERENCES\s+[\"`\[]?sessions[\"`\]]?\s*\(\s*id\s*\)(?!\s+ON\b)", re.IGNORECASE
 )
 #: What the name of a foreign column or table gets when one of ours needs its name.
 _SUFFIX: Final = "_before_upgrade"
@@ -150,6 +155,25 @@ def add_tables_and_columns(connection: apsw.Connection, layout: Layout) -> None:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
         for declaration in added:
             _add_column(connection, table, declaration, layout.tables[table])
+
+
+def let_topics_go_with_their_session(connection: apsw.Connection) -> None:
+    """Delete a topic's binding together with its session, as Hermes does since topic schema 2.
+
+    Bindings of topic schema 1 would keep every session that has one from being deleted. Nothing
+    but the declaration changes.
+    """
+    declared = connection.execute(
+        "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (_TOPICS,)
+    ).get
+    if declared is None or not _REFERENCE.search(declared):
+        return
+    connection.pragma("writable_schema", 1)
+    connection.execute(
+        "UPDATE sqlite_master SET sql = ? WHERE type = 'table' AND name = ?",
+        (_REFERENCE.sub(r"\g<0> ON DELETE CASCADE", declared), _TOPICS),
+    )
+    connection.pragma("writable_schema", "RESET")
 
 
 def _rename_table(connection: apsw.Connection, table: str) -> None:

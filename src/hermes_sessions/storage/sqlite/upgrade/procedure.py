@@ -22,6 +22,7 @@ from hermes_sessions.storage.sqlite.upgrade.layout import (
     base_layout,
     drop_indexes_and_triggers,
     drop_search_index,
+    let_topics_go_with_their_session,
 )
 from hermes_sessions.storage.sqlite.upgrade.lineage import settle_lineage
 from hermes_sessions.storage.sqlite.upgrade.messages import convert_messages
@@ -102,6 +103,7 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
     drop_search_index(connection)
     drop_indexes_and_triggers(connection, layout)
     add_tables_and_columns(connection, layout)
+    let_topics_go_with_their_session(connection)
     summaries = convert_messages(connection)
     convert_sessions(connection, summaries)
     convert_meta(connection)
