@@ -379,11 +379,11 @@ def write_documented_columns(path: str) -> None:
 
 
 def main() -> None:
-    from tests.storage.sqlite import fork_programs
+    from tests.storage.sqlite import fork_programs, search_programs
 
     name, *arguments = sys.argv[1:]
-    program: Callable[..., None] = globals().get(name) or getattr(fork_programs, name)
-    program(*arguments)
+    programs = {**vars(search_programs), **vars(fork_programs), **globals()}
+    programs[name](*arguments)
 
 
 if __name__ == "__main__":

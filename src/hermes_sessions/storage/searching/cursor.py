@@ -24,9 +24,9 @@ class Cursor:
     question: int
     #: When the question was asked: ``after:7d`` keeps its meaning on every page.
     asked_at: float
-    #: How many hits stand before the page, and the id of the last of them.
+    #: How many hits stand before the page, and the id of the last of them, where it is known.
     offset: int = 0
-    last_id: int = 0
+    last_id: int | None = None
     #: Messages up to this id belong to the list; None before the first page.
     through: int | None = None
     #: The time, session and place of that hit, where the list goes on by time.
@@ -55,10 +55,10 @@ def read_cursor(text: str, question: int) -> Cursor:
         number, asked_at, offset, last_id, through, key = values
         cursor = Cursor(
             question=_whole(number),
-            through=_whole(through),
+            through=_id(through),
             asked_at=_finite(asked_at),
             offset=_whole(offset),
-            last_id=_whole(last_id),
+            last_id=_id(last_id),
             key=None if key is None else _key(*key),
         )
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
@@ -78,6 +78,11 @@ def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
         raise ValueError("no whole number")
     return value
+
+
+def _id(value: Any) -> int:
+    # Other programs may have stored messages with ids below 1.
+    return -_whole(-value) if isinstance(value, int) and value < 0 else _whole(value)
 
 
 def _finite(value: Any) -> float:

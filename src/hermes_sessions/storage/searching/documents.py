@@ -36,6 +36,11 @@ def texts_of(row: Row) -> list[str]:
     return texts
 
 
+def time_of(value: Any) -> float:
+    """Return the time of a message from its column; 0 if another program wrote something else."""
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
 def _is_escaped_json(text: str) -> bool:
     return text[:1] in ("{", "[") and "\\" in text and text.rstrip()[-1:] in ("}", "]")
 

@@ -22,7 +22,7 @@ Order = Literal["last stored", "first stored", "newest", "oldest"]
 
 
 class Span(NamedTuple):
-    """Ids above the first and below the second."""
+    """Ids above the first and below the second; an index holds messages with ids above 0."""
 
     above: int = 0
     below: int | None = None
@@ -132,10 +132,13 @@ def every_message(
     *,
     limit: int,
     order: Order = "last stored",
-    span: Span = EVERYWHERE,
+    span: Span | None = None,
 ) -> list[int]:
-    """Return ids of messages as `SearchIndex.messages` does, whatever they say."""
-    where &= span.as_sql("m.id")
+    """Return ids of messages as `SearchIndex.messages` does, whatever they say; without a *span*,
+    also those that no index holds.
+    """
+    if span is not None:
+        where &= span.as_sql("m.id")
     rows = tx.all(
         f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
         f"WHERE {where.sql} ORDER BY {order_by(order)} LIMIT ?",

@@ -10,7 +10,7 @@ from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.codec import decode_content
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.searching.answer import Hit
-from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of
+from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of, time_of
 from hermes_sessions.text.clusters import cluster_end, cluster_start
 from hermes_sessions.text.query.counting import places
 from hermes_sessions.text.query.matching import Analysed, find_marks, matches
@@ -86,7 +86,7 @@ def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -
                 title=row[9] or "",
                 source=row[6],
                 role=row[2],
-                timestamp=row[3],
+                timestamp=time_of(row[3]),
                 session_id=row[1],
                 ordinal=row[5],
             )

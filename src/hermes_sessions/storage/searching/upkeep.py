@@ -20,7 +20,7 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of
+from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of, time_of
 from hermes_sessions.storage.searching.index import Document, IndexDamaged, SearchIndex
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.encode import document
@@ -54,6 +54,9 @@ class Lag:
     queued: int = 0
     #: Titles that are not indexed as they are now.
     titles: int = 0
+    #: Messages with ids below 1, which only other programs write. The index keeps other things
+    #: under such numbers, so it never holds these.
+    outside: int = 0
     #: Above this id, later messages have higher ids; imports can make it otherwise below.
     ordered_from: int = 0
     #: Whether the index can be asked at all; if not, it has to be made anew.
@@ -61,8 +64,13 @@ class Lag:
 
     @property
     def complete(self) -> bool:
-        """Whether the index holds everything."""
+        """Whether the index holds everything that it can."""
         return self.usable and self.pending == 0 and self.titles == 0
+
+    @property
+    def not_indexed(self) -> int:
+        """Messages that the index does not hold, or not as they are now."""
+        return self.pending + self.outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +102,14 @@ class Upkeep:
 
     def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> Lag:
         """Return how far the index is behind: wholly, if it is known to be damaged."""
+        outside = _number(tx, "SELECT COUNT(*) FROM messages WHERE id < 1")
         state = tx.one(_STATE)
         if is_damaged or state is None or not self._is_usable(tx, state):
             return Lag(
                 through=0,
-                pending=_number(tx, "SELECT COUNT(*) FROM messages"),
+                pending=_number(tx, "SELECT COUNT(*) FROM messages WHERE id > 0"),
                 titles=_number(tx, "SELECT COUNT(*) FROM search_titles"),
+                outside=outside,
                 usable=False,
             )
         _, through, _, ordered_from = state
@@ -109,6 +119,7 @@ class Upkeep:
             pending=_number(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through) + queued,
             queued=queued,
             titles=_number(tx, "SELECT COUNT(*) FROM search_titles WHERE stale = 1"),
+            outside=outside,
             ordered_from=int(ordered_from),
         )
 
@@ -238,9 +249,10 @@ class Upkeep:
             (through, batch.last),
         )
         for row in rows:
-            if row[1] < newest - _TOLERANCE:
+            timestamp = time_of(row[1])
+            if timestamp < newest - _TOLERANCE:
                 ordered_from = row[0]
-            newest = max(newest, row[1])
+            newest = max(newest, timestamp)
         self._index.add(tx, [batch.document(row) for row in rows])
         tx.run(
             "UPDATE search_state SET indexed_through = ?, newest = ?, ordered_from = ?",
@@ -252,14 +264,18 @@ class Upkeep:
         queued = tx.all("SELECT seq, message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if not queued:
             return 0
-        ids = sorted({row[1] for row in queued})
-        self._index.remove(tx, ids)
-        rows = tx.all(
-            f"SELECT {_COLUMNS} FROM messages WHERE id IN ({placeholders(len(ids))}) ORDER BY id",
-            ids,
-        )
-        self._index.add(tx, [batch.document(row) for row in rows])
-        displaced = [row[1] for row in rows if not _is_between_its_neighbours(tx, row[0], row[1])]
+        ids = sorted({row[1] for row in queued if row[1] > 0})
+        rows: list[Row] = []
+        if ids:
+            self._index.remove(tx, ids)
+            rows = tx.all(
+                f"SELECT {_COLUMNS} FROM messages WHERE id IN ({placeholders(len(ids))}) "
+                f"ORDER BY id",
+                ids,
+            )
+            self._index.add(tx, [batch.document(row) for row in rows])
+        times = [(row[0], time_of(row[1])) for row in rows]
+        displaced = [time for id_, time in times if not _is_between_its_neighbours(tx, id_, time)]
         if displaced:
             # It may be newer than all above it: only behind the mark, order begins again.
             newest = max(displaced)
@@ -299,8 +315,8 @@ def _is_between_its_neighbours(tx: ReadTransaction, number: int, timestamp: floa
     select = "SELECT timestamp FROM messages WHERE id"
     before = tx.one(f"{select} < ? ORDER BY id DESC LIMIT 1", (number,))
     after = tx.one(f"{select} > ? ORDER BY id LIMIT 1", (number,))
-    return (before is None or before[0] <= timestamp + _TOLERANCE_BESIDE) and (
-        after is None or timestamp <= after[0] + _TOLERANCE_BESIDE
+    return (before is None or time_of(before[0]) <= timestamp + _TOLERANCE_BESIDE) and (
+        after is None or timestamp <= time_of(after[0]) + _TOLERANCE_BESIDE
     )
 
 

@@ -74,8 +74,8 @@ class View:
         self._filters = as_sql(conditions)
         self.through = _newest_id(tx) if through is None else through
         self._tail: dict[int, Found] = {}
-        if not lag.complete:
-            account.not_indexed = lag.pending if scope.is_owner else self._pending()
+        if lag.not_indexed:
+            account.not_indexed = lag.not_indexed if scope.is_owner else self._pending()
         if not lag.usable and lag.pending:
             self._note("The search index cannot be used now; messages are looked at directly.")
 
@@ -103,10 +103,12 @@ class View:
         return int(row[0]) if row else 0
 
     def _unindexed(self) -> Where:
-        above = Where("m.id > ?", (self._lag.through,))
-        if not self._lag.queued:
-            return above
-        return Where(f"({above.sql} OR m.id IN ({_QUEUED}))", above.params)
+        ways = ["m.id > ?"]
+        if self._lag.queued:
+            ways.append(f"m.id IN ({_QUEUED})")
+        if self._lag.outside:
+            ways.append(_OUTSIDE.sql)
+        return Where(f"({' OR '.join(ways)})", (self._lag.through,))
 
     def _indexed(self, node: Node | None) -> Where:
         if node is None or not self._lag.queued:
@@ -131,7 +133,10 @@ class View:
         where = self.where() if where is None else where
         if beyond is not None:
             where &= after_key(beyond, oldest=oldest)
-        found = self._unindexed_matches(node, where)
+        if node is None:
+            found = self._outside(where, count, oldest=oldest)
+        else:
+            found = self._unindexed_matches(node, where)
         found += self._by_time(node, where & self._indexed(node), count, oldest=oldest)
         found.sort(key=lambda item: item.time_key, reverse=not oldest)
         return found[:count]
@@ -260,7 +265,7 @@ class View:
 
     def _unindexed_matches(self, node: Node | None, where: Where) -> list[Found]:
         """Return matches among messages the index does not hold yet, or not as they are now."""
-        if node is None or self._lag.pending == 0:
+        if node is None or self._lag.not_indexed == 0:
             return []
         ids = every_message(self._tx, where & self._unindexed(), limit=TAIL + 1)
         if len(ids) > TAIL:
@@ -268,6 +273,9 @@ class View:
             self._note(
                 f"The index is being built: {self._account.not_indexed:,} messages are not in it "
                 f"yet."
+                if self._lag.pending
+                else f"The index cannot hold messages with ids below 1; of "
+                f"{self._account.not_indexed:,}, {TAIL:,} were looked at."
             )
         known = self._tail
         known |= {item.id: item for item in load(self._tx, [i for i in ids if i not in known])}
@@ -275,14 +283,25 @@ class View:
         # A message may be found by several readings of a question, and shown by one of them.
         return [replace(item) for item in items if item.is_match(node)]
 
+    def _outside(self, where: Where, count: int, *, oldest: bool) -> list[Found]:
+        """Return the first messages by time of those with ids that say nothing about it."""
+        if not self._lag.outside:
+            return []
+        order: Order = "oldest" if oldest else "newest"
+        ids = every_message(self._tx, where & _OUTSIDE, limit=count, order=order)
+        return load(self._tx, ids)
+
     # ── how many ──────────────────────────────────────────────────────────────────────────────
 
     def number(self, node: Node | None, where: Where | None = None) -> tuple[int, bool]:
         """Return how many matches there are, up to `COUNT_LIMIT`, and whether that is all."""
         where = self.where() if where is None else where
+        if node is None:
+            ids = every_message(self._tx, where, limit=COUNT_LIMIT)
+            return len(ids), len(ids) < COUNT_LIMIT and self.budget > 0
         found = len(self._unindexed_matches(node, where))
         where &= self._indexed(node)
-        span = Span(0, self.through + 1) if node is None else self._span()
+        span = self._span()
         candidates = self._candidates(node, where, "last stored", span, COUNT_LIMIT)
         if candidates.exact and not candidates.unsure:
             found += len(candidates.ids)
@@ -354,6 +373,8 @@ class View:
 
 
 _QUEUED: Final = "SELECT message_id FROM search_queue"
+#: See `Lag.outside`.
+_OUTSIDE: Final = Where("m.id < 1")
 
 
 def _newest_id(tx: ReadTransaction) -> int:

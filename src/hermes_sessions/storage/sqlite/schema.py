@@ -11,6 +11,7 @@ itself never fires them. They are plain SQL, so any SQLite library can write the
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 APPLICATION_ID: Final = 0x48535342  # "HSSB"
@@ -258,57 +259,71 @@ class Migration(NamedTuple):
     sql: str
 
 
-#: The search index is derived: it may lag, be dropped or be built anew. Triggers note what changes
-#: below the mark; see `hermes_sessions.storage.searching.upkeep`.
-CREATE_SEARCH: Final = f"""
-CREATE TABLE search_state (
+#: What stands beside the index. Triggers note what changes below the mark; see
+#: `hermes_sessions.storage.searching.upkeep`. Whatever of it is lost can be made again by this.
+SEARCH_NOTES: Final = """
+CREATE TABLE IF NOT EXISTS search_state (
     segmenter INTEGER NOT NULL,
     indexed_through INTEGER NOT NULL,
     newest REAL NOT NULL DEFAULT 0,
     ordered_from INTEGER NOT NULL DEFAULT 0
 );
-INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0);
-CREATE TABLE search_queue (
+INSERT INTO search_state (segmenter, indexed_through)
+SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM search_state);
+CREATE TABLE IF NOT EXISTS search_queue (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     message_id INTEGER NOT NULL
 );
-CREATE TABLE search_titles (
+CREATE TABLE IF NOT EXISTS search_titles (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     session_id TEXT NOT NULL UNIQUE,
     stale INTEGER NOT NULL DEFAULT 1
 );
-CREATE INDEX idx_search_titles_stale ON search_titles(stale) WHERE stale = 1;
-INSERT INTO search_titles (session_id) SELECT id FROM sessions WHERE title IS NOT NULL;
-{SEARCH_INDEX}
-CREATE TRIGGER messages_search_insert AFTER INSERT ON messages
+CREATE INDEX IF NOT EXISTS idx_search_titles_stale ON search_titles(stale) WHERE stale = 1;
+INSERT INTO search_titles (session_id) SELECT id FROM sessions WHERE title IS NOT NULL
+ON CONFLICT (session_id) DO NOTHING;
+CREATE TRIGGER IF NOT EXISTS messages_search_insert AFTER INSERT ON messages
 WHEN new.id <= (SELECT indexed_through FROM search_state) BEGIN
     INSERT INTO search_queue (message_id) VALUES (new.id);
 END;
-CREATE TRIGGER messages_search_update
+CREATE TRIGGER IF NOT EXISTS messages_search_update
 AFTER UPDATE OF content, content_type, tool_name, tool_calls, timestamp ON messages
 WHEN old.id <= (SELECT indexed_through FROM search_state) BEGIN
     INSERT INTO search_queue (message_id) VALUES (old.id);
 END;
-CREATE TRIGGER messages_search_delete AFTER DELETE ON messages
+CREATE TRIGGER IF NOT EXISTS messages_search_move AFTER UPDATE OF id ON messages
+WHEN new.id <> old.id BEGIN
+    INSERT INTO search_queue (message_id)
+    SELECT old.id FROM search_state WHERE old.id <= indexed_through;
+    INSERT INTO search_queue (message_id)
+    SELECT new.id FROM search_state WHERE new.id <= indexed_through;
+END;
+CREATE TRIGGER IF NOT EXISTS messages_search_delete AFTER DELETE ON messages
 WHEN old.id <= (SELECT indexed_through FROM search_state) BEGIN
     INSERT INTO search_queue (message_id) VALUES (old.id);
 END;
-CREATE TRIGGER sessions_search_insert AFTER INSERT ON sessions WHEN new.title IS NOT NULL BEGIN
+CREATE TRIGGER IF NOT EXISTS sessions_search_insert AFTER INSERT ON sessions
+WHEN new.title IS NOT NULL BEGIN
     INSERT INTO search_titles (session_id) VALUES (new.id)
     ON CONFLICT (session_id) DO UPDATE SET stale = 1;
 END;
-CREATE TRIGGER sessions_search_title AFTER UPDATE OF title ON sessions
+CREATE TRIGGER IF NOT EXISTS sessions_search_title AFTER UPDATE OF title ON sessions
 WHEN new.title IS NOT old.title BEGIN
     INSERT INTO search_titles (session_id) VALUES (new.id)
     ON CONFLICT (session_id) DO UPDATE SET stale = 1;
 END;
-CREATE TRIGGER sessions_search_delete AFTER DELETE ON sessions WHEN old.title IS NOT NULL BEGIN
+CREATE TRIGGER IF NOT EXISTS sessions_search_delete AFTER DELETE ON sessions
+WHEN old.title IS NOT NULL BEGIN
     UPDATE search_titles SET stale = 1 WHERE session_id = old.id;
 END;
 """
+SEARCH_NOTES_NAMES: Final = tuple(
+    re.findall(r"(?:TABLE|TRIGGER) IF NOT EXISTS (\w+)", SEARCH_NOTES)
+)
 
 #: In order. A fresh file and an upgraded one take the same steps after the base.
 MIGRATIONS: Final = (
     Migration("0001_base", CREATE_TABLES),
-    Migration("0002_search", CREATE_SEARCH),
+    # The search index is derived: it may lag, be dropped or be built anew.
+    Migration("0002_search", SEARCH_NOTES + SEARCH_INDEX),
 )
