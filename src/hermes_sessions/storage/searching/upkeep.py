@@ -89,8 +89,10 @@ class _Batch:
         return Document(row[0], tokens if row == known else _tokens(row))
 
 
-#: Instead of a batch: the index has to be made anew first.
-_ANEW: Final = _Batch((), 0)
+#: Instead of a batch: the index has to be made anew first, because it is damaged, or was made by
+#: other rules.
+_DAMAGED: Final = _Batch((), 0)
+_OUTDATED: Final = _Batch((), 0)
 
 
 class Upkeep:
@@ -103,12 +105,12 @@ class Upkeep:
     def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> Lag:
         """Return how far the index is behind: wholly, if it is known to be damaged."""
         outside = _number(tx, "SELECT COUNT(*) FROM messages WHERE id < 1")
-        state = tx.one(_STATE)
-        if is_damaged or state is None or not self._is_usable(tx, state):
+        state = None if is_damaged else self._usable_state(tx)
+        if state is None:
             return Lag(
                 through=0,
                 pending=_number(tx, "SELECT COUNT(*) FROM messages WHERE id > 0"),
-                titles=_number(tx, "SELECT COUNT(*) FROM search_titles"),
+                titles=_number(tx, "SELECT COUNT(*) FROM sessions WHERE title IS NOT NULL"),
                 outside=outside,
                 usable=False,
             )
@@ -191,6 +193,12 @@ class Upkeep:
             (SEGMENTER_VERSION, 0, 0.0, 0),
         )
 
+    def _reset_outdated(self, tx: WriteTransaction) -> None:
+        # Somebody else may have been faster, and have indexed the first messages already.
+        state = tx.one(_STATE)
+        if state is None or state[0] != SEGMENTER_VERSION:
+            self._reset(tx)
+
     # ── one step ──────────────────────────────────────────────────────────────────────────────
 
     def _step(self, patience: float | None) -> int | None:
@@ -199,8 +207,11 @@ class Upkeep:
             batch = self._read(tx)
         if batch is None:
             return None
-        if batch is _ANEW:
+        if batch is _DAMAGED:
             self.start_anew(patience=patience)
+            return 0
+        if batch is _OUTDATED:
+            self._store.provider.write(self._reset_outdated, patience=patience)
             return 0
         return self._store.provider.write(
             partial(self._store_batch, batch=batch), patience=patience
@@ -208,9 +219,11 @@ class Upkeep:
 
     def _read(self, tx: ReadTransaction) -> _Batch | None:
         """Read and encode what is next: changes that were noted, else what is above the mark."""
+        if not self._index.is_sound(tx):
+            return _DAMAGED
         state = tx.one(_STATE)
-        if state is None or not self._is_usable(tx, state):
-            return _ANEW
+        if state is None or state[0] != SEGMENTER_VERSION:
+            return _OUTDATED
         queued = tx.all("SELECT message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if queued:
             rows = tx.stream(
@@ -232,8 +245,12 @@ class Upkeep:
             return None
         return _Batch(state, last, encoded)
 
-    def _is_usable(self, tx: ReadTransaction, state: Row) -> bool:
-        return bool(state[0] == SEGMENTER_VERSION) and self._index.is_sound(tx)
+    def _usable_state(self, tx: ReadTransaction) -> Row | None:
+        """Return where the index stands; None if it has to be made anew."""
+        if not self._index.is_sound(tx):
+            return None
+        state = tx.one(_STATE)
+        return state if state is not None and state[0] == SEGMENTER_VERSION else None
 
     def _store_batch(self, tx: WriteTransaction, batch: _Batch) -> int:
         handled = self._take_titles(tx) + self._take_queue(tx, batch)

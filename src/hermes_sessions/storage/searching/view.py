@@ -300,16 +300,18 @@ class View:
             ids = every_message(self._tx, where, limit=COUNT_LIMIT)
             return len(ids), len(ids) < COUNT_LIMIT and self.budget > 0
         found = len(self._unindexed_matches(node, where))
-        where &= self._indexed(node)
-        span = self._span()
-        candidates = self._candidates(node, where, "last stored", span, COUNT_LIMIT)
+        if self._lag.usable:
+            found += self._number_indexed(node, where & self._indexed(node))
+        is_all = found < COUNT_LIMIT and self.budget > 0 and self._account.complete
+        return min(found, COUNT_LIMIT), is_all
+
+    def _number_indexed(self, node: Node, where: Where) -> int:
+        candidates = self._candidates(node, where, "last stored", self._span(), COUNT_LIMIT)
         if candidates.exact and not candidates.unsure:
-            found += len(candidates.ids)
-        else:
-            # What must be looked at, is looked at as long as that is allowed.
-            decided = self._walk(node, where, "last stored", span, COUNT_LIMIT)
-            found += sum(1 for _ in islice(decided, COUNT_LIMIT))
-        return min(found, COUNT_LIMIT), found < COUNT_LIMIT and self.budget > 0
+            return len(candidates.ids)
+        # What must be looked at, is looked at as long as that is allowed.
+        decided = self._walk(node, where, "last stored", self._span(), COUNT_LIMIT)
+        return sum(1 for _ in islice(decided, COUNT_LIMIT))
 
     def say_what_is_cut(self) -> None:
         """Say so if messages are searched that are too long to be indexed as a whole."""

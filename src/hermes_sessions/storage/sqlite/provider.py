@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import apsw
 
-from hermes_sessions.errors import InvalidInput, StoreClosed, StoreUnavailable
+from hermes_sessions.errors import InvalidInput, StatementRefused, StoreClosed, StoreUnavailable
 from hermes_sessions.storage.provider import (
     Dialect,
     ReadTransaction,
@@ -74,7 +74,16 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
     def write(self, work: Callable[[WriteTransaction], T], *, patience: float | None = None) -> T:
         """See `SessionDBProvider.write`."""
-        return self.engine.write(work, min(patience or self._lock_timeout, self._lock_timeout))
+        patience = min(patience or self._lock_timeout, self._lock_timeout)
+        try:
+            return self.engine.write(work, patience)
+        except StatementRefused:
+            # Triggers note changes for the search index, and no write may fail because of it.
+            from hermes_sessions.storage.sqlite.search_index import restore_notes
+
+            if not self.engine.write(restore_notes, patience):
+                raise
+        return self.engine.write(work, patience)
 
     def reading_connection(self, *, keep: bool = True) -> AbstractContextManager[apsw.Connection]:
         """Lend a connection for raw SQL that sees one state of the database and cannot write.

@@ -18,7 +18,7 @@ from typing import Final
 
 import apsw
 
-from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.searching.conditions import Where
 from hermes_sessions.storage.searching.index import (
     EVERYWHERE,
@@ -31,7 +31,12 @@ from hermes_sessions.storage.searching.index import (
     every_message,
     order_by,
 )
-from hermes_sessions.storage.sqlite.schema import SEARCH_INDEX, WATCHMAN
+from hermes_sessions.storage.sqlite.schema import (
+    SEARCH_INDEX,
+    SEARCH_NOTES,
+    SEARCH_NOTES_NAMES,
+    WATCHMAN,
+)
 from hermes_sessions.text.encode import CUT, encode, encode_prefix, is_cut
 from hermes_sessions.text.query.tree import And, Node, Not, Substring, Term
 
@@ -51,7 +56,30 @@ _HAS_TOMBSTONES: Final = "SELECT id FROM search_index_data WHERE id >= (1 << 53)
 _DEEPEST: Final = 24
 #: What SQLite raises when the tables of the index are missing, damaged or contradict themselves.
 _DAMAGE: Final = (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError, apsw.MismatchError)
-_TABLES: Final = ("data", "idx", "content", "docsize", "config")
+#: The tables of FTS5 itself.
+_TABLES: Final = tuple(f"search_index_{name}" for name in ("data", "idx", "docsize", "config"))
+#: Where the index and what it is made of can differ although both are sound.
+_STRAYS: Final = {
+    "messages are missing": (
+        "SELECT id FROM messages WHERE id > 0 "
+        "AND id <= (SELECT indexed_through FROM search_state) "
+        "AND id NOT IN (SELECT id FROM search_index_docsize) "
+        "AND id NOT IN (SELECT message_id FROM search_queue) LIMIT 1"
+    ),
+    "it has messages that are gone": (
+        "SELECT id FROM search_index_docsize WHERE id > 0 AND id NOT IN (SELECT id FROM messages) "
+        "AND id NOT IN (SELECT message_id FROM search_queue) LIMIT 1"
+    ),
+    "titles are missing": (
+        "SELECT id FROM sessions WHERE title IS NOT NULL "
+        "AND id NOT IN (SELECT session_id FROM search_titles WHERE stale = 1 "
+        "OR -number IN (SELECT id FROM search_index_docsize)) LIMIT 1"
+    ),
+    "it has titles that are gone": (
+        "SELECT id FROM search_index_docsize WHERE id < 0 "
+        "AND -id NOT IN (SELECT number FROM search_titles) LIMIT 1"
+    ),
+}
 
 
 @contextmanager
@@ -94,14 +122,11 @@ class FTS5Index(SearchIndex):
 
     def clear(self, tx: WriteTransaction) -> None:
         """See `SearchIndex.clear`."""
-        try:
-            tx.run("DROP TABLE IF EXISTS search_index")
-        except _DAMAGE as error:
-            logger.warning("the search index cannot even be dropped, so it is cut out: %s", error)
+        # FTS5 cannot be asked about tables that are missing: the whole transaction would fail.
+        if not (_exist(tx, _TABLES) and _is_dropped(tx)):
             _cut_out(tx)
-        for statement in SEARCH_INDEX.split(";"):
-            if statement.strip():
-                tx.run(statement)
+        tx.run(SEARCH_NOTES)
+        tx.run(SEARCH_INDEX)
 
     def tidy(self, tx: WriteTransaction) -> bool:
         """See `SearchIndex.tidy`."""
@@ -122,9 +147,12 @@ class FTS5Index(SearchIndex):
         """See `SearchIndex.damage`."""
         try:
             row = tx.one("PRAGMA integrity_check(search_index)")
+            if row != ("ok",):
+                return f"{row and row[0]}"
+            strays = [what for what, sql in _STRAYS.items() if tx.one(sql) is not None]
         except _DAMAGE as error:
             return str(error)
-        return None if row == ("ok",) else f"{row and row[0]}"
+        return ", ".join(strays) or None
 
     def messages(
         self,
@@ -171,7 +199,26 @@ class FTS5Index(SearchIndex):
             return bool(_matching(tx, f'"{CUT}"', where, 1, "last stored", EVERYWHERE))
 
 
+def restore_notes(tx: WriteTransaction) -> bool:
+    """Make tables and triggers again that stand beside the index, if some were lost; return
+    whether. What changed meanwhile was not noted, so the index is not relied on any more.
+    """
+    if _exist(tx, SEARCH_NOTES_NAMES):
+        return False
+    tx.run(SEARCH_NOTES)
+    tx.run("UPDATE search_state SET segmenter = 0")
+    return True
+
+
+def _exist(tx: ReadTransaction, names: Sequence[str]) -> bool:
+    """Whether there are tables and triggers of these names."""
+    sql = f"SELECT COUNT(*) FROM sqlite_schema WHERE name IN ({placeholders(len(names))})"
+    return tx.one(sql, names) == (len(names),)
+
+
 def _is_sound(tx: ReadTransaction) -> bool:
+    if not _exist(tx, SEARCH_NOTES_NAMES):
+        return False
     try:
         by_token = tx.one(_MATCHING, (f'"{WATCHMAN}"',))
         by_number = tx.one("SELECT id FROM search_index_docsize WHERE id = 0")
@@ -210,13 +257,23 @@ def _merge(tx: WriteTransaction, pages: int) -> bool:
     return before is not None and after is not None and after[0] - before[0] > 1
 
 
+def _is_dropped(tx: WriteTransaction) -> bool:
+    try:
+        tx.run("DROP TABLE IF EXISTS search_index")
+    except _DAMAGE as error:
+        logger.warning("the search index cannot even be dropped, so it is cut out: %s", error)
+        return False
+    return True
+
+
 def _cut_out(tx: WriteTransaction) -> None:
     """Take a table out of the schema whose own code refuses to open it."""
     tx.run("PRAGMA writable_schema = ON")
-    tx.run("DELETE FROM sqlite_schema WHERE type = ? AND name = ?", ("table", "search_index"))
+    # One that is not virtual has pages of its own, and can be dropped.
+    tx.run("DELETE FROM sqlite_schema WHERE name = ? AND rootpage = ?", ("search_index", 0))
     tx.run("PRAGMA writable_schema = RESET")
-    for table in _TABLES:
-        tx.run(f"DROP TABLE IF EXISTS search_index_{table}")
+    for table in ("search_index", *_TABLES):
+        tx.run(f"DROP TABLE IF EXISTS {table}")
 
 
 def compile_tree(node: Node) -> _Expression | None:
