@@ -1,0 +1,275 @@
+"""A search index that is locked, half built or built by several at once is never in the way."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.storage.searching import keeper, upkeep
+from hermes_sessions.storage.searching.view import TAIL
+from hermes_sessions.text.encode import EncodedText, document
+from tests.storage.sqlite.elsewhere import start
+from tests.storage.sqlite.indexing import (
+    analysis_held,
+    append,
+    change,
+    found,
+    import_elsewhere,
+    index_nothing_unasked,
+    require_sound_index,
+)
+from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.programs import open_store
+
+
+@pytest.fixture
+def index_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    index_nothing_unasked(monkeypatch)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+def db(path: Path) -> Iterator[SessionDB]:
+    with SessionDB(path, durability="normal") as db:
+        db.create_session("s", source="cli")
+        yield db
+
+
+# ── somebody else is writing ──────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("index_only_when_asked")
+def test_a_search_does_not_wait_for_a_writer(path: Path) -> None:
+    """It looks at what it could not index, and says how much that was."""
+    with open_store(path) as db:  # Which would wait for minutes.
+        db.create_session("s", source="cli")
+        before = append(db, "a walrus")
+        assert found(db, "walrus") == before
+        after = append(db, "a walrus, too")
+        with start("hold_write_lock", path) as writer:
+            assert writer.said() == "held"
+            answer = db.search("walrus", relax=False)
+            assert sorted(hit.id for hit in answer.hits) == before + after
+            assert answer.account.not_indexed == 1
+            assert answer.account.complete
+            assert not db.search_index_status()["complete"]
+            writer.tell()
+            writer.succeeded()
+        answer = db.search("walrus", relax=False)
+        assert answer.account.not_indexed == 0
+        assert db.search_index_status()["complete"]
+
+
+@pytest.mark.usefixtures("index_only_when_asked")
+def test_too_much_to_look_at_while_somebody_writes(path: Path) -> None:
+    with open_store(path) as db:
+        db.create_session("s", source="cli")
+        import_elsewhere(path, TAIL + 1)
+        with start("hold_write_lock", path) as writer:
+            assert writer.said() == "held"
+            answer = db.search(f"imported {TAIL + 1}", relax=False)
+            assert len(answer.hits) == 1
+            assert not answer.account.complete
+            assert not answer.account.total_is_exact
+            assert answer.account.not_indexed == TAIL + 1
+            assert f"{TAIL + 1:,} messages" in " ".join(answer.account.notes)
+            writer.tell()
+            writer.succeeded()
+        # One search does not index all of it, the next one has the rest.
+        assert db.search("imported 1", relax=False).account.complete
+        assert len(found(db, "imported")) == TAIL + 1
+        require_sound_index(db)
+
+
+def test_writes_do_not_wait_for_indexing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a text costs to analyse, it is done before the store is locked."""
+    with (
+        open_store(path, lock_timeout=5.0) as db,
+        analysis_held(monkeypatch) as (analysing, go_on),
+    ):
+        db.create_session("s", source="cli")
+        append(db, "a walrus")
+        assert analysing.wait(60)
+        [while_analysed] = append(db, "a second walrus")
+        assert len(db.get_messages("s")) == 2
+        db.delete_session("s")
+        go_on.set()
+        assert found(db, "walrus") == []
+        assert while_analysed == 2
+
+
+# ── several at once ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("index_only_when_asked")
+def test_four_processes_index(db: SessionDB, path: Path) -> None:
+    """Each message is indexed once, by one of them."""
+    import_elsewhere(path, 1_200)
+    with ExitStack() as stack:
+        builders = [stack.enter_context(start("build_index", path)) for _ in range(4)]
+        assert [builder.said() for builder in builders] == ["ready"] * 4
+        for builder in builders:
+            builder.tell()
+        assert sum(int(builder.succeeded()[0]) for builder in builders) == 1_200
+    require_sound_index(db)
+    assert len(found(db, "imported")) == 1_200
+
+
+@pytest.mark.usefixtures("index_only_when_asked")
+def test_four_threads_index(db: SessionDB, path: Path) -> None:
+    import_elsewhere(path, 600)
+
+    def build(_: int) -> int:
+        with open_store(path, durability="normal") as another:
+            return int(another.optimize_search()["indexed"])
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(build, range(4))) == 600
+    require_sound_index(db)
+    assert len(found(db, "imported")) == 600
+
+
+@pytest.mark.usefixtures("index_only_when_asked")
+def test_messages_change_while_they_are_indexed(
+    db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the analysis of a text and the moment at which it is stored."""
+    ids = append(db, "a walrus", "a badger", "an otter")
+
+    def encode_and_change(texts: Sequence[str]) -> EncodedText:
+        tokens = document(texts)
+        monkeypatch.setattr(upkeep, "document", document)
+        change(
+            path,
+            f"UPDATE messages SET content = 'a narwhal' WHERE id = {ids[0]}",
+            f"DELETE FROM messages WHERE id = {ids[1]}",
+        )
+        return tokens
+
+    monkeypatch.setattr(upkeep, "document", encode_and_change)
+    assert found(db, "walrus OR badger") == []
+    assert found(db, "narwhal OR otter") == [ids[0], ids[2]]
+    require_sound_index(db)
+
+
+@pytest.mark.slow
+def test_killed_while_indexing(path: Path, long_run: bool) -> None:
+    """Whatever it was doing: the file is sound, the rest is indexed, and nothing is lost."""
+    with SessionDB(path) as db:
+        db.create_session("s", source="test")
+    import_elsewhere(path, 250)
+    acknowledged: list[int] = []
+    for kill in range(60 if long_run else 10):
+        with start("build_index_for_ever", path) as builder:
+            builder.tell(str(len(acknowledged) + 1_000))
+            said = [builder.said() for _ in range(3 + kill * 97 % 540)]
+            builder.kill()
+            said += builder.all_it_says()
+        acknowledged += [int(line.split()[1]) for line in said if line.startswith("stored")]
+        with SessionDB(path) as db:
+            numbers = [
+                int(message["content"].removeprefix("stored "))
+                for message in db.get_messages("s")
+                if message["content"].startswith("stored")
+            ]
+            # One may have been stored and not been said.
+            assert numbers[: len(acknowledged)] == acknowledged
+            assert len(numbers) <= len(acknowledged) + 1
+            assert len(found(db, "stored")) == len(numbers)
+            assert len(found(db, "imported")) == 250
+            assert [len(found(db, f'"stored {number}"')) for number in numbers[-3:]] == [
+                1 for _ in numbers[-3:]
+            ]
+            require_sound_index(db)
+        acknowledged = numbers
+        require_sound(path)
+
+
+# ── the thread that indexes ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("program", ["fork_while_indexing", "fork_while_waiting"])
+def test_fork_with_a_thread_that_indexes(path: Path, program: str) -> None:
+    start(program, path).succeeded()
+    require_sound(path)
+
+
+def test_a_program_that_closes_nothing(path: Path) -> None:
+    """It ends, and whoever comes next finds everything."""
+    start("leave_without_closing", path).succeeded()
+    with SessionDB(path) as db:
+        assert len(found(db, "left")) == 600
+        require_sound_index(db)
+    require_sound(path)
+
+
+def test_close_ends_the_thread(db: SessionDB, path: Path) -> None:
+    ids = append(db, "a walrus")
+    thread = db._keeper._thread
+    assert thread is not None
+    db.close()
+    assert not thread.is_alive()
+    with SessionDB(path, read_only=True) as reader:
+        # And has done what was left to do.
+        assert reader.search_index_status()["complete"]
+        assert found(reader, "walrus") == ids
+
+
+def test_the_thread_indexes_and_ends(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing asks for it: neither a search nor `close`."""
+    monkeypatch.setattr(keeper, "LINGER", 0.0)
+    for text in ("a walrus", "a badger"):
+        append(db, text)
+        thread = db._keeper._thread
+        assert thread is not None
+        thread.join()
+        assert db.search_index_status()["complete"]
+
+
+def test_a_handle_that_nobody_closes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "LINGER", 0.0)
+    forgotten = SessionDB(path)
+    forgotten.create_session("s", source="cli")
+    append(forgotten, "a walrus")
+    thread = forgotten._keeper._thread
+    assert thread is not None
+    thread.join()
+    provider, reference = forgotten.provider, weakref.ref(forgotten)
+    del forgotten, thread
+    gc.collect()
+    assert reference() is None
+    provider.close()
+
+
+def test_the_thread_cannot_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives up, and the next message is reason enough to try again."""
+    monkeypatch.setattr(keeper, "LINGER", 0.0)
+    with open_store(path) as db, analysis_held(monkeypatch) as (analysing, go_on):
+        db.create_session("s", source="cli")
+        append(db, "a walrus")
+        thread = db._keeper._thread
+        assert thread is not None
+        assert analysing.wait(60)
+        with start("hold_write_lock", path) as writer:
+            assert writer.said() == "held"
+            go_on.set()
+            thread.join()
+            assert not db.search_index_status()["complete"]
+            writer.tell()
+            writer.succeeded()
+        append(db, "a second walrus")
+        thread = db._keeper._thread
+        assert thread is not None
+        thread.join()
+        assert db.search_index_status() == {"complete": True, "pending": 0, "indexed_through": 2}
