@@ -61,6 +61,10 @@ class Dialect(NamedTuple):
     for_update: str
     #: How many parameters one statement may have.
     max_params: int
+    #: Whether messages become visible in the order of their ids, as with a single writer.
+    ids_in_order: bool = False
+    #: Whether `SessionDBProvider.append_one` is there.
+    appends_in_one_step: bool = False
 
     def insert_if_absent(self, table: str, columns: Sequence[str], key: Sequence[str]) -> str:
         """Return an INSERT that does nothing when a row with the same *key* exists.
@@ -90,6 +94,17 @@ def placeholders(count: int) -> str:
     return ", ".join("?" * count)
 
 
+class NewRow(NamedTuple):
+    """One message to append, with what it does to its session."""
+
+    session_id: str
+    columns: Sequence[str]
+    values: Sequence[Any]
+    timestamp: float
+    tool_calls: int
+    preview: str | None
+
+
 class SessionDBProvider(ABC):
     """A database behind `SessionDB`; thread-safe, shared by all handles of one process."""
 
@@ -106,14 +121,29 @@ class SessionDBProvider(ABC):
         """Open a consistent read that never waits for a writer of the same process."""
 
     @abstractmethod
-    def write(self, work: Callable[[WriteTransaction], T], *, patience: float | None = None) -> T:
+    def write(
+        self,
+        work: Callable[[WriteTransaction], T],
+        *,
+        patience: float | None = None,
+        isolated: bool = True,
+    ) -> T:
         """Run *work* in one transaction and commit it; return what it returned.
+
+        With *isolated*, it is as if nobody else wrote meanwhile. Without, others may: *work* locks
+        the rows it depends on by itself, so that it waits for them instead of being run again.
 
         *patience* bounds, in seconds, how long to wait for other writers, where the caller would
         rather give up sooner than configured. *work* may be run again from the start when the
         database asks for a retry, so it must have no effect but its statements. When `write`
         returns, the commit is as durable as configured; when it raises, nothing of *work* happened.
         """
+
+    def append_one(self, row: NewRow) -> int | None:
+        """Append one message as `write` would, in a single step; return its id, None when there is
+        no such session. Only where `Dialect.appends_in_one_step` says so.
+        """
+        raise NotImplementedError
 
     @property
     @abstractmethod

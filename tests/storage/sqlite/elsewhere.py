@@ -11,6 +11,7 @@ The programs are the functions of `tests.storage.sqlite.programs`; they speak an
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -41,6 +42,11 @@ class Other:
             assert self._process.stderr is not None
             raise AssertionError(f"it ended without a word:\n{self._process.stderr.read()}")
         return line.rstrip("\n")
+
+    def has_spoken(self, within: float) -> bool:
+        """Whether it says something within so many seconds."""
+        assert self._process.stdout is not None
+        return bool(select.select([self._process.stdout], [], [], within)[0])
 
     def all_it_says(self) -> list[str]:
         """Everything it says until it ends."""

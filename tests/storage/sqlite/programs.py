@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import resource
+import signal
 import sqlite3
 import sys
 import threading
@@ -118,6 +119,47 @@ def append_through(path: str, journal: str, durability: str, count: str) -> None
             say("failed", number, type(error).__name__)
         else:
             say("stored", number)
+
+
+def append_through_interrupts(path: str, count: str) -> None:
+    """Write and read while Ctrl-C is pressed, until it has hit *count* times."""
+    is_armed = False
+    hits = 0
+
+    def interrupt(*_args: object) -> None:
+        nonlocal is_armed
+        if is_armed:
+            is_armed = False
+            raise KeyboardInterrupt
+
+    db = open_store(path, durability="normal", lock_timeout=20.0)
+    db.create_session("s", source="test")
+    signal.signal(signal.SIGINT, interrupt)
+    say("ready")
+    stored = []
+    for number in itertools.count():
+        try:
+            is_armed = True
+            _insert(db, number)
+            stored.append(number)
+            with db.provider.read() as tx:
+                tx.one("SELECT MAX(id) FROM messages")
+        except KeyboardInterrupt:
+            hits += 1
+        is_armed = False
+        if hits >= int(count):
+            break
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    say("enough", *stored)
+    # Neither a lock nor a transaction was left behind, for this process and for others.
+    another = threading.Thread(target=lambda: (_insert(db, -1), say("still works")))
+    another.start()
+    another.join()
+    listen()
+
+
+def _insert(db: SessionDB, number: int) -> None:
+    db.append_message("s", role="user", content="x" * 100, external_id=str(number))
 
 
 def fill_disk(path: str, journal: str) -> None:

@@ -98,6 +98,11 @@ def writing(db: SessionDB) -> Iterator[None]:
         result.result()
 
 
+def leave_a_transaction_open(connection: apsw.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE sessions SET user_id = 'lost'")
+
+
 class TestNewFile:
     """Behaviour 84, and what every connection is set to."""
 
@@ -125,8 +130,7 @@ class TestNewFile:
             assert connection.pragma("foreign_keys") == 1
             with pytest.raises(apsw.ReadOnlyError):
                 connection.execute("DELETE FROM sessions")
-        with engine.writer() as connection:
-            assert connection.pragma("foreign_keys") == 1
+        assert engine.with_writer(lambda connection: connection.pragma("foreign_keys")) == 1
 
     def test_a_file_with_pages_but_no_tables_gains_incremental_vacuum(self, path: Path) -> None:
         other = apsw.Connection(str(path))
@@ -279,18 +283,14 @@ class TestTransactions:
         assert len(db.get_messages("s")) == 1
 
     def test_a_transaction_left_open_is_undone(self, db: SessionDB) -> None:
-        with engine_of(db).writer() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("UPDATE sessions SET user_id = 'lost'")
+        engine_of(db).with_writer(leave_a_transaction_open)
         db.append_message("s", role="user", content="later")
         assert user_of(db) is None
 
     def test_a_transaction_left_open_in_memory_is_undone(self) -> None:
         with SessionDB(":memory:") as db:
             db.create_session("s", source="test")
-            with engine_of(db).writer() as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute("UPDATE sessions SET user_id = 'lost'")
+            engine_of(db).with_writer(leave_a_transaction_open)
             db.append_message("s", role="user", content="later")
             assert user_of(db) is None
 

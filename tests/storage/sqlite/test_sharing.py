@@ -44,8 +44,7 @@ def engine_of(db: SessionDB) -> Engine:
 
 
 def synchronous_of(db: SessionDB) -> int:
-    with engine_of(db).writer() as connection:
-        return int(connection.pragma("synchronous"))
+    return int(engine_of(db).with_writer(lambda connection: connection.pragma("synchronous")))
 
 
 class TestNames:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 #: Seconds without a new message after which the process counts as idle.
 IDLE: Final = 0.2
 #: Messages after which work begins even if more keep coming.
-MANY: Final = 500
+MANY: Final = 2000
 #: Seconds that the thread waits for more before it ends.
 LINGER: Final = 2.0
 
@@ -35,7 +35,10 @@ class Keeper:
 
     def __init__(self, work: Callable[[Callable[[], bool]], None]) -> None:
         self._work = work
-        self._changed = threading.Condition()
+        # Ctrl-C may come inside the condition's own `with`, which is not a single step, and would
+        # leave it locked. The lock's is.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         #: Messages that came since work last began.
         self._waiting = 0
         #: Whether work was not done to its end.
@@ -47,9 +50,9 @@ class Keeper:
 
     def notice(self, messages: int) -> None:
         """Say that messages were stored, changed or removed."""
-        with self._changed:
+        with self._lock:
             self._waiting += messages
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._start()
             elif self._waiting == messages or self._waiting >= MANY:
                 self._changed.notify()
@@ -64,13 +67,13 @@ class Keeper:
         if self._stopping or self._closed:
             return
         thread = threading.Thread(target=self._run, name="hermes-sessions-index", daemon=True)
+        self._thread = thread
         try:
             thread.start()
         except RuntimeError as error:
             # The message is stored; a search indexes it as well.
             logger.info("no thread for the search index: %s", error)
-            return
-        self._thread = thread
+            self._thread = None
 
     def _run(self) -> None:
         while self._wait_for_work():
@@ -88,7 +91,7 @@ class Keeper:
 
     def _wait_for_work(self) -> bool:
         """Wait for messages, and until no more come for a moment; return whether to go on."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._waiting > 0 or self._stopping, LINGER)
             while not self._stopping and 0 < self._waiting < MANY:
                 before = self._waiting
@@ -106,16 +109,16 @@ class Keeper:
 
     def pause(self) -> None:
         """End the thread; it has at most a few messages to finish. `resume` allows another."""
-        with self._changed:
+        with self._lock:
             self._stopping = True
             self._changed.notify()
             thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
 
     def resume(self) -> None:
         """Go on after `pause`, with a new thread if there is something to do."""
-        with self._changed:
+        with self._lock:
             self._stopping = False
             if self._waiting or self._unfinished:
                 self._waiting = max(self._waiting, 1)
@@ -123,7 +126,8 @@ class Keeper:
 
     def resume_in_child(self) -> None:
         """Go on in a forked process, where somebody who is not there may hold the lock."""
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._thread = None
         self._stopping = False
 

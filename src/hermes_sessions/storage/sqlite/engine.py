@@ -105,9 +105,12 @@ class Engine:
     @contextmanager
     def _reading_memory(self) -> Iterator[apsw.Connection]:
         self._check_usable()
-        with self._write_lock, self._translated():
+        with self._write_lock:
             self._check_usable()  # It may have been closed while this thread waited.
-            yield self._writer_connection()
+            try:
+                yield self._writer_connection()
+            except apsw.Error as error:
+                raise self._our_error(error) from error
 
     def _connect_reader(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(
@@ -126,12 +129,14 @@ class Engine:
         self, work: Callable[[apsw.Connection], T], lock_timeout: float | None = None
     ) -> T:
         """Run *work* in one transaction on the writer connection itself."""
-        with self.writer(lock_timeout) as connection:
+        patience = lock_timeout or self.options.lock_timeout
+
+        def in_a_transaction(connection: apsw.Connection) -> T:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = work(connection)
                 # With a rollback journal, the commit waits until the last reader has left.
-                self._write_deadline.start(lock_timeout or self.options.lock_timeout)
+                self._write_deadline.start(patience)
                 connection.execute("COMMIT")
             except BaseException as error:
                 # A connection on which this fails is not used again.
@@ -141,11 +146,14 @@ class Engine:
                     if isinstance(error, apsw.IOError):
                         _bury(connection)
                 raise
-        return result
+            return result
 
-    @contextmanager
-    def writer(self, lock_timeout: float | None = None) -> Iterator[apsw.Connection]:
-        """Lend the writer connection, outside any transaction, to one thread with a turn.
+        return self.with_writer(in_a_transaction, patience)
+
+    def with_writer(
+        self, use: Callable[[apsw.Connection], T], lock_timeout: float | None = None
+    ) -> T:
+        """Lend the writer connection, outside any transaction, to *use*, with a turn.
 
         *lock_timeout* bounds the wait for threads, gate and lock together.
 
@@ -158,30 +166,50 @@ class Engine:
                 f"{self.path}: attempt to write a readonly database. This handle was opened with "
                 f"read_only, or the file or its directory cannot be written."
             )
+        me = threading.get_ident()
+        if self._writing_thread == me:
+            raise StoreLocked(
+                f"{self.path}: this thread is already inside a write transaction. Finish it first."
+            )
         patience = lock_timeout or self.options.lock_timeout
         until = time.monotonic() + patience
-        self._lock_thread(patience)
+        is_locked = False
         try:
-            # Both may have changed while this thread waited.
-            self._check_usable()
-            self._check_identity()
-            self._write_deadline.at = until
-            with self._translated(patience):
-                try:
-                    self._gate.enter(until)
-                    yield self._writer_connection()
-                finally:
-                    self._gate.leave()
-                    self._check_writer()
+            [is_locked] = _acquiring(self._write_lock, patience)
+            if not is_locked:
+                raise StoreLocked(
+                    f"{self.path}: database is locked: another thread of this process has been "
+                    f"writing for {patience:g} s."
+                )
+            self._writing_thread = me
+            return self._use_writer(use, patience, until)
         finally:
-            self._writing_thread = None
-            self._write_lock.release()
-            if self._closed:
-                self._close_writer_if_free()
+            if is_locked:
+                self._writing_thread = None
+                self._write_lock.release()
+                if self._closed:
+                    self._close_writer_if_free()
+
+    def _use_writer(self, use: Callable[[apsw.Connection], T], patience: float, until: float) -> T:
+        # Both may have changed while this thread waited.
+        self._check_usable()
+        self._check_identity()
+        self._write_deadline.at = until
+        try:
+            self._check_writer()  # An interrupt may have kept the last user from doing so.
+            try:
+                self._gate.enter(until)
+                return use(self._writer_connection())
+            finally:
+                self._gate.leave()
+                self._check_writer()
+        except apsw.Error as error:
+            raise self._our_error(error, patience) from error
 
     def reclaim(self, lock_timeout: float | None = None) -> None:
         """Rebuild the file without its free pages (VACUUM) and copy the log back."""
-        with self.writer(lock_timeout) as connection:
+
+        def rebuild(connection: apsw.Connection) -> None:
             self._checkpointer.is_suspended = True  # It would only be in the way.
             try:
                 # Files of older layouts gain incremental reclaiming with their first VACUUM.
@@ -193,18 +221,7 @@ class Engine:
             finally:
                 self._checkpointer.is_suspended = False
 
-    def _lock_thread(self, patience: float) -> None:
-        me = threading.get_ident()
-        if self._writing_thread == me:
-            raise StoreLocked(
-                f"{self.path}: this thread is already inside a write transaction. Finish it first."
-            )
-        if not self._write_lock.acquire(timeout=patience):
-            raise StoreLocked(
-                f"{self.path}: database is locked: another thread of this process has been "
-                f"writing for {patience:g} s."
-            )
-        self._writing_thread = me
+        self.with_writer(rebuild, lock_timeout)
 
     def _writer_connection(self) -> apsw.Connection:
         if self._writer is None:
@@ -239,17 +256,10 @@ class Engine:
 
     # ── errors ────────────────────────────────────────────────────────────────────────────────
 
-    @contextmanager
-    def _translated(self, patience: float | None = None) -> Iterator[None]:
-        """Raise our errors instead of the driver's; *patience* is how long a writer would wait,
-        None for a reader.
-        """
-        try:
-            yield
-        except apsw.Error as error:
-            raise self._our_error(error, patience) from error
-
     def _our_error(self, error: apsw.Error, patience: float | None = None) -> StoreError:
+        """Return our error for the driver's; *patience* is how long a writer would wait, None for a
+        reader.
+        """
         if self._unusable is not None:
             return StoreUnavailable(self._unusable)
         if patience is None:
@@ -291,11 +301,15 @@ class Engine:
         self._close_writer_if_free()
 
     def _close_writer_if_free(self) -> None:
-        if self._writing_thread != threading.get_ident() and self._write_lock.acquire(False):
-            try:
+        is_locked = False
+        try:
+            if self._writing_thread != threading.get_ident():
+                [is_locked] = _acquiring(self._write_lock, 0.0)
+            if is_locked:
                 self._close_writer()
                 self._gate.close()
-            finally:
+        finally:
+            if is_locked:
                 self._write_lock.release()
 
     def _close_writer(self) -> None:
@@ -337,13 +351,17 @@ class Engine:
 
         At rest no connection is open, except that of a database in memory, which is copied.
         """
-        self._paused_for_fork = self._pause(until)
+        if self._writing_thread == threading.get_ident():
+            return
+        is_locked = False
+        try:
+            [is_locked] = _acquiring(self._write_lock, _left(until))
+            self._paused_for_fork = is_locked and self._pause(until)
+        finally:
+            if is_locked and not self._paused_for_fork:
+                self._write_lock.release()
 
     def _pause(self, until: float) -> bool:
-        if self._writing_thread == threading.get_ident():
-            return False
-        if not self._write_lock.acquire(timeout=_left(until)):
-            return False
         if self._readers.hold(until):
             if self._checkpointer.stop(_left(until)):
                 if self.path != MEMORY:
@@ -351,7 +369,6 @@ class Engine:
                     self._close_writer()
                 return True
             self._readers.let_go()
-        self._write_lock.release()
         return False
 
     def after_fork_in_parent(self) -> None:
@@ -383,6 +400,16 @@ class Engine:
             (in_use if is_mine else others).append(self._writer)
             self._writer = None
         abandon(others, in_use=in_use)
+
+
+def _acquiring(lock: threading.Lock | threading.RLock, timeout: float) -> Iterator[bool]:
+    """Return what acquires the lock when it is unpacked: ``[is_locked] = _acquiring(lock, 1.0)``.
+
+    Ctrl-C raises between any two steps, and after a call that took the lock and before its result
+    is assigned there is such a place: the lock would be taken for ever. There is none within an
+    unpacking, so a ``finally`` around it always knows whether there is something to release.
+    """
+    return map(lock.acquire, (True,), (timeout,))
 
 
 def _bury(connection: apsw.Connection) -> None:

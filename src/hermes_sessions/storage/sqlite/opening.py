@@ -75,8 +75,7 @@ def open_engine(path: Path, options: Options) -> Engine:
 
 def _open_memory(options: Options) -> Engine:
     engine = Engine(MEMORY, options)
-    with engine.writer() as connection:
-        _create(connection)
+    engine.with_writer(_create)
     return engine
 
 

@@ -29,7 +29,9 @@ T = TypeVar("T")
 #: Free pages that one step moves to the end of the file and cuts off.
 _TRIMMED_PAGES: Final = 256
 
-DIALECT: Final = Dialect(name="sqlite", update_returning=True, for_update="", max_params=30_000)
+DIALECT: Final = Dialect(
+    name="sqlite", update_returning=True, for_update="", max_params=30_000, ids_in_order=True
+)
 
 
 class SQLiteSessionDBProvider(SessionDBProvider):
@@ -72,7 +74,13 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.read`."""
         return self.engine.read(self._lock_timeout)
 
-    def write(self, work: Callable[[WriteTransaction], T], *, patience: float | None = None) -> T:
+    def write(
+        self,
+        work: Callable[[WriteTransaction], T],
+        *,
+        patience: float | None = None,
+        isolated: bool = True,  # noqa: ARG002 - there is one writer at a time
+    ) -> T:
         """See `SessionDBProvider.write`."""
         patience = min(patience or self._lock_timeout, self._lock_timeout)
         try:
@@ -92,9 +100,9 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """
         return self.engine.reading_connection(self._lock_timeout, keep=keep)
 
-    def writer(self) -> AbstractContextManager[apsw.Connection]:
-        """Lend the writer connection outside any transaction; see `Engine.writer`."""
-        return self.engine.writer(self._lock_timeout)
+    def with_writer(self, use: Callable[[apsw.Connection], T]) -> T:
+        """Lend the writer connection outside any transaction; see `Engine.with_writer`."""
+        return self.engine.with_writer(use, self._lock_timeout)
 
     def write_on_connection(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run *work*, which uses raw SQL, in one transaction and commit it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Final
 
@@ -17,7 +18,7 @@ _KEPT_IDLE: Final = 8
 class Reader:
     """A connection for one read at a time, and how long that read may wait for a lock."""
 
-    __slots__ = ("connection", "deadline")
+    __slots__ = ("__weakref__", "connection", "deadline")
 
     def __init__(self) -> None:
         self.deadline = Deadline()
@@ -34,8 +35,9 @@ class Readers:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._idle: list[Reader] = []
-        #: By whom, because a thread that reads cannot wait for its own read to end.
-        self._busy: dict[Reader, int] = {}
+        #: By which thread, because one that reads cannot wait for its own read to end. Weak: a
+        #: reader that an interrupt kept from being given back is closed when it is forgotten.
+        self._busy: dict[int, tuple[weakref.ref[Reader], int]] = {}
         self._closed = False
         self._held = False
 
@@ -43,11 +45,11 @@ class Readers:
         """Return a reader for the calling thread; it may wait for a lock for *patience* seconds."""
         me = threading.get_ident()
         with self._lock:
-            if self._held and me not in self._busy.values():
+            if self._held and me not in self._users():
                 self._changed.wait_for(lambda: not self._held, patience)
             reader = self._idle.pop() if self._idle else Reader()
             # Noted before anything is opened, so that a fork never misses a connection.
-            self._busy[reader] = me
+            self._busy[id(reader)] = (weakref.ref(reader), me)
         try:
             reader.deadline.start(patience)
             connection = reader.connection
@@ -73,7 +75,7 @@ class Readers:
 
     def _forget(self, reader: Reader) -> None:
         with self._lock:
-            self._busy.pop(reader, None)
+            self._busy.pop(id(reader), None)
             if self._held:
                 self._changed.notify_all()
 
@@ -101,8 +103,8 @@ class Readers:
         if not self._lock.acquire(timeout=max(0.0, until - time.monotonic())):
             return False
         self._held = True
-        if threading.get_ident() not in self._busy.values() and self._changed.wait_for(
-            lambda: not self._busy, max(0.0, until - time.monotonic())
+        if threading.get_ident() not in self._users() and self._changed.wait_for(
+            lambda: not self._users(), max(0.0, until - time.monotonic())
         ):
             return True
         self.let_go()
@@ -114,6 +116,10 @@ class Readers:
         self._changed.notify_all()
         self._lock.release()
 
+    def _users(self) -> set[int]:
+        """Return the threads that read."""
+        return {thread for reader, thread in self._busy.values() if reader() is not None}
+
     def disown(self) -> tuple[list[apsw.Connection], list[apsw.Connection]]:
         """Forget every connection without closing it.
 
@@ -122,9 +128,10 @@ class Readers:
         me = threading.get_ident()
         mine: list[apsw.Connection] = []
         others: list[apsw.Connection] = []
-        for reader in [*self._busy, *self._idle]:
-            if reader.connection is not None:
-                (mine if self._busy.get(reader) == me else others).append(reader.connection)
+        in_use = [(reader(), thread == me) for reader, thread in self._busy.values()]
+        for reader, is_mine in [*in_use, *((reader, False) for reader in self._idle)]:
+            if reader is not None and reader.connection is not None:
+                (mine if is_mine else others).append(reader.connection)
                 reader.connection = None
         self._idle.clear()
         return mine, others

@@ -176,8 +176,7 @@ class Statements:
             )
         subject = rest if verb == "PRAGMA" else verb
         if subject.removeprefix("MAIN.") in _MAINTENANCE:
-            with self._provider().writer() as connection:
-                return BoundStatements(connection).execute(sql, params)
+            return self._provider().with_writer(lambda c: BoundStatements(c).execute(sql, params))
         if verb in _READS:
             try:
                 # What a PRAGMA changes must not last in a connection that others get.

@@ -1,0 +1,43 @@
+"""Readers on loan, and those that were not given back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from hermes_sessions.storage.sqlite.connection import Options, open_connection
+from hermes_sessions.storage.sqlite.readers import Readers
+from tests.storage.sqlite.programs import PATIENT
+
+
+def test_a_reader_that_was_not_given_back_is_closed(tmp_path: Path) -> None:
+    """As after an interrupt: it must not keep an old state, nor a fork from happening."""
+    path = tmp_path / "x.db"
+    path.touch()
+    readers = Readers(
+        lambda deadline: open_connection(str(path), Options(), deadline, query_only=True)
+    )
+    _, connection = readers.borrow(1.0)
+    connection.execute("BEGIN")
+    del _, connection
+    assert readers.hold(0.0)
+    readers.let_go()
+    assert readers.disown() == ([], [])
+
+
+def test_a_thread_does_not_wait_for_its_own_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.touch()
+    readers = Readers(
+        lambda deadline: open_connection(str(path), Options(), deadline, query_only=True)
+    )
+    reader, _ = readers.borrow(1.0)
+    assert not readers.hold(time.monotonic() + PATIENT)
+    held = []
+    thread = threading.Thread(target=lambda: held.append(readers.hold(0.0)))
+    thread.start()
+    thread.join()
+    assert held == [False]
+    readers.give_back(reader)
+    readers.close()
