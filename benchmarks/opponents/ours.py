@@ -57,7 +57,8 @@ def _select_rows(path: Path) -> Callable[[str], list[Any]]:
 def _bare_search(path: Path) -> Callable[[str], Callable[[], list[Any]]]:
     import apsw
 
-    from hermes_sessions.storage.sqlite.search_index import compile_tree
+    from hermes_sessions.storage.searching.expressions import compile_tree
+    from hermes_sessions.storage.sqlite.search_index import SYNTAX
     from hermes_sessions.text.query.parser import parse
 
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -65,7 +66,7 @@ def _bare_search(path: Path) -> Callable[[str], Callable[[], list[Any]]]:
 
     def prepared(query: str) -> Callable[[], list[Any]]:
         node = parse(query).node
-        expression = None if node is None else compile_tree(node)
+        expression = None if node is None else compile_tree(node, SYNTAX)
         if expression is None or expression.complement:
             raise LookupError(f"{query!r} is not a single FTS5 expression")
         return lambda: list(connection.execute(sql, (expression.text,)))

@@ -1,9 +1,5 @@
 """The index on SQLite: FTS5 over encoded tokens, without a copy of the text.
 
-Only encoded tokens and fixed operators reach FTS5. Any tree becomes one expression, possibly
-complemented: what has at least one wanted term is found in the index, what has only unwanted ones
-is everything but the complement.
-
 Document 0 is a watchman: it is in every sound index, so that one that was emptied or cut off is
 not taken for one that finds nothing.
 """
@@ -13,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
 import apsw
 
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.searching.conditions import Where
+from hermes_sessions.storage.searching.expressions import compile_tree
 from hermes_sessions.storage.searching.index import (
     EVERYWHERE,
     Candidates,
@@ -37,8 +33,8 @@ from hermes_sessions.storage.sqlite.schema import (
     SEARCH_NOTES_NAMES,
     WATCHMAN,
 )
-from hermes_sessions.text.encode import CUT, encode, encode_prefix, is_cut
-from hermes_sessions.text.query.tree import And, Node, Not, Substring, Term
+from hermes_sessions.text.encode import CUT
+from hermes_sessions.text.query.tree import Node
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +48,6 @@ _JOINED: Final = (
 _MERGE_PAGES: Final = 64
 #: FTS5 keeps notes about removed documents under these numbers.
 _HAS_TOMBSTONES: Final = "SELECT id FROM search_index_data WHERE id >= (1 << 53) LIMIT 1"
-#: FTS5 reads expressions with a small stack; deeper trees are decided message by message.
-_DEEPEST: Final = 24
 #: What SQLite raises when the tables of the index are missing, damaged or contradict themselves.
 _DAMAGE: Final = (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError, apsw.MismatchError)
 #: The tables of FTS5 itself.
@@ -91,17 +85,6 @@ def _noticing_damage(tx: ReadTransaction) -> Iterator[None]:
             # Then the statement is at fault, and making the index anew would not help.
             raise
         raise IndexDamaged(f"The search index is damaged ({error}).") from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Expression:
-    """An FTS5 expression; ``complement`` means everything that does not match it."""
-
-    text: str
-    complement: bool = False
-    exact: bool = True
-    #: Whether something in it must be absent: a message that the index holds in part may have it.
-    has_absent: bool = False
 
 
 class FTS5Index(SearchIndex):
@@ -165,7 +148,7 @@ class FTS5Index(SearchIndex):
         span: Span = EVERYWHERE,
     ) -> Candidates:
         """See `SearchIndex.messages`."""
-        expression = compile_tree(node)
+        expression = compile_tree(node, SYNTAX)
         if expression is None:
             ids = every_message(tx, where, limit=limit, order=order, span=span)
             return Candidates(ids, exact=False, narrowed=False)
@@ -182,7 +165,7 @@ class FTS5Index(SearchIndex):
         self, tx: ReadTransaction, node: Node, *, limit: int, beyond: int | None = None
     ) -> list[int]:
         """See `SearchIndex.titles`."""
-        expression = compile_tree(node)
+        expression = compile_tree(node, SYNTAX)
         if expression is None or expression.complement:
             return []
         # Their row numbers are negative, so the last stored come first.
@@ -276,71 +259,20 @@ def _cut_out(tx: WriteTransaction) -> None:
         tx.run(f"DROP TABLE IF EXISTS {table}")
 
 
-def compile_tree(node: Node) -> _Expression | None:
-    """Return the expression for a tree; None when the index cannot narrow it down."""
-    return _compile(node, 0)
+class _FTS5Syntax:
+    """Quoted strings and the operators of FTS5."""
+
+    def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
+        return f'"{" ".join(tokens)}"{" *" if prefix else ""}'
+
+    def every(self, texts: Sequence[str]) -> str:
+        return "(" + " AND ".join(texts) + ")"
+
+    def any(self, texts: Sequence[str]) -> str:
+        return "(" + " OR ".join(texts) + ")"
+
+    def but_not(self, wanted: str, unwanted: str) -> str:
+        return f"({wanted} NOT {unwanted})"
 
 
-def _compile(node: Node, depth: int) -> _Expression | None:
-    if isinstance(node, Term):
-        return _compile_term(node)
-    if isinstance(node, Substring) or depth > _DEEPEST:
-        return None
-    if isinstance(node, Not):
-        inner = _compile(node.node, depth)
-        if inner is None or not inner.exact:
-            # Leaving out too much would lose matches.
-            return None
-        return _Expression(inner.text, not inner.complement, has_absent=True)
-    compiled = [_compile(child, depth + 1) for child in node.nodes]
-    return _all(compiled) if isinstance(node, And) else _any(compiled)
-
-
-def _compile_term(term: Term) -> _Expression:
-    tokens = [
-        encode_prefix(part.token) if part.prefix else encode(part.token) for part in term.parts
-    ]
-    star = " *" if term.parts[-1].prefix else ""
-    exact = not any(is_cut(part.token) for part in term.parts)
-    return _Expression(f'"{" ".join(tokens)}"{star}', exact=exact)
-
-
-def _all(compiled: list[_Expression | None]) -> _Expression | None:
-    known = [expression for expression in compiled if expression is not None]
-    if not known:
-        return None
-    exact = len(known) == len(compiled) and all(e.exact for e in known)
-    has_absent = any(e.has_absent for e in known)
-    wanted = [e.text for e in known if not e.complement]
-    unwanted = [e.text for e in known if e.complement]
-    if not wanted:
-        return _Expression(_joined(unwanted, "OR"), True, exact, has_absent)
-    text = _joined(wanted, "AND")
-    if unwanted:
-        text = f"({text} NOT {_joined(unwanted, 'OR')})"
-    return _Expression(text, False, exact, has_absent)
-
-
-def _any(compiled: list[_Expression | None]) -> _Expression | None:
-    known = [expression for expression in compiled if expression is not None]
-    if len(known) < len(compiled):
-        return None
-    exact = all(e.exact for e in known)
-    has_absent = any(e.has_absent for e in known)
-    wanted = [e.text for e in known if not e.complement]
-    unwanted = [e.text for e in known if e.complement]
-    if not unwanted:
-        return _Expression(_joined(wanted, "OR"), False, exact, has_absent)
-    if not exact:
-        return None
-    # a OR NOT b  =  NOT (b AND NOT a)
-    text = _joined(unwanted, "AND")
-    if wanted:
-        text = f"({text} NOT {_joined(wanted, 'OR')})"
-    return _Expression(text, True, exact, has_absent)
-
-
-def _joined(texts: list[str], operator: str) -> str:
-    if len(texts) == 1:
-        return texts[0]
-    return "(" + f" {operator} ".join(texts) + ")"
+SYNTAX: Final = _FTS5Syntax()
