@@ -41,6 +41,8 @@ class SQLiteSessionStore:
         return [item["content"] for item in items]
 
     def count_messages(self) -> int:
+        if not self._path.exists():
+            return 0  # The first session creates the file.
         connection = sqlite3.connect(self._path)
         stored = connection.execute("SELECT count(*) FROM agent_messages").fetchone()[0]
         connection.close()
