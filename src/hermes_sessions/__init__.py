@@ -10,6 +10,8 @@ True
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from hermes_sessions.errors import (
     ConfigError,
     ConstraintViolated,
@@ -36,10 +38,15 @@ from hermes_sessions.errors import (
     UnknownSession,
     UnsafeStore,
 )
+from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import SessionDB
 
+if TYPE_CHECKING:
+    from hermes_sessions.text.query.filters import Conditions
+
 __all__ = [
+    "Conditions",
     "ConfigError",
     "ConstraintViolated",
     "DiskFull",
@@ -51,6 +58,7 @@ __all__ = [
     "NotADatabase",
     "NotFound",
     "SchemaRefused",
+    "Scope",
     "SessionDB",
     "SessionDBProvider",
     "StaleFence",
@@ -67,3 +75,13 @@ __all__ = [
     "UnknownSession",
     "UnsafeStore",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first asked for: most uses of a store do not search.
+    if name == "Conditions":
+        from hermes_sessions.text.query.filters import Conditions
+
+        globals()[name] = Conditions
+        return Conditions
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,50 @@
+"""The front door: what `hermes_sessions` offers, and what opening it costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import hermes_sessions
+
+
+def modules_after(program: str) -> set[str]:
+    """Return what a process has imported after running a program."""
+    result = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(result.stdout.split())
+
+
+def test_every_name_is_there() -> None:
+    assert hermes_sessions.__all__ == sorted(hermes_sessions.__all__)
+    for name in hermes_sessions.__all__:
+        assert getattr(hermes_sessions, name).__name__ == name
+
+
+def test_values_for_searching_are_among_them() -> None:
+    from hermes_sessions import Conditions, Scope, SessionDB
+
+    with SessionDB(":memory:") as db:
+        db.create_session("s", "cli", user_id="anna")
+        db.append_message("s", "user", "hello")
+        answer = db.search("hello", conditions=Conditions(roles=("user",)), scope=Scope("anna"))
+        assert len(answer.hits) == 1
+
+
+def test_names_that_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        _ = hermes_sessions.Nonsense
+
+
+def test_what_only_searching_needs_is_loaded_when_it_is_asked_for() -> None:
+    assert not {
+        name
+        for name in modules_after("import hermes_sessions")
+        if name.startswith("hermes_sessions.text")
+    }
+    asked = modules_after("from hermes_sessions import Conditions")
+    assert "hermes_sessions.text.query.filters" in asked
