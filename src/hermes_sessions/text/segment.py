@@ -137,10 +137,13 @@ class PlacedTokens:
         self._found = list(_found(self._alignment.transformed))
         self.tokens = [found[1] for found in self._found]
 
-    def place(self, first: int, last: int) -> tuple[int, int]:
-        """Return where the tokens from *first* to *last* stand in the text, as `spans` does."""
-        start, end = self._found[first].start(1), self._found[last].end(1)
-        return self._alignment.start(start), self._alignment.end(end)
+    def place(self, first: int, last: int, length: int | None = None) -> tuple[int, int]:
+        """Return where the tokens from *first* to *last* stand in the text, as `spans` does; of
+        the last one only the first *length* characters.
+        """
+        found = self._found[last]
+        end = found.end(1) if length is None else min(found.start(1) + length, found.end(1))
+        return self._alignment.start(self._found[first].start(1)), self._alignment.end(end)
 
 
 def inner_spans(text: str, start: int, end: int) -> list[Span]:

@@ -14,6 +14,7 @@ from hermes_sessions.text.segment import (
     analyse,
     find_folded,
     inner_spans,
+    is_cjk,
     kind_of,
 )
 
@@ -126,20 +127,29 @@ def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
             marks.update(_single_marks(term.parts[0], placed, text))
         else:
             last = len(term.parts) - 1
+            length = _length(term.parts[last])
             for start in _starts(term.parts[0], stream):
                 if _follows(term.parts, stream, start):
-                    marks.add(placed.place(start, start + last))
+                    marks.add(placed.place(start, start + last, length))
     return sorted(marks)
 
 
 def _single_marks(part: Part, placed: PlacedTokens, text: str) -> Iterable[tuple[int, int]]:
+    length = _length(part)
     for position, token in enumerate(placed.tokens):
         if part.token not in token:
             continue
         if _is(part, token):
-            yield placed.place(position, position)
+            yield placed.place(position, position, length)
         elif kind_of(token) == "word":
             # Perhaps a part of a compound word.
             for inner in inner_spans(text, *placed.place(position, position)):
                 if _is(part, inner.token):
                     yield inner.start, inner.end
+
+
+def _length(part: Part) -> int | None:
+    """Return how much of a matching token is marked: of a word all of it, of a pair of characters
+    those that were asked for.
+    """
+    return len(part.token) if part.prefix and is_cjk(part.token) else None
