@@ -68,7 +68,7 @@ def _plain(text: str) -> str:
 
 def _typed(char: str) -> str:
     simple = _TYPED_AS.get(char.lower(), char)
-    return simple.upper() if char.isupper() and simple is not char else simple
+    return simple.capitalize() if char.isupper() and simple is not char else simple
 
 
 @cache
@@ -260,11 +260,17 @@ _FILTERS: dict[str, Callable[[str, Session, Message], bool]] = {
     "tool": lambda value, _, message: value in _tools(message),
     "model": lambda value, session, _: _has_phrase(session.model, units(value), prefix=False),
     "user": lambda value, session, _: session.user == value,
-    "session": lambda value, session, _: session.id.startswith(value),
+    "session": lambda value, session, _: _is_session(value, session.id),
     "in": lambda value, session, _: _family(session.title or "") == _family(value),
     "before": lambda value, _, message: message.at < moment(value),
     "after": lambda value, _, message: message.at >= moment(value),
 }
+
+
+def _is_session(value: str, session_id: str) -> bool:
+    """Return whether this is the session of that id; without one, whether its id begins so."""
+    seen = {session.id for session, _ in findable()}
+    return session_id == value if value in seen else session_id.startswith(value)
 
 
 def _family(title: str) -> str:
@@ -287,7 +293,9 @@ def _has(value: str, session: Session, message: Message) -> bool:
 
 
 def allowed(where: list[str], session: Session, message: Message) -> bool:
-    """Return whether all filters hold; several values of one name are alternatives."""
+    """Return whether all filters hold; several values of one name are alternatives, but for
+    moments and for what a message has.
+    """
     wanted: dict[str, list[bool]] = {}
     for item in where:
         name, value = item.removeprefix("-").split(":", 1)
@@ -295,7 +303,7 @@ def allowed(where: list[str], session: Session, message: Message) -> bool:
         if item.startswith("-"):
             if passed:
                 return False
-        elif name in ("before", "after"):
+        elif name in ("before", "after", "has"):
             wanted[item] = [passed]
         else:
             wanted.setdefault(name, []).append(passed)

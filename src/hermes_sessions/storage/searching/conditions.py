@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.title import family_key
 from hermes_sessions.storage.codec import to_json
-from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.text.query.filters import Conditions
+
+#: Values that one statement looks up.
+_CHUNK: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +33,32 @@ class Where:
         return Where(f"COALESCE({self.sql}, 1 = 0) = (1 = 0)", self.params)
 
 
-def as_sql(conditions: Conditions) -> dict[str, Where]:
-    """Return each condition that is set, by name, so that an answer can say what it removed."""
+def ids_among(tx: ReadTransaction, conditions: Conditions, scope: Scope) -> set[str]:
+    """Return those values of the filters by session that are ids of sessions, as they stand.
+
+    Only sessions that *scope* sees count: others do not exist for whoever asks.
+    """
+    named = [*conditions.sessions, *conditions.exclude_sessions]
+    where = Where("s.trashed_at IS NULL") & scope_as_sql(scope)
+    found: set[str] = set()
+    for start in range(0, len(named), _CHUNK):
+        chunk = named[start : start + _CHUNK]
+        rows = tx.all(
+            f"SELECT s.id FROM sessions s WHERE s.id IN ({placeholders(len(chunk))}) "
+            f"AND {where.sql}",
+            (*chunk, *where.params),
+        )
+        found.update(row[0] for row in rows)
+    return found
+
+
+def as_sql(
+    conditions: Conditions, known_sessions: Collection[str] = frozenset()
+) -> dict[str, Where]:
+    """Return each condition that is set, by name, so that an answer can say what it removed.
+
+    A value that is one of the *known_sessions* means that session alone.
+    """
     found: dict[str, Where] = {}
     for name, column in (
         ("sources", "s.source"),
@@ -45,11 +72,17 @@ def as_sql(conditions: Conditions) -> dict[str, Where]:
         excluded = getattr(conditions, "exclude_" + name)
         if excluded:
             found["exclude_" + name] = _not_among(column, excluded)
-    for name in ("sessions", "titles", "tools", "models"):
+    special: dict[str, Callable[[str], Where]] = {
+        "sessions": partial(_session, known=known_sessions),
+        "titles": _title,
+        "tools": _tool,
+        "models": _model,
+    }
+    for name, condition in special.items():
         if wanted := getattr(conditions, name):
-            found[name] = _either([_SPECIAL[name](value) for value in wanted])
+            found[name] = _either([condition(value) for value in wanted])
         if excluded := getattr(conditions, "exclude_" + name):
-            found["exclude_" + name] = _either([_SPECIAL[name](v) for v in excluded]).negated()
+            found["exclude_" + name] = _either([condition(v) for v in excluded]).negated()
     found |= _moments(conditions)
     for value in conditions.has:
         found[f"has {value}"] = _HAS[value]
@@ -90,12 +123,11 @@ def _not_among(column: str, values: Sequence[str]) -> Where:
     return Where(f"({column} IS NULL OR {column} NOT IN ({marks}))", tuple(values))
 
 
-def _session(prefix: str) -> Where:
-    lowered = ascii_lower(prefix)
-    return Where(
-        "(m.session_id = ? OR lower(substr(m.session_id, 1, ?)) = ?)",
-        (prefix, len(prefix), lowered),
-    )
+def _session(name: str, known: Collection[str]) -> Where:
+    """The session of this id; if there is none, those whose ids begin so."""
+    if name in known:
+        return Where("m.session_id = ?", (name,))
+    return Where("lower(substr(m.session_id, 1, ?)) = lower(?)", (len(name), name))
 
 
 def _title(title: str) -> Where:
@@ -113,7 +145,7 @@ def _tool(name: str) -> Where:
 
 def _model(name: str) -> Where:
     """A model, or a part of its name: people say ``claude``, not the whole identifier."""
-    return Where("lower(s.model) LIKE ? ESCAPE '!'", (f"%{like_pattern(name.lower())}%",))
+    return Where("lower(s.model) LIKE lower(?) ESCAPE '!'", (f"%{like_pattern(name)}%",))
 
 
 def after_key(key: tuple[float, str, int], *, oldest: bool) -> Where:
@@ -132,9 +164,6 @@ def after_key(key: tuple[float, str, int], *, oldest: bool) -> Where:
 def like_pattern(text: str) -> str:
     """Return text that LIKE takes literally, with ``!`` as its escape character."""
     return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
-
-
-_SPECIAL: Final = {"sessions": _session, "titles": _title, "tools": _tool, "models": _model}
 
 
 def _either(choices: list[Where]) -> Where:

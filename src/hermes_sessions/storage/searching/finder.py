@@ -17,7 +17,7 @@ from hermes_sessions.errors import InvalidInput, StoreUnavailable
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.searching.answer import COUNT_LIMIT, Account, Answer
-from hermes_sessions.storage.searching.conditions import Where
+from hermes_sessions.storage.searching.conditions import Where, as_sql, scope_as_sql
 from hermes_sessions.storage.searching.cursor import Cursor, checksum, read_cursor, write_cursor
 from hermes_sessions.storage.searching.index import IndexDamaged, SearchIndex
 from hermes_sessions.storage.searching.shown import Found, show
@@ -149,6 +149,7 @@ class Finder:
         *,
         is_damaged: bool = False,
     ) -> Answer:
+        self._check_size(request)
         can_write = not self._store.provider.read_only
         if can_write and self._bring_index_up_to_date(anew=is_damaged):
             is_damaged = False
@@ -163,7 +164,6 @@ class Finder:
                 through=start.through,
                 account=account,
             )
-            self._check_size(view)
             page, cursor = _Search(view, request, account, start).run(node)
             hits = show(tx, page, include_rewound=request.conditions.include_rewound)
         if can_write and not lag.complete:
@@ -183,9 +183,10 @@ class Finder:
             return False
         return True
 
-    def _check_size(self, view: View) -> None:
+    def _check_size(self, request: Request) -> None:
         limit = self._store.provider.dialect.max_params - _OTHER_PARAMS
-        if (params := len(view.where().params)) > limit:
+        wanted = (scope_as_sql(request.scope), *as_sql(request.conditions).values())
+        if (params := sum(len(condition.params) for condition in wanted)) > limit:
             raise InvalidInput(
                 f"There are too many values to filter by: {params:,}; at most {limit:,} can be "
                 f"used at once."

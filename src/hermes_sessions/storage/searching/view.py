@@ -20,6 +20,7 @@ from hermes_sessions.storage.searching.conditions import (
     after_key,
     as_sql,
     findable,
+    ids_among,
     scope_as_sql,
 )
 from hermes_sessions.storage.searching.index import (
@@ -71,7 +72,7 @@ class View:
         self.budget = SCANNED
         self._sessions = scope_as_sql(scope)
         self._scope = findable(include_rewound=conditions.include_rewound) & self._sessions
-        self._filters = as_sql(conditions)
+        self._filters = as_sql(conditions, ids_among(tx, conditions, scope))
         self.through = _newest_id(tx) if through is None else through
         self._tail: dict[int, Found] = {}
         if lag.not_indexed:

@@ -39,7 +39,7 @@ class Conditions:
     exclude_models: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     exclude_users: tuple[str, ...] = ()
-    #: Session ids, or beginnings of ids.
+    #: Session ids, or beginnings of ids; an id that is there means that session alone.
     sessions: tuple[str, ...] = ()
     exclude_sessions: tuple[str, ...] = ()
     #: Titles; a title stands for its whole numbered family.
@@ -50,6 +50,7 @@ class Conditions:
     #: Seconds since the epoch: at or after, and strictly before.
     after: float | None = None
     before: float | None = None
+    #: Of `HAS_VALUES`; all of them must hold, and none of the others.
     has: tuple[str, ...] = ()
     exclude_has: tuple[str, ...] = ()
     include_archived: bool = True
@@ -83,8 +84,8 @@ def with_filters(
 ) -> tuple[Conditions, list[str]]:
     """Return *conditions* with the filters of a query added, and what could not be understood.
 
-    Several values of one name are alternatives; different names must all hold. Dates are read in
-    *zone*, the host's without one.
+    Several values of one name are alternatives; different names must all hold, and so must each
+    ``has``, ``before`` and ``after``. Dates are read in *zone*, the host's without one.
     """
     added: dict[str, Any] = {}
     problems: list[str] = []
