@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from hermes_sessions import SessionDB
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions import Conditions, SessionDB
 from tests.search.golden.corpus import NOW, load_corpus, sessions
 from tests.search.golden.ndcg import ndcg
 from tests.search.golden.oracle import Means, expected_by_title
 from tests.search.golden.queries import GoldenQuery, queries, questions, stored_expectations
+from tests.search.stores import OpenStore
 
 KINDS = sorted({item.kind for item in queries()})
 TIMES = {message.id: message.at for session in sessions() for message in session.messages}
@@ -29,12 +28,9 @@ class GoldenStore:
     names: dict[int, str]
 
 
-@pytest.fixture(scope="module", params=["sqlite"])
-def store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[GoldenStore]:
-    path: Path = tmp_path_factory.mktemp("golden") / "state.db"
-    with SessionDB(path, clock=lambda: NOW, durability="normal") as db:
+@pytest.fixture(scope="module")
+def store(open_store: OpenStore) -> Iterator[GoldenStore]:
+    with open_store(clock=lambda: NOW) as db:
         yield GoldenStore(db, load_corpus(db))
 
 
@@ -122,10 +118,14 @@ def test_totals_are_what_is_there(store: GoldenStore, kind: str) -> None:
 def test_titles_find_their_sessions(store: GoldenStore, kind: str) -> None:
     by_title, meant = {}, {}
     for item in queries_of(kind):
-        if item.sort or not _wants_something(item.means):
+        if not _wants_something(item.means):
             continue
         answer = store.db.search(
-            item.query, conditions=conditions_of(item), limit=EVERYTHING, relax=False
+            item.query,
+            conditions=conditions_of(item),
+            sort=item.sort,
+            limit=EVERYTHING,
+            relax=False,
         )
         hits = [hit for hit in answer.hits if hit.matched == "title"]
         by_title[item.id] = sorted(store.names[hit.id] for hit in hits)
@@ -135,7 +135,7 @@ def test_titles_find_their_sessions(store: GoldenStore, kind: str) -> None:
 
 @pytest.mark.parametrize("item", queries_of("sorted"), ids=lambda item: item.id)
 def test_sorted_answers_are_sorted(store: GoldenStore, item: GoldenQuery) -> None:
-    assert found(store, item) == _by_time(item)
+    assert found(store, item) == _in_order(stored_expectations()[item.id], item)
 
 
 @pytest.mark.parametrize("item", queries_of("sorted"), ids=lambda item: item.id)
@@ -149,7 +149,8 @@ def test_pages_join_to_the_whole(store: GoldenStore, item: GoldenQuery, size: in
         cursor = answer.next_cursor
         if cursor is None:
             break
-    assert pages == _by_time(item)
+    titled = expected_by_title(item.means, item.where)
+    assert pages == _in_order([*stored_expectations()[item.id], *titled], item)
 
 
 @pytest.mark.parametrize("query", ["docker", "backup OR backups", "数据", "error", "test*"])
@@ -166,9 +167,8 @@ def test_pages_by_relevance_join_to_the_whole(store: GoldenStore, query: str) ->
     assert pages == whole
 
 
-def _by_time(item: GoldenQuery) -> list[str]:
-    backwards = item.sort == "newest"
-    return sorted(stored_expectations()[item.id], key=TIMES.__getitem__, reverse=backwards)
+def _in_order(names: list[str], item: GoldenQuery) -> list[str]:
+    return sorted(names, key=TIMES.__getitem__, reverse=item.sort == "newest")
 
 
 def test_questions_are_answered_well(

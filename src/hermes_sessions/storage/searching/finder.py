@@ -28,6 +28,7 @@ from hermes_sessions.storage.searching.view import (
     SCANNED,
     SCANNED_TITLES,
     TAIL,
+    Key,
     View,
 )
 from hermes_sessions.storage.store import Store
@@ -287,8 +288,7 @@ class _Search:
         known = {item.id for item in self._listed}
         needed = self._needed()
         if node is None or self._by_time:
-            oldest = self._request.sort == "oldest"
-            found = self._view.matches(node, needed, oldest=oldest, beyond=self._start.key)
+            found = self._in_time(node, needed)
             self._goes_on_by_time = True
         else:
             found = self._by_relevance(node, needed, spread=spread)
@@ -296,6 +296,25 @@ class _Search:
             item.reading = node
         self._listed += [item for item in found if item.id not in known]
         del self._listed[needed:]
+
+    def _in_time(self, node: Node | None, needed: int) -> list[Found]:
+        """Return matches by time, those of titles at the time of the message that is shown."""
+        oldest, key = self._request.sort == "oldest", self._start.key
+        found = self._view.matches(node, needed, oldest=oldest, beyond=key)
+        if node is None or not terms_of(node):
+            return found
+        last = found[-1].time_key if len(found) >= needed else None
+
+        def has_place(item: Found) -> bool:
+            is_shown_before = key is not None and not _follows(item.time_key, key, oldest=oldest)
+            return not is_shown_before and (
+                last is None or _follows(last, item.time_key, oldest=oldest)
+            )
+
+        titled = self._view.by_title(node, has_place)
+        found += [item for item in titled if item.matched == "title"]
+        found.sort(key=lambda item: item.time_key, reverse=not oldest)
+        return found[:needed]
 
     # ── relevance ─────────────────────────────────────────────────────────────────────────────
 
@@ -362,7 +381,7 @@ class _Search:
             account.total, account.total_is_exact = len(self._listed), account.complete
         else:
             account.total, account.total_is_exact = view.number(tree)
-            if tree is not None and not self._by_time:
+            if account.total_is_exact and tree is not None and terms_of(tree):
                 by_title = [item for item in view.by_title(tree) if item.matched == "title"]
                 account.total = min(account.total + len(by_title), COUNT_LIMIT)
                 account.total_is_exact = account.total_is_exact and account.total < COUNT_LIMIT
@@ -370,6 +389,10 @@ class _Search:
             removed, _ = view.number(tree, view.where(removed_by=name))
             if removed:
                 account.removed[name] = removed
+
+
+def _follows(key: Key, before: Key, *, oldest: bool) -> bool:
+    return key > before if oldest else key < before
 
 
 def _outside(sessions: set[str]) -> Where:

@@ -7,7 +7,7 @@ the account says when the bound was met.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -75,6 +75,8 @@ class View:
         self._filters = as_sql(conditions, ids_among(tx, conditions, scope))
         self.through = _newest_id(tx) if through is None else through
         self._tail: dict[int, Found] = {}
+        #: By tree: the first messages of sessions whose title may match.
+        self._first_of_titled: dict[Node, list[Found]] = {}
         if lag.not_indexed:
             account.not_indexed = lag.not_indexed if scope.is_owner else self._pending()
         if not lag.usable and lag.pending:
@@ -321,30 +323,46 @@ class View:
 
     # ── titles ────────────────────────────────────────────────────────────────────────────────
 
-    def by_title(self, node: Node) -> list[Found]:
+    def by_title(self, node: Node, wanted: Callable[[Found], bool] = lambda _: True) -> list[Found]:
         """Return the first message of each session whose title matches, as ``title``; as
-        ``message`` if its own text matches, too.
+        ``message`` if its own text matches, too. Only those that are *wanted* are looked at.
         """
-        where = self.where()
-        ids: list[int] = []
-        for session_id in islice(self._titled(node), SCANNED_TITLES):
-            if len(ids) == MOST_TITLES:
-                break
-            row = self._tx.one(
-                f"SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
-                f"WHERE m.session_id = ? AND {where.sql} ORDER BY m.ordinal LIMIT 1",
-                (session_id, *where.params),
-            )
-            if row is not None:
-                ids.append(row[0])
-        found = [item for item in load(self._tx, ids, matched="title") if item.has_title(node)]
+        if node not in self._first_of_titled:
+            self._first_of_titled[node] = self._load_by_title(node)
+        found = [i for i in self._first_of_titled[node] if wanted(i) and i.has_title(node)]
         for item in found:
             if item.is_match(node):
                 item.matched = "message"
         return found
 
-    def _titled(self, node: Node) -> Iterator[str]:
-        """Yield sessions that may be seen and whose title may match, the newest first."""
+    def _load_by_title(self, node: Node) -> list[Found]:
+        ids: list[int] = []
+        looked_at = 0
+        for sessions in self._titled(node):
+            ids += self._first_messages(sessions)
+            looked_at += len(sessions)
+            if len(ids) >= MOST_TITLES or looked_at >= SCANNED_TITLES:
+                break
+        return load(self._tx, ids[:MOST_TITLES], matched="title")
+
+    def _first_messages(self, sessions: Sequence[str]) -> list[int]:
+        """Return the first message of each session that may be found, in the order given."""
+        if not sessions:
+            return []
+        where = self.where()
+        rows = self._tx.all(
+            f"SELECT t.id, (SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
+            f"WHERE m.session_id = t.id AND {where.sql} ORDER BY m.ordinal LIMIT 1) "
+            f"FROM sessions t WHERE t.id IN ({placeholders(len(sessions))})",
+            (*where.params, *sessions),
+        )
+        first = {name: number for name, number in rows if number is not None}
+        return [first[name] for name in sessions if name in first]
+
+    def _titled(self, node: Node) -> Iterator[list[str]]:
+        """Yield sessions that may be seen and whose title may match, the newest first, in pieces:
+        a small one first, because it is often enough.
+        """
         if any(isinstance(term, Substring) for term in terms_of(node)):
             yield from self._titles_looked_at(node, Where("s.title IS NOT NULL"))
             return
@@ -352,8 +370,9 @@ class View:
             stale = Where("s.id IN (SELECT session_id FROM search_titles WHERE stale = 1)")
             yield from self._titles_looked_at(node, stale if self._lag.usable else Where("1 = 1"))
         last: int | None = None
+        size = 2 * MOST_TITLES
         while self._lag.usable:
-            numbers = self._index.titles(self._tx, node, limit=_SCAN_STEP, beyond=last)
+            numbers = self._index.titles(self._tx, node, limit=size, beyond=last)
             if not numbers:
                 return
             rows = self._tx.all(
@@ -362,17 +381,19 @@ class View:
                 f"AND {self._sessions.sql} ORDER BY t.number DESC",
                 (*numbers, *self._sessions.params),
             )
-            yield from (row[0] for row in rows)
-            last = numbers[-1]
+            yield [row[0] for row in rows]
+            last, size = numbers[-1], _SCAN_STEP
 
-    def _titles_looked_at(self, node: Node, condition: Where) -> Iterator[str]:
+    def _titles_looked_at(self, node: Node, condition: Where) -> Iterator[list[str]]:
         where = condition & self._sessions
         rows = self._tx.all(
             f"SELECT s.id, s.title FROM sessions s WHERE {where.sql} AND s.title IS NOT NULL "
             f"ORDER BY s.last_active DESC, s.id LIMIT ?",
             (*where.params, SCANNED_TITLES),
         )
-        yield from (row[0] for row in rows if matches(node, Analysed([row[1]])))
+        matching = (row[0] for row in rows if matches(node, Analysed([row[1]])))
+        while sessions := list(islice(matching, 2 * MOST_TITLES)):
+            yield sessions
 
 
 _QUEUED: Final = "SELECT message_id FROM search_queue"
