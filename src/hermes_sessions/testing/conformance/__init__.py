@@ -57,6 +57,13 @@ SUBJECTS: Final = (
     "pruning",
     "replacement",
     "rewind",
+    "search",
+    "search_answers",
+    "search_filters",
+    "search_hostile",
+    "search_pages",
+    "search_scope",
+    "search_upkeep",
     "summaries",
     "titles",
     "trash",
@@ -94,6 +101,16 @@ from hermes_sessions.testing.conformance.port import TestIsolation, TestPort
 from hermes_sessions.testing.conformance.pruning import TestPruning
 from hermes_sessions.testing.conformance.replacement import TestReplacement
 from hermes_sessions.testing.conformance.rewind import TestRewind
+from hermes_sessions.testing.conformance.search import TestSearch
+from hermes_sessions.testing.conformance.search_answers import TestSearchAnswers
+from hermes_sessions.testing.conformance.search_filters import TestSearchFilters
+from hermes_sessions.testing.conformance.search_hostile import TestHostileText
+from hermes_sessions.testing.conformance.search_pages import TestSearchPages
+from hermes_sessions.testing.conformance.search_scope import TestScope
+from hermes_sessions.testing.conformance.search_upkeep import (
+    TestSearchAcrossHandles,
+    TestSearchUpkeep,
+)
 from hermes_sessions.testing.conformance.summaries import TestSummaries
 from hermes_sessions.testing.conformance.titles import TestTitles
 from hermes_sessions.testing.conformance.trash import TestTrash
@@ -109,6 +126,7 @@ __all__ = [
     "TestDeletion",
     "TestExport",
     "TestFidelity",
+    "TestHostileText",
     "TestIdempotency",
     "TestIdempotencyAcrossHandles",
     "TestIds",
@@ -127,6 +145,13 @@ __all__ = [
     "TestReadOnly",
     "TestReplacement",
     "TestRewind",
+    "TestScope",
+    "TestSearch",
+    "TestSearchAcrossHandles",
+    "TestSearchAnswers",
+    "TestSearchFilters",
+    "TestSearchPages",
+    "TestSearchUpkeep",
     "TestSecondHandle",
     "TestSummaries",
     "TestThreads",

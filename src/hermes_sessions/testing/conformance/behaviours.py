@@ -2,7 +2,7 @@
 
 The numbers are those under which the behaviours of the documented ``hermes_state`` module were
 first written down. Numbers that are not here belong to subjects outside the kit: files of SQLite
-(10, 84 to 89), full-text search (57 to 71, 93), handoff (80, 81) and Telegram topics (82, 83).
+(10, 84 to 89), handoff (80, 81) and Telegram topics (82, 83).
 Where the documented module had a defect, the sentence says what this store does instead.
 """
 
@@ -69,6 +69,21 @@ BEHAVIOURS: Final[dict[int, str]] = {
     54: "Increments add; model and route keep the first value, labels the newest.",
     55: "Absolute totals overwrite; what is left out becomes 0, the actual cost stays.",
     56: "Usage of an unknown session creates it with source `unknown`.",
+    57: "Case and order of words do not matter; phrases, `deploy*` and `NOT` mean what they say.",
+    58: "A snippet shows what matched between `>>>` and `<<<`, as it was written.",
+    59: "Words joined by hyphens, dots, underscores or other signs match as phrases.",
+    60: "Names and arguments of tool calls, names of tools and text parts are found.",
+    61: "Results have the documented keys, a snippet and no content.",
+    62: "The context is the message before, the hit and the one after, 200 characters of each.",
+    63: "Unfinished quotes, lone operators and stars are mended, and the answer says so.",
+    64: "An empty source filter finds nothing; empty roles and exclusions filter nothing.",
+    65: "Chinese, Japanese and Korean are found from one character on, with markers.",
+    66: "`OR` unites, in every script.",
+    67: "Words of different scripts must all occur.",
+    68: "No character of a query or filter is a wildcard of the database.",
+    69: "What was deleted, cleared or replaced is not found.",
+    70: "Accents, case and width make no difference.",
+    71: "Any text is a query: none raises, and one with nothing to search for says so.",
     72: "Deleting an unknown session is False; a known one goes with its messages, children stay.",
     73: "Deleting removes the transcript files of that session and no others.",
     74: "Pruning deletes whole conversations that ended and were last active long ago.",
@@ -80,6 +95,7 @@ BEHAVIOURS: Final[dict[int, str]] = {
     90: "A write that fails is rolled back, its error comes through, later writes are fine.",
     91: "Creating again fills in what the first time left out, and keeps the source.",
     92: "A rewind goes to a user message, hides the tail, and is counted every time.",
+    93: "Rewound text is found only with `include_inactive`; compacted text is found.",
     94: "A compression lock has one holder, who may renew it; it expires.",
     95: "A continuation may take the title of the session it continues.",
     96: "Archiving takes the whole compression chain out of lists and counts.",

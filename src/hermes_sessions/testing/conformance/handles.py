@@ -50,6 +50,9 @@ READS: dict[str, Callable[[SessionDB], Any]] = {
     "get_model_usage": lambda db: db.get_model_usage("s"),
     "list_trash": lambda db: db.list_trash(),
     "list_prune_candidates": lambda db: db.list_prune_candidates(0),
+    "search_messages": lambda db: db.search_messages("question"),
+    "search": lambda db: db.search("question").hits,
+    "search_index_status": lambda db: sorted(db.search_index_status()),
     "export_session": lambda db: db.export_session("s"),
     "export_session_lineage": lambda db: db.export_session_lineage("s"),
     "export_all": lambda db: db.export_all(),
@@ -87,6 +90,7 @@ WRITES: dict[str, Callable[[SessionDB], Any]] = {
     "import_sessions": lambda db: db.import_sessions(
         [{"id": "new", "source": "cli", "started_at": 1.0, "messages": []}]
     ),
+    "optimize_search": lambda db: db.optimize_search(rebuild=True),
     "set_meta": lambda db: db.set_meta("k", "v"),
     "try_acquire_compression_lock": lambda db: db.try_acquire_compression_lock("s", "a"),
     "refresh_compression_lock": lambda db: db.refresh_compression_lock("s", "a"),

@@ -19,6 +19,35 @@ def exchange(db: SessionDB, session_id: str, question: str, answer: str = "ok") 
     )
 
 
+def say(db: SessionDB, session_id: str, *texts: Any, **options: Any) -> list[int]:
+    """Create a session in which user and assistant say this in turn; return the messages' ids.
+
+    *options* are those of `SessionDB.create_session`, and ``title``.
+    """
+    title = options.pop("title", None)
+    db.create_session(session_id, options.pop("source", "cli"), **options)
+    if title is not None:
+        db.set_session_title(session_id, title)
+    return db.append_messages(
+        session_id,
+        [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)],
+    )
+
+
+def found(db: SessionDB, query: str, **options: Any) -> list[str]:
+    """Return what a query finds as it is asked, in order: the texts, if they are short.
+
+    *options* are those of `SessionDB.search`.
+    """
+    answer = db.search(query, **({"limit": 100, "relax": False} | options))
+    return [unmarked(hit.snippet) for hit in answer.hits]
+
+
+def unmarked(snippet: str) -> str:
+    """Return a snippet without the marks around the matches."""
+    return snippet.replace(">>>", "").replace("<<<", "")
+
+
 def compress(db: SessionDB, clock: FrozenClock, old: str, new: str, **options: Any) -> str:
     """Continue *old* under a new id, in the order agents do it; return the new id."""
     return _succeed(db, clock, old, new, "compression", options)
