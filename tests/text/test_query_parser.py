@@ -1,0 +1,138 @@
+"""The parser reads everything: examples of the language, and any text there can be."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hermes_sessions.text.query.parser import FILTER_NAMES, MAX_DEPTH, MAX_LENGTH, parse
+from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term, print_query
+from tests.search.query_texts import any_query, tricky_queries
+from tests.text.strategies import any_text
+
+
+def read(text: str) -> str:
+    """Return what was read, in the one form in which it is printed."""
+    return print_query(parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("", ""),
+        ("one", '"one"'),
+        ("one two", '"one" "two"'),
+        ("one AND two", '"one" "two"'),
+        ("one OR two three", '("one" OR ("two" "three"))'),
+        ("(one OR two) three", '("one" OR "two") "three"'),
+        ("one -two NOT three", '"one" NOT "two" NOT "three"'),
+        ("NOT NOT one", '"one"'),
+        ("-(one two)", 'NOT ("one" "two")'),
+        ("and or not", '"and" "or" "not"'),
+        ("dep*", '"dep"*'),
+        ('"two words"*', '"two words"*'),
+        ("*fix*", '*"fix"*'),
+        ("*fix", '*"fix"*'),
+        ("1.2.*", '"1.2."'),
+        ("f(x)", '"f(x)"'),
+        ("(f(x))", '"f(x)"'),
+        ("“curly”", '"curly"'),
+        ("a&b & c", '"a&b" "c"'),
+        ("->", '*"->"*'),
+        ("rm -rf x", '"rm" "-rf" "x"'),
+        ("--force", '"--force"'),
+        ("-force", 'NOT "force"'),
+        ("source:cli x", '"x" source:"cli"'),
+        ('-in:"my project"', '-in:"my project"'),
+        ("SOURCE:cli", 'source:"cli"'),
+        ("NOT (source:cli x)", 'NOT "x" -source:"cli"'),
+        ("url:x", '"url:x"'),
+        ("a source:", '"a" "source:"'),
+        ("50%", '"50%"'),
+    ],
+)
+def test_examples(text: str, printed: str) -> None:
+    assert read(text) == printed
+    assert read(printed) == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "printed", "repair"),
+    [
+        ('"open', '"open"', "a quote that was never closed was closed at the end"),
+        ("(open", '"open"', "a parenthesis that was never closed was closed at the end"),
+        ("one) two", '"one" "two"', "a closing parenthesis without an opening one was left out"),
+        ("OR one", '"one"', "an OR without something on both sides was left out"),
+        ("one AND", '"one"', "AND at the end, with nothing after it, was left out"),
+        ("one NOT", '"one"', "NOT at the end, with nothing after it, was left out"),
+        ("one *", '"one"', "a star alone was left out"),
+        ("one ()", '"one"', "empty parentheses were left out"),
+        ('one ""', '"one"', "empty quotes were left out"),
+        ("rm -v", '"rm" "-v"', "-v was read as an option, not as something to exclude"),
+        ("a = b", '"a" "b"', "= is no word and was left out"),
+        ("x" * 5_000, f'"{"x" * MAX_LENGTH}"', "only the first 4096 characters were read"),
+    ],
+)
+def test_repairs(text: str, printed: str, repair: str) -> None:
+    query = parse(text)
+    assert (print_query(query), query.repairs) == (printed, (repair,))
+
+
+def depth_of(node: Node | None) -> int:
+    if isinstance(node, (And, Or)):
+        return 1 + max(map(depth_of, node.nodes))
+    return 1 + depth_of(node.node) if isinstance(node, Not) else 0
+
+
+def leaves_of(node: Node | None) -> list[Term | Substring]:
+    if isinstance(node, (And, Or)):
+        return [leaf for child in node.nodes for leaf in leaves_of(child)]
+    if isinstance(node, Not):
+        return leaves_of(node.node)
+    return [] if node is None else [node]
+
+
+def check(text: str) -> None:
+    """Check what holds for every query, whatever it says."""
+    query = parse(text)
+    leaves = leaves_of(query.node)
+    assert len(leaves) + len(query.filters) <= len(text)
+    # A group may be negated, and hold alternatives of several words.
+    assert depth_of(query.node) <= 3 * (MAX_DEPTH + 1)
+    assert all(leaf.parts if isinstance(leaf, Term) else leaf.raw for leaf in leaves)
+    assert {item.name for item in query.filters} <= FILTER_NAMES
+    assert len(set(query.repairs)) == len(query.repairs)
+    if query.is_empty:
+        assert not text.strip() or query.repairs
+    printed = print_query(query)
+    if len(printed) <= MAX_LENGTH:
+        again = parse(printed)
+        assert (again.node, again.filters) == (query.node, query.filters)
+        assert print_query(again) == printed
+
+
+@given(text=st.one_of(any_text, any_query, tricky_queries))
+@example("(" * 60 + "a OR b" + ")" * 60)
+@example("-(" * 60 + "a b" + ")" * 60)
+@example("NOT " * 1_000 + "a")
+@example('"' * MAX_LENGTH)
+@example("(" * MAX_LENGTH)
+@example("-" * MAX_LENGTH)
+@example("*" * MAX_LENGTH)
+@example("a OR " * 800)
+@example("source:" * 600)
+def test_any_text_is_read(text: str) -> None:
+    check(text)
+
+
+@given(pieces=st.lists(tricky_queries, min_size=20, max_size=60))
+def test_long_texts_are_read(pieces: list[str]) -> None:
+    check(" ".join(pieces))
+
+
+@given(text=any_query, extra=st.sampled_from(["(", ")", '"', " OR", "NOT ", "AND ", "*"]))
+def test_a_sign_more_never_loses_all_words(text: str, extra: str) -> None:
+    """What is typed last, and unfinished, leaves what stands before it."""
+    before = leaves_of(parse(text).node)
+    after = leaves_of(parse(f"{text} {extra}").node)
+    if before and not parse(text).repairs:
+        assert after
