@@ -55,15 +55,12 @@ def open_engine(path: Path, options: Options) -> Engine:
         try:
             _require_acceptable(path, connection, options)
         except BaseException:
-            if had_log:
-                # Closing would copy the log into a file that is not ours to change.
-                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-            connection.close(True)
+            _leave(connection, has_log=had_log)
             raise
         if not options.read_only:
             location.make_private(real)
             connection = _make_current(
-                connection, real, options, deadline, journal, gated=on_local_disk
+                connection, path, real, options, deadline, journal, gated=on_local_disk
             )
         # What it is, not what was wanted: others may have kept it from changing.
         is_wal = connection.pragma("journal_mode") == "wal"
@@ -186,8 +183,17 @@ def _require_acceptable(path: Path, connection: apsw.Connection, options: Option
         )
 
 
+def _leave(connection: apsw.Connection, *, has_log: bool) -> None:
+    """Close a file that is not ours to change."""
+    if has_log:
+        # Closing would copy the log into it.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    connection.close(True)
+
+
 def _make_current(
     connection: apsw.Connection,
+    path: Path,
     real: Path,
     options: Options,
     deadline: Deadline,
@@ -195,22 +201,32 @@ def _make_current(
     *,
     gated: bool,
 ) -> apsw.Connection:
-    """Create, upgrade or migrate the store; return a connection to it."""
-    if nature_of(connection).kind is Kind.DOCUMENTED:
-        # Our own connection would count as somebody who still uses the old layout.
-        connection.close()
-        _upgrade(real, deadline, options, gated=gated)
-        connection = open_connection(str(real), options, deadline, query_only=False)
+    """Create, upgrade or migrate the store; return a connection to it.
+
+    Other programs may make something else of the file while this one waits for its lock, so it is
+    looked at again after every wait.
+    """
     try:
+        while (kind := nature_of(connection).kind) is not Kind.OURS:
+            deadline.start(options.lock_timeout)
+            if kind is Kind.EMPTY:
+                _claim_incremental_vacuum(connection)
+                _set_journal(connection, deadline, journal)
+                if _create(connection):
+                    return connection
+            else:
+                # Our own connection would count as somebody who still uses the old layout.
+                connection.close()
+                _upgrade(real, deadline, options, gated=gated)
+                connection = open_connection(str(real), options, deadline, query_only=False)
+            _require_acceptable(path, connection, options)
         deadline.start(options.lock_timeout)
-        if nature_of(connection).kind is Kind.EMPTY:
-            _claim_incremental_vacuum(connection)
-            _set_journal(connection, deadline, journal)
-            _create(connection)
-        else:
-            _adopt_journal(connection, deadline, journal, must=not gated)
-            if not _up_to_date(connection):
-                _migrate(connection)
+        _adopt_journal(connection, deadline, journal, must=not gated)
+        if not _up_to_date(connection):
+            _migrate(connection, path, options)
+    except SchemaRefused:
+        _leave(connection, has_log=log_size(str(real)) > 0)
+        raise
     except BaseException:
         connection.close(True)
         raise
@@ -275,19 +291,12 @@ def _set_journal(connection: apsw.Connection, deadline: Deadline, mode: str) -> 
             return
 
 
-def _prefer_journal(connection: apsw.Connection, mode: str) -> None:
-    """Give a store its kind of journal back, unless somebody is using it with another."""
-    try:
-        if connection.pragma("journal_mode") != mode:
-            connection.pragma("journal_mode", mode)
-    except apsw.BusyError:
-        logger.debug("the store is in use with another journal than %s; it stays so", mode)
-
-
-def _create(connection: apsw.Connection) -> None:
+def _create(connection: apsw.Connection) -> bool:
+    """Create the tables, unless somebody was faster; return whether that was done."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if nature_of(connection).kind is Kind.EMPTY:
+        is_empty = nature_of(connection).kind is Kind.EMPTY
+        if is_empty:
             connection.pragma("application_id", schema.APPLICATION_ID)
             connection.pragma("user_version", schema.WRITER_LEVEL)
             for step in schema.MIGRATIONS:
@@ -297,11 +306,13 @@ def _create(connection: apsw.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return is_empty
 
 
-def _migrate(connection: apsw.Connection) -> None:
+def _migrate(connection: apsw.Connection, path: Path, options: Options) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
+        _require_acceptable(path, connection, options)
         apply_pending_migrations(connection)
         connection.execute("COMMIT")
     except BaseException:

@@ -1,0 +1,115 @@
+"""Another program makes something else of the file while an open waits for its lock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_sessions.errors import SchemaRefused
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.sqlite import opening
+from tests.fixtures.hermes import reader
+from tests.storage.sqlite.hermes_files import make, require_everything
+
+#: What every version of Hermes has, of a version to be filled in.
+HERMES = """
+    CREATE TABLE schema_version (version INTEGER NOT NULL);
+    INSERT INTO schema_version VALUES ({version});
+    CREATE TABLE sessions (
+        id TEXT PRIMARY KEY, source TEXT NOT NULL, parent_session_id TEXT, started_at REAL NOT NULL,
+        ended_at REAL, end_reason TEXT, model_config TEXT, message_count INTEGER DEFAULT 0);
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, role TEXT NOT NULL,
+        content TEXT, tool_calls TEXT, timestamp REAL NOT NULL);
+    INSERT INTO sessions (id, source, started_at) VALUES ('theirs', 'cli', 1.0);
+    INSERT INTO messages (session_id, role, content, timestamp)
+        VALUES ('theirs', 'user', 'I was faster', 2.0);
+"""
+LATER = "UPDATE schema_version SET version = 22;"
+
+#: Runs SQL in another program right before the open gets to a step, that is, while it waits.
+Meanwhile = Callable[[str, str], None]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def elsewhere(path: Path, script: str) -> None:
+    program = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])"
+    subprocess.run([sys.executable, "-c", program, str(path), script], check=True)
+
+
+@pytest.fixture
+def meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    def arrange(step: str, script: str) -> None:
+        take_the_step = getattr(opening, step)
+
+        def after_somebody_else(*args: Any, **options: Any) -> Any:
+            monkeypatch.setattr(opening, step, take_the_step)
+            elsewhere(path, script)
+            return take_the_step(*args, **options)
+
+        monkeypatch.setattr(opening, step, after_somebody_else)
+
+    return arrange
+
+
+@pytest.mark.parametrize("name", ["v11", "built-v8-rollback-journal"])
+def test_a_later_hermes_upgrades_it_first(name: str, path: Path, meanwhile: Meanwhile) -> None:
+    before = make(name, path)
+    meanwhile("_upgrade", LATER)
+    with pytest.raises(SchemaRefused, match=r"later Hermes \(schema version 22"):
+        SessionDB(path)
+    after = reader.read_everything(path)
+    assert (after["schema_version"], after["messages"]) == (22, before["messages"])
+
+
+def test_another_of_us_upgrades_it_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = make("v11", path)
+    upgrade = opening._upgrade
+
+    def twice(*args: Any, **options: Any) -> None:
+        upgrade(*args, **options)
+        upgrade(*args, **options)
+
+    monkeypatch.setattr(opening, "_upgrade", twice)
+    with SessionDB(path) as db:
+        require_everything(db, before)
+
+
+@pytest.mark.parametrize("step", ["_set_journal", "_create"])
+@pytest.mark.parametrize(
+    ("script", "refusal"),
+    [
+        (HERMES.format(version=22), r"later Hermes \(schema version 22"),
+        ("CREATE TABLE bookmarks (url TEXT)", "another program"),
+    ],
+)
+def test_somebody_else_creates_it_first(
+    step: str, script: str, refusal: str, path: Path, meanwhile: Meanwhile
+) -> None:
+    meanwhile(step, script)
+    with pytest.raises(SchemaRefused, match=refusal):
+        SessionDB(path)
+
+
+def test_an_old_hermes_creates_it_first(path: Path, meanwhile: Meanwhile) -> None:
+    meanwhile("_create", HERMES.format(version=1))
+    with SessionDB(path) as db:
+        assert [message["content"] for message in db.get_messages("theirs")] == ["I was faster"]
+        db.append_message("theirs", "user", "no matter")
+
+
+def test_a_newer_program_of_ours_migrates_it_first(path: Path, meanwhile: Meanwhile) -> None:
+    SessionDB(path).close()
+    elsewhere(path, "DELETE FROM store_migrations WHERE name = '0002_search'")
+    meanwhile("_migrate", "PRAGMA user_version = 99")
+    with pytest.raises(SchemaRefused, match=r"newer Hermes Sessions \(level 99"):
+        SessionDB(path)
