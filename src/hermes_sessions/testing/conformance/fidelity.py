@@ -116,7 +116,7 @@ class TestFidelity:
 
     def test_ids(self, db: SessionDB, text: str) -> None:
         """Behaviour 100: a session can be found by every id, whole or in part."""
-        name = short(text)
+        name = f"{short(text)}x"  # White space alone is no id.
         db.create_session(name, "cli")
         db.create_session("child", "cli", parent_session_id=name, edge_kind="branch")
         db.append_message(name, "user", "hi")
@@ -171,7 +171,7 @@ class TestFidelity:
 
     def test_locks(self, db: SessionDB, text: str) -> None:
         """Behaviour 100: session and holder."""
-        name = short(text)
+        name = f"{short(text)}x"
         db.create_session(name, "cli")
         assert db.try_acquire_compression_lock(name, name) is True
         assert db.get_compression_lock_holder(name) == name
