@@ -8,19 +8,21 @@ Everything that code written for the described system imports is here. `SessionD
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from hermes_sessions import SessionDB as _SessionDB
 from hermes_sessions.config import hermes_home
-from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from hermes_sessions.storage.sqlite.schema import CREATE_TABLES as SCHEMA_SQL
-from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION as SCHEMA_VERSION
-from hermes_sessions.storage.sqlite.statements import BoundStatements, Statements
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+    from hermes_sessions.storage.sqlite.schema import CREATE_TABLES as SCHEMA_SQL
+    from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION as SCHEMA_VERSION
+    from hermes_sessions.storage.sqlite.statements import BoundStatements, Statements
 
 __all__ = [
     "DEFAULT_DB_PATH",
@@ -34,7 +36,6 @@ __all__ = [
     "get_last_init_error",
 ]
 
-logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: Where the store is when nothing else is configured, as of import. `SessionDB()` follows the
@@ -68,12 +69,7 @@ class SessionDB(_SessionDB):
             _set_last_init_error(f"{type(error).__name__}: {error}")
             raise
         self._lock = threading.RLock()
-        self._conn = Statements(lambda: self._sqlite)
-        self._db_path = (
-            Path(self.provider.engine.path)
-            if isinstance(self.provider, SQLiteSessionDBProvider)
-            else None
-        )
+        self._db_path = Path(self._sqlite.engine.path) if self.provider.name == "sqlite" else None
 
     @property
     def db_path(self) -> Path:
@@ -82,12 +78,21 @@ class SessionDB(_SessionDB):
             raise AttributeError("only SQLite stores have a path")
         return self._db_path
 
+    @cached_property
+    def _conn(self) -> Statements:
+        """A connection-like object; each statement is a transaction of its own."""
+        from hermes_sessions.storage.sqlite.statements import Statements
+
+        return Statements(lambda: self._sqlite)
+
     def _execute_write(self, fn: Callable[[BoundStatements], T]) -> T:
         """Run *fn* with a connection-like object in one transaction."""
         return self._conn.transaction(fn)
 
     @property
     def _sqlite(self) -> SQLiteSessionDBProvider:
+        from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+
         if not isinstance(self.provider, SQLiteSessionDBProvider):
             # Callers probe with getattr() for a connection to use.
             raise AttributeError("raw SQL exists on SQLite stores only")  # noqa: TRY004
@@ -142,10 +147,25 @@ def apply_wal_with_fallback(conn: _Executes, *, db_label: str = "state.db") -> s
             first = db_label not in _labels_warned
             _labels_warned.add(db_label)
         if first:
-            logger.warning(
+            import logging  # Slow to load, and seldom needed.
+
+            logging.getLogger(__name__).warning(
                 "%s: write-ahead logging is not possible here (%s); rollback journal is used",
                 db_label,
                 error,
             )
         return "delete"
     return "wal"
+
+
+if not TYPE_CHECKING:  # a type checker would take any name for an existing one
+
+    def __getattr__(name: str) -> object:
+        # What a store is opened with is loaded when one is opened.
+        from hermes_sessions.storage.sqlite import schema
+
+        if name == "SCHEMA_SQL":
+            return schema.CREATE_TABLES
+        if name == "SCHEMA_VERSION":
+            return schema.DOCUMENTED_VERSION
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -48,3 +48,27 @@ def test_what_only_searching_needs_is_loaded_when_it_is_asked_for() -> None:
     }
     asked = modules_after("from hermes_sessions import Conditions")
     assert "hermes_sessions.text.query.filters" in asked
+
+
+def test_importing_the_drop_in_module_loads_no_database() -> None:
+    modules = modules_after("import hermes_state")
+    assert not {
+        name
+        for name in modules
+        if name.startswith(
+            ("hermes_sessions.storage.repositories", "hermes_sessions.storage.sqlite")
+        )
+    }
+    # Slow to load, and needed by few or only once a store is opened.
+    assert not modules & {"apsw", "dataclasses", "inspect", "logging", "random"}
+
+
+def test_an_open_store_has_loaded_only_the_verbs_that_were_used() -> None:
+    modules = modules_after(
+        "import hermes_sessions; db = hermes_sessions.SessionDB(':memory:'); db.get_meta('x')"
+    )
+    repositories = "hermes_sessions.storage.repositories"
+    assert {name for name in modules if name.startswith(repositories)} == {
+        repositories,
+        f"{repositories}.meta",
+    }

@@ -10,14 +10,15 @@ from hermes_sessions.model.ids import ascii_lower
 
 MAX_TITLE_LENGTH = 100
 
-_INVISIBLE = re.compile(
+# Compiled at their first use: most processes set no title.
+_INVISIBLE = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f"  # C0 controls except TAB, LF, CR; DEL
     "\x80-\x84\x86-\x9f"  # C1 controls except NEL, which is a line break
     "\u200b-\u200f\u2028-\u202e\u2060-\u2069"  # zero width, separators, bidi overrides, isolates
     "\ufeff\ufff9-\ufffc]"  # byte order mark, annotations, object replacement
 )
-_WHITESPACE = re.compile(r"\s+")
-_NUMBERED = re.compile(r"^(?P<base>.*) #(?P<number>[0-9]+)$", re.DOTALL)
+_WHITESPACE = r"\s+"
+_NUMBERED = r"(?s)^(?P<base>.*) #(?P<number>[0-9]+)$"
 
 
 def sanitize_title(title: str | None) -> str | None:
@@ -29,7 +30,7 @@ def sanitize_title(title: str | None) -> str | None:
     """
     if not title:
         return None
-    cleaned = _WHITESPACE.sub(" ", _INVISIBLE.sub("", title)).strip()
+    cleaned = re.sub(_WHITESPACE, " ", re.sub(_INVISIBLE, "", title)).strip()
     if not cleaned:
         return None
     if len(cleaned) > MAX_TITLE_LENGTH:
@@ -41,7 +42,7 @@ def sanitize_title(title: str | None) -> str | None:
 
 def split_number(title: str) -> tuple[str, int | None]:
     """Split ``base #7`` into its base and number; an unnumbered title has number None."""
-    match = _NUMBERED.match(title)
+    match = re.match(_NUMBERED, title)
     return (match["base"], int(match["number"])) if match else (title, None)
 
 

@@ -11,31 +11,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hermes_sessions.model import title as titles_model
 from hermes_sessions.model.scope import OWNER, Scope
+from hermes_sessions.storage.parts import Part
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.repositories.anchors import Anchors
-from hermes_sessions.storage.repositories.compaction import CompressionLocks
-from hermes_sessions.storage.repositories.conversation import Conversations
-from hermes_sessions.storage.repositories.lineage import Lineage
-from hermes_sessions.storage.repositories.listing import Listing
-from hermes_sessions.storage.repositories.messages import Messages
-from hermes_sessions.storage.repositories.meta import Meta
-from hermes_sessions.storage.repositories.retention import Retention
-from hermes_sessions.storage.repositories.rewind import Rewinds
-from hermes_sessions.storage.repositories.sessions import Sessions
-from hermes_sessions.storage.repositories.titles import Titles
-from hermes_sessions.storage.repositories.trash import Trash
-from hermes_sessions.storage.repositories.usage import Usage
 from hermes_sessions.storage.searching.keeper import Keeper
 from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TRASH_DAYS, Store
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hermes_sessions.storage.repositories.anchors import Anchors
+    from hermes_sessions.storage.repositories.compaction import CompressionLocks
+    from hermes_sessions.storage.repositories.conversation import Conversations
     from hermes_sessions.storage.repositories.exchange import Exchange
+    from hermes_sessions.storage.repositories.lineage import Lineage
+    from hermes_sessions.storage.repositories.listing import Listing
+    from hermes_sessions.storage.repositories.messages import Messages
+    from hermes_sessions.storage.repositories.meta import Meta
+    from hermes_sessions.storage.repositories.retention import Retention
+    from hermes_sessions.storage.repositories.rewind import Rewinds
     from hermes_sessions.storage.repositories.search import Search
+    from hermes_sessions.storage.repositories.sessions import Sessions
+    from hermes_sessions.storage.repositories.titles import Titles
+    from hermes_sessions.storage.repositories.trash import Trash
+    from hermes_sessions.storage.repositories.usage import Usage
     from hermes_sessions.storage.searching.answer import Answer
     from hermes_sessions.text.query.filters import Conditions
 
@@ -46,6 +48,20 @@ class SessionDB:
     """Every session and message, stored durably."""
 
     MAX_TITLE_LENGTH: ClassVar[int] = titles_model.MAX_TITLE_LENGTH
+
+    _sessions: Part[Sessions] = Part("sessions", "Sessions")
+    _conversations: Part[Conversations] = Part("conversation", "Conversations")
+    _anchors: Part[Anchors] = Part("anchors", "Anchors")
+    _titles: Part[Titles] = Part("titles", "Titles")
+    _lineage: Part[Lineage] = Part("lineage", "Lineage")
+    _listing: Part[Listing] = Part("listing", "Listing")
+    _usage: Part[Usage] = Part("usage", "Usage")
+    _rewinds: Part[Rewinds] = Part("rewind", "Rewinds")
+    _retention: Part[Retention] = Part("retention", "Retention")
+    _trash: Part[Trash] = Part("trash", "Trash")
+    _locks: Part[CompressionLocks] = Part("compaction", "CompressionLocks")
+    _meta: Part[Meta] = Part("meta", "Meta")
+    _exchange: Part[Exchange] = Part("exchange", "Exchange")
 
     def __init__(
         self,
@@ -84,41 +100,25 @@ class SessionDB:
             )
             max_message_bytes = max_message_bytes or configured_limit
         self._provider = provider
-        store = Store(
+        self._store = Store(
             provider=provider,
             clock=clock,
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
             trash_days=DEFAULT_TRASH_DAYS if trash_days is None else trash_days,
         )
-        self._sessions = Sessions(store)
-        self._messages = Messages(store, on_change=self._noticed)
-        self._conversations = Conversations(store)
-        self._anchors = Anchors(store)
-        self._titles = Titles(store)
-        self._lineage = Lineage(store)
-        self._listing = Listing(store)
-        self._usage = Usage(store)
-        self._rewinds = Rewinds(store)
-        self._retention = Retention(store)
-        self._trash = Trash(store)
-        self._locks = CompressionLocks(store)
-        self._meta = Meta(store)
-        self._store = store
         self._keeper = Keeper(self._index_what_waits)
 
     @cached_property
+    def _messages(self) -> Messages:
+        from hermes_sessions.storage.repositories.messages import Messages
+
+        return Messages(self._store, on_change=self._noticed)
+
+    @cached_property
     def _search(self) -> Search:
-        # Loaded when first needed: most uses of a store neither search nor wait for the index.
         from hermes_sessions.storage.repositories.search import Search
 
         return Search(self._store, on_backlog=self._noticed)
-
-    @cached_property
-    def _exchange(self) -> Exchange:
-        # A large part that most processes never use.
-        from hermes_sessions.storage.repositories.exchange import Exchange
-
-        return Exchange(self._store)
 
     # ── the store itself ──────────────────────────────────────────────────────────────────────
 
