@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Event
+from threading import Semaphore
 from typing import Any
 
 import pytest
@@ -72,20 +71,22 @@ def require_sound_index(db: SessionDB) -> None:
         assert tx.all("SELECT id FROM search_index_docsize WHERE id > 0 ORDER BY id") == messages
 
 
-@contextmanager
-def analysis_held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Event, Event]]:
-    """Hold whoever analyses a text for the index: the first event says that somebody does, the
-    second lets them go on.
-    """
-    begun, go_on = Event(), Event()
+class HeldAnalysis:
+    """Holds whoever analyses a text for the index, until one more is allowed."""
 
-    def encode_when_allowed(texts: Sequence[str]) -> EncodedText:
-        begun.set()
-        assert go_on.wait(60)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._begun, self._allowed = Semaphore(0), Semaphore(0)
+        monkeypatch.setattr(upkeep, "document", self._analyse)
+
+    def _analyse(self, texts: Sequence[str]) -> EncodedText:
+        self._begun.release()
+        assert self._allowed.acquire(timeout=60)
         return document(texts)
 
-    monkeypatch.setattr(upkeep, "document", encode_when_allowed)
-    try:
-        yield begun, go_on
-    finally:
-        go_on.set()
+    def wait(self) -> None:
+        """Wait until somebody begins."""
+        assert self._begun.acquire(timeout=60)
+
+    def allow(self, texts: int = 1_000_000) -> None:
+        """Let them analyse so many texts, by default all."""
+        self._allowed.release(texts)

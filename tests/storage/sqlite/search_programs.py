@@ -92,8 +92,15 @@ def _when_encoding(then: Callable[[], None]) -> None:
 
 def fork_while_indexing(path: str) -> None:
     """Fork while the thread that indexes is at work; both sides store, search and index on."""
-    begun = threading.Event()
-    _when_encoding(begun.set)
+    begun, never = threading.Event(), threading.Event()
+
+    def go_on_when_asked_to_stop() -> None:
+        if not begun.is_set():
+            begun.set()
+            while not db._keeper._is_stopping():
+                never.wait(0.001)
+
+    _when_encoding(go_on_when_asked_to_stop)
     pytest.MonkeyPatch().setattr(keeper, "LINGER", 0.01)
     db = open_store(path)
     db.create_session("s", source="test")

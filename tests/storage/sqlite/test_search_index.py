@@ -82,6 +82,18 @@ def test_other_programs_change_messages(db: SessionDB, path: Path) -> None:
         assert {query: found(reader, query) for query in expected} == expected
 
 
+def test_one_change_and_nothing_else(db: SessionDB, path: Path) -> None:
+    """Nothing new is stored; who only reads notices it all the same."""
+    [only] = append(db, "a walrus")
+    assert found(db, "walrus") == [only]
+    change(path, "UPDATE messages SET content = 'a narwhal'")
+    with SessionDB(path, read_only=True) as reader:
+        assert found(reader, "walrus") == []
+        answer = ask(reader, "narwhal")
+        assert [hit.id for hit in answer.hits] == [only]
+        assert answer.account.not_indexed == 1
+
+
 def test_another_program_fills_a_gap(db: SessionDB, path: Path) -> None:
     """Below what is indexed already."""
     first, second = append(db, "one", "two")
@@ -92,8 +104,11 @@ def test_another_program_fills_a_gap(db: SessionDB, path: Path) -> None:
         path,
         "INSERT INTO messages (id, session_id, role, content, timestamp) "
         f"VALUES (50, 's', 'user', 'between', {NOW})",
+        # This one knows all columns, so that no trigger has to complete the row.
+        "INSERT INTO messages (id, session_id, role, content, timestamp, ordinal) "
+        f"VALUES (51, 's', 'user', 'also between', {NOW}, 77)",
     )
-    assert found(db, "between") == [50]
+    assert found(db, "between") == [50, 51]
 
 
 def test_another_program_gives_messages_other_ids(db: SessionDB, path: Path) -> None:
@@ -126,6 +141,8 @@ def test_other_programs_change_titles(db: SessionDB, path: Path) -> None:
 
 
 def test_what_was_deleted_leaves_no_token(db: SessionDB, path: Path) -> None:
+    # Few among many, which FTS5 alone would leave where they are.
+    append(db, *(f"filler {number}" for number in range(300)))
     first, second = append(db, "the password is swordfish", "the weather is fine")
     db.create_session("gone", source="cli")
     db.set_session_title("gone", "marlin")
@@ -228,17 +245,17 @@ def test_ids_below_one_are_changed_and_deleted(db: SessionDB, path: Path) -> Non
         *(
             "INSERT INTO messages (id, session_id, role, content, timestamp) "
             f"VALUES ({number}, 's', 'user', 'gecko', {NOW})"
-            for number in (0, -1)
+            for number in (-1, -2)
         ),
     )
-    assert found(db, "gecko") == [-1, 0, 1]
+    assert found(db, "gecko") == [-2, -1, 1]
     change(
         path,
-        "UPDATE messages SET content = 'newt' WHERE id = 0",
-        "DELETE FROM messages WHERE id = -1",
+        "UPDATE messages SET content = 'newt' WHERE id = -1",
+        "DELETE FROM messages WHERE id = -2",
     )
     assert found(db, "gecko") == [1]
-    assert found(db, "newt") == [0]
+    assert found(db, "newt") == [-1]
     assert found(db, "menagerie") == [1]
     assert db.search_index_status()["complete"]
 

@@ -17,7 +17,7 @@ from hermes_sessions.storage.searching.view import TAIL
 from hermes_sessions.text.encode import EncodedText, document
 from tests.storage.sqlite.elsewhere import start
 from tests.storage.sqlite.indexing import (
-    analysis_held,
+    HeldAnalysis,
     append,
     change,
     found,
@@ -52,7 +52,8 @@ def db(path: Path) -> Iterator[SessionDB]:
 @pytest.mark.usefixtures("index_only_when_asked")
 def test_a_search_does_not_wait_for_a_writer(path: Path) -> None:
     """It looks at what it could not index, and says how much that was."""
-    with open_store(path) as db:  # Which would wait for minutes.
+    # Who waited as long as a write does would be stopped by the timeout of the test.
+    with open_store(path, lock_timeout=3_600.0) as db:
         db.create_session("s", source="cli")
         before = append(db, "a walrus")
         assert found(db, "walrus") == before
@@ -94,19 +95,20 @@ def test_too_much_to_look_at_while_somebody_writes(path: Path) -> None:
 
 def test_writes_do_not_wait_for_indexing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a text costs to analyse, it is done before the store is locked."""
-    with (
-        open_store(path, lock_timeout=5.0) as db,
-        analysis_held(monkeypatch) as (analysing, go_on),
-    ):
+    with open_store(path, lock_timeout=5.0) as db:
+        analysis = HeldAnalysis(monkeypatch)
         db.create_session("s", source="cli")
         append(db, "a walrus")
-        assert analysing.wait(60)
-        [while_analysed] = append(db, "a second walrus")
-        assert len(db.get_messages("s")) == 2
+        analysis.wait()
+        append(db, "a second walrus")
+        analysis.allow(1)
+        # The first is stored before the second is analysed, and nothing is analysed twice.
+        analysis.wait()
+        append(db, "a third walrus")
+        assert len(db.get_messages("s")) == 3
         db.delete_session("s")
-        go_on.set()
+        analysis.allow()
         assert found(db, "walrus") == []
-        assert while_analysed == 2
 
 
 # ── several at once ───────────────────────────────────────────────────────────────────────────
@@ -255,15 +257,16 @@ def test_a_handle_that_nobody_closes(path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_thread_cannot_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gives up, and the next message is reason enough to try again."""
     monkeypatch.setattr(keeper, "LINGER", 0.0)
-    with open_store(path) as db, analysis_held(monkeypatch) as (analysing, go_on):
+    with open_store(path) as db:
+        analysis = HeldAnalysis(monkeypatch)
         db.create_session("s", source="cli")
         append(db, "a walrus")
         thread = db._keeper._thread
         assert thread is not None
-        assert analysing.wait(60)
+        analysis.wait()
         with start("hold_write_lock", path) as writer:
             assert writer.said() == "held"
-            go_on.set()
+            analysis.allow()
             thread.join()
             assert not db.search_index_status()["complete"]
             writer.tell()
