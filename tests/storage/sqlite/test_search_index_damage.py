@@ -128,6 +128,26 @@ def test_damage_that_a_question_meets(db: SessionDB, path: Path) -> None:
     require_sound_index(db)
 
 
+def test_damage_that_indexing_meets(db: SessionDB, path: Path) -> None:
+    """FTS5 comes across it when it merges, long after the statement that asked for it."""
+    for part in range(14):
+        append(db, *(f"walrus {' '.join(f'{part}x{n}y{m}' for m in range(30))}" for n in range(60)))
+        assert found(db, "otter") == []
+    damage(
+        path,
+        # The last page of each piece of the index; the watchman's is the only page of its piece.
+        "UPDATE search_index_data SET block = zeroblob(length(block)) WHERE id IN "
+        "(SELECT MAX(id) FROM search_index_data WHERE id > 10 GROUP BY id >> 37 "
+        "HAVING COUNT(*) > 1)",
+    )
+    assert db.search_index_status()["complete"]
+    for count in range(4):
+        append(db, f"otter {count}")
+        assert len(found(db, "otter")) == count + 1
+    assert len(found(db, "walrus")) == 14 * 60
+    require_sound_index(db)
+
+
 def test_a_damaged_index_of_a_large_store(db: SessionDB, path: Path) -> None:
     """Who cannot look at everything says so."""
     import_elsewhere(path, TAIL + 500)

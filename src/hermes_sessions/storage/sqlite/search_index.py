@@ -97,11 +97,13 @@ class FTS5Index(SearchIndex):
                 "INSERT INTO search_index(rowid, tokens) VALUES (?, ?)",
                 [(document.number, document.tokens) for document in documents],
             )
+            _write_out(tx)
 
     def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
         """See `SearchIndex.remove`."""
         with _noticing_damage(tx):
             tx.run_many("DELETE FROM search_index WHERE rowid = ?", [(n,) for n in numbers])
+            _write_out(tx)
 
     def clear(self, tx: WriteTransaction) -> None:
         """See `SearchIndex.clear`."""
@@ -229,6 +231,14 @@ def _among_cut(tx: ReadTransaction, ids: Sequence[int]) -> frozenset[int]:
         return frozenset()
     rows = tx.all(f"{_MATCHING} AND rowid BETWEEN ? AND ?", (f'"{CUT}"', min(ids), max(ids)))
     return frozenset(ids) & {row[0] for row in rows}
+
+
+def _write_out(tx: WriteTransaction) -> None:
+    """Have FTS5 write and merge now what it would keep for the next statement or the commit, where
+    damage that it meets would look like damage of the store.
+    """
+    tx.run("SAVEPOINT written")
+    tx.run("RELEASE written")
 
 
 def _merge(tx: WriteTransaction, pages: int) -> bool:
