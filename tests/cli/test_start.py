@@ -11,6 +11,7 @@ from tests.cli.harness import Hermes
 FORBIDDEN = {
     "argparse",
     "asyncio",
+    "base64",
     "click.shell_completion",
     "click.testing",
     "concurrent",
@@ -26,6 +27,7 @@ FORBIDDEN = {
     "psycopg",
     "pydantic",
     "pymysql",
+    "random",
     "rich",
     "shlex",
     "shutil",

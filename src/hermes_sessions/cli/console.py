@@ -10,23 +10,21 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_sessions.cli.progress import Progress
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.config.paths import process_environment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Console:
+class Console(NamedTuple):
     """One run of the command, as its parts see the world."""
 
     #: Seconds since the epoch.
     clock: Callable[[], float] = time.time
     #: Seconds that never go back, for measuring how long work takes.
     stopwatch: Callable[[], float] = time.monotonic
-    environ: Mapping[str, str] = field(default_factory=process_environment)
+    environ: Mapping[str, str] = process_environment()
     #: ASCII decoration, no colour, no progress bar, fixed layout.
     plain: bool = False
     #: Print JSON instead of text.

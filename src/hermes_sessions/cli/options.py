@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -21,7 +20,7 @@ def speaks_to_console(function: Callable[..., None]) -> Callable[..., None]:
 
     def command(context: click.Context, *, as_json: bool, plain: bool, **values: Any) -> None:
         console: Console = context.obj
-        function(replace(console, as_json=as_json, plain=plain or console.plain), **values)
+        function(console._replace(as_json=as_json, plain=plain or console.plain), **values)
 
     functools.update_wrapper(command, function)
     decorated: Callable[..., None] = click.pass_context(command)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
 from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
@@ -50,5 +48,5 @@ def hermes(context: click.Context, plain: bool) -> None:
     The store is in HERMES_HOME (default ~/.hermes), settings are in config.yaml there.
     """
     if plain:
-        context.obj = replace(context.obj, plain=True)
+        context.obj = context.obj._replace(plain=True)
     show_help_without_command(context)

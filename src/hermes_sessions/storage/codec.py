@@ -9,7 +9,6 @@ Content: an explicit content type says how to read the text, instead of a marker
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import re
@@ -70,6 +69,8 @@ def encode_content(content: Any) -> tuple[str | None, str | None]:
         except (TypeError, ValueError):
             return str(content), None
     if isinstance(content, (bytes, bytearray, memoryview)):
+        import base64  # Hardly any content is bytes.
+
         return base64.b64encode(bytes(content)).decode("ascii"), BASE64
     if isinstance(content, bool):
         return str(int(content)), None
@@ -84,6 +85,8 @@ def decode_content(column: Any, content_type: str | None) -> Any:
         if content_type == JSON:
             return json.loads(column)
         if content_type == BASE64:
+            import base64
+
             return base64.b64decode(column, validate=True)
     except ValueError:
         logger.warning(

@@ -7,8 +7,7 @@ Active, Src, ID. In a window too narrow for either: two lines per session.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes_sessions.cli.render.age import relative_time
 from hermes_sessions.cli.render.columns import cut, display_width, pad
@@ -28,8 +27,7 @@ _SOURCE_AT_LEAST = 6
 _RULE_WITH_TITLES, _RULE_WITHOUT_TITLES = 110, 95
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class When:
+class When(NamedTuple):
     """Which time of a session the table shows, and what it is called."""
 
     column: str
@@ -41,8 +39,7 @@ STARTED = When(column="started_at", heading="Started")
 DELETED = When(column="trashed_at", heading="Deleted")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """What the table shows of one session, cleaned."""
 
     title: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class Style(NamedTuple):
     """What the reader of the output can see. The default is a pipe: no colour, any width."""
 
     colour: bool = False

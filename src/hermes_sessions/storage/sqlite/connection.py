@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote_from_bytes
 
 import apsw
-
-from hermes_sessions.errors import InvalidInput
 
 #: The write-ahead log is cut back to this size when it starts over.
 _WAL_SIZE_LIMIT: Final = 32 * 1024 * 1024
 _CACHE_KIB: Final = 16 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """How one file is opened."""
 
     #: full: an acknowledged write survives power loss. normal: it survives the death of the
@@ -34,12 +28,6 @@ class Options:
     #: auto: write-ahead log where the file system carries it, rollback journal elsewhere.
     journal: Literal["auto", "wal", "delete"] = "auto"
     read_only: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.lock_timeout <= threading.TIMEOUT_MAX:
-            raise InvalidInput(
-                f"lock_timeout is {self.lock_timeout!r}. Give a number of seconds above 0."
-            )
 
 
 class Deadline:
@@ -61,6 +49,8 @@ class Deadline:
         remaining = self.at - self.clock()
         if remaining <= 0:
             return False
+        import random  # Who never waits does not pay for it.
+
         nap = min(0.001 * 1.5 ** min(attempt, 10), 0.05)
         time.sleep(min(nap * random.uniform(0.5, 1.5), remaining))  # noqa: S311 - no secret
         return True

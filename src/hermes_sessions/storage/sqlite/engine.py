@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -322,7 +321,7 @@ class Engine:
         file counts.
         """
         if self.options.durability != "full":
-            self.options = replace(self.options, durability="full")
+            self.options = self.options._replace(durability="full")
 
     def _connect_checkpointer(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(self.path, self.options, deadline, query_only=False)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import random
 import time
 from typing import Final
 
@@ -122,5 +121,7 @@ def _lock(fd: int, byte: int, deadline: float, *, longest_nap: float) -> bool:
             return False
         # Jitter keeps waiters from knocking in step; the nap grows so that many waiters do not
         # eat the processor the holder needs.
+        import random  # Who never waits does not pay for it.
+
         time.sleep(nap * random.uniform(0.5, 1.5))  # noqa: S311 - no secret depends on it
         nap = min(nap * 1.5, longest_nap)

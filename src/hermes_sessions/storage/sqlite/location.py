@@ -51,7 +51,7 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 COMPANIONS: Final = ("-wal", "-shm", "-journal")
 _LOCAL_FUSE: Final = frozenset({"fuseblk"})
 _MOST_LINKS: Final = 40
-_OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
+_OCTAL_ESCAPE: Final = r"\\([0-7]{3})"
 
 
 def file_system_type(path: Path, mount_table: Iterable[str]) -> str | None:
@@ -63,7 +63,9 @@ def file_system_type(path: Path, mount_table: Iterable[str]) -> str | None:
         fields = left.split()
         if not separator or len(fields) < 5:
             continue
-        mount_point = _OCTAL_ESCAPE.sub(lambda m: chr(int(m[1], 8)), fields[4])
+        mount_point = fields[4]
+        if "\\" in mount_point:
+            mount_point = re.sub(_OCTAL_ESCAPE, lambda m: chr(int(m[1], 8)), mount_point)
         inside = target == mount_point or target.startswith(mount_point.rstrip("/") + "/")
         if inside and (best is None or len(mount_point) >= best[0]):
             best = (len(mount_point), right.split()[0])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import apsw
@@ -64,7 +63,7 @@ def open_engine(path: Path, options: Options) -> Engine:
             )
         # What it is, not what was wanted: others may have kept it from changing.
         is_wal = connection.pragma("journal_mode") == "wal"
-        options = replace(options, journal="wal" if is_wal else "delete")
+        options = options._replace(journal="wal" if is_wal else "delete")
         connection.close()
     gated = on_local_disk and not options.read_only
     return Engine(str(real), options, gated=gated, immutable=immutable)
@@ -110,7 +109,7 @@ def _first_connection(
     real: str, options: Options, deadline: Deadline
 ) -> tuple[apsw.Connection, Options, bool]:
     """Return a connection that can read, falling back to reading only where writing cannot be."""
-    reading = replace(options, read_only=True)
+    reading = options._replace(read_only=True)
     attempts = [(options, False)]
     if not options.read_only:
         attempts.append((reading, False))
@@ -129,7 +128,7 @@ def _first_connection(
         read_only = attempt.read_only or connection.readonly("main")
         if read_only and not options.read_only:
             logger.warning("%s cannot be written; opened for reading only", real)
-        return connection, replace(attempt, read_only=read_only), immutable
+        return connection, attempt._replace(read_only=read_only), immutable
     raise failures[0]
 
 

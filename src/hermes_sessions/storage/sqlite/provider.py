@@ -49,6 +49,10 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         if "\0" in str(path):
             raise InvalidInput(f"db_path {str(path)!r} contains a NUL character; no file has one.")
         options = options or Options()
+        if not 0 < options.lock_timeout <= threading.TIMEOUT_MAX:
+            raise InvalidInput(
+                f"lock_timeout is {options.lock_timeout!r}. Give a number of seconds above 0."
+            )
         #: How long this handle waits, whatever other handles on the same file do.
         self._lock_timeout = options.lock_timeout
         self._closing = threading.Lock()
