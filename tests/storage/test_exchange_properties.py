@@ -98,8 +98,6 @@ def _lived_through(db: SessionDB, session: str) -> Any:
     record = db.export_session(session)
     if record is None:
         return None
-    # Taking back the end of a thread forgets activity in its earlier parts; an import does not.
-    del record["last_active"]
     for message in record["messages"]:
         message.pop("rewind_id", None)
         del message["id"]

@@ -23,6 +23,7 @@ from hermes_sessions.storage.repositories.incoming import (
     IncomingSession,
 )
 from hermes_sessions.storage.repositories.rows import STORED_FIELDS
+from hermes_sessions.storage.repositories.summaries import refresh_thread
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLUMNS, route_key
 from hermes_sessions.storage.store import Store
@@ -293,9 +294,6 @@ def finish(
         f"UPDATE sessions SET {changes}, archived_at = COALESCE(archived_at, ?) WHERE id = ?",
         (*grows.values(), incoming.columns["archived_at"], incoming.id),
     )
-    if standing.relation is Relation.GROWN:
-        _raise_tip(tx, incoming)
-        _merge_extra(tx, incoming)
     for ordinal, index in standing.changed:
         message = incoming.messages[index]
         tx.run(
@@ -309,6 +307,9 @@ def finish(
                 ordinal,
             ),
         )
+    if standing.relation is Relation.GROWN:
+        _merge_extra(tx, incoming)
+        refresh_thread(tx, incoming.id)
     _write_usage(tx, store, incoming)
     for rewind in incoming.rewinds or ():
         target = tx.one(
@@ -321,21 +322,6 @@ def finish(
                 "WHERE session_id = ? AND target_ordinal = ? AND target_message_id <> ?",
                 (target[0], incoming.id, rewind["target_ordinal"], target[0]),
             )
-
-
-def _raise_tip(tx: WriteTransaction, incoming: IncomingSession) -> None:
-    """Bring a thread up when a part of it that was continued has grown."""
-    row = tx.one(
-        "SELECT head.tip_id FROM sessions part JOIN sessions head ON head.id = part.chain_id "
-        "WHERE part.id = ?",
-        (incoming.id,),
-    )
-    if row is not None and row[0] not in (None, incoming.id):
-        newest = incoming.columns["last_active"]
-        tx.run(
-            "UPDATE sessions SET last_active = ? WHERE id = ? AND last_active < ?",
-            (newest, row[0], newest),
-        )
 
 
 def _merge_extra(tx: WriteTransaction, incoming: IncomingSession) -> None:

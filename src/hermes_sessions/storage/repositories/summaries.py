@@ -42,11 +42,11 @@ def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
             session_id,
         ),
     )
-    _refresh_thread(tx, session_id)
+    refresh_thread(tx, session_id)
 
 
-def _refresh_thread(tx: WriteTransaction, session_id: str) -> None:
-    """Let the tip of a listed thread be as recent as the most recent part of it."""
+def refresh_thread(tx: WriteTransaction, session_id: str) -> None:
+    """Let the tip of the thread that a session is part of be as recent as its most recent part."""
     row = tx.one(
         "SELECT part.conversation_id, part.chain_id, head.tip_id "
         "FROM sessions part JOIN sessions head ON head.id = part.chain_id WHERE part.id = ?",
