@@ -58,7 +58,7 @@ class TestSearchAnswers:
         scores = [hit.score for hit in db.search("red OR apple").hits]
         assert all(isinstance(score, float) for score in scores)
         assert scores == sorted(scores, key=lambda score: score or 0.0, reverse=True)
-        say(db, "job", "quince report", source="cron", started_at=100.0)
+        say(db, "a job", "quince report", source="cron", started_at=100.0)
         say(db, "chat", "quince report", started_at=100.0)
         sources = [hit.source for hit in db.search("quince").hits]
         assert sources == ["cli", "cron"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.fixtures import OpenStore
@@ -236,6 +237,16 @@ class TestSearchAcrossHandles:
         db.replace_messages("s", [{"role": "user", "content": "no such animal"}])
         assert found(reader, "crocodile") == ["Crocodile house"]
         assert found(reader, "animal -crocodile") == ["no such animal"]
+
+    def test_a_lag_tells_nobody_about_others(self, db: SessionDB, open_another: OpenStore) -> None:
+        """How much is not indexed yet is counted in the asker's scope."""
+        reader = open_another(read_only=True)
+        say(db, "hers", "a crocodile", user_id="anna")
+        say(db, "his", *["a crocodile"] * 90, user_id="bert")
+        answer = reader.search("crocodile", scope=Scope(user_id="anna"))
+        assert [hit.session_id for hit in answer.hits] == ["hers"]
+        assert answer.account.not_indexed <= 1
+        assert (answer.account.total, answer.account.complete) == (1, True)
 
     def test_the_index_outlives_every_handle(self, db: SessionDB, open_another: OpenStore) -> None:
         """Closing and opening again changes no answer."""
