@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -216,10 +217,16 @@ def test_a_program_that_closes_nothing(path: Path) -> None:
     require_sound(path)
 
 
-def test_close_ends_the_thread(db: SessionDB, path: Path) -> None:
-    ids = append(db, "a walrus")
+def thread_of(db: SessionDB) -> Thread:
     thread = db._keeper._thread
     assert thread is not None
+    return thread
+
+
+def test_close_ends_the_thread(db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "LINGER", 3_600.0)
+    ids = append(db, "a walrus")
+    thread = thread_of(db)
     db.close()
     assert not thread.is_alive()
     with SessionDB(path, read_only=True) as reader:
@@ -231,21 +238,23 @@ def test_close_ends_the_thread(db: SessionDB, path: Path) -> None:
 def test_the_thread_indexes_and_ends(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing asks for it: neither a search nor `close`."""
     monkeypatch.setattr(keeper, "LINGER", 0.0)
+    analysis = HeldAnalysis(monkeypatch)
     for text in ("a walrus", "a badger"):
         append(db, text)
-        thread = db._keeper._thread
-        assert thread is not None
+        thread = thread_of(db)
+        analysis.allow(1)
         thread.join()
         assert db.search_index_status()["complete"]
 
 
 def test_a_handle_that_nobody_closes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "LINGER", 0.0)
+    analysis = HeldAnalysis(monkeypatch)
     forgotten = SessionDB(path)
     forgotten.create_session("s", source="cli")
     append(forgotten, "a walrus")
-    thread = forgotten._keeper._thread
-    assert thread is not None
+    thread = thread_of(forgotten)
+    analysis.allow(1)
     thread.join()
     provider, reference = forgotten.provider, weakref.ref(forgotten)
     del forgotten, thread
@@ -261,18 +270,17 @@ def test_the_thread_cannot_write(path: Path, monkeypatch: pytest.MonkeyPatch) ->
         analysis = HeldAnalysis(monkeypatch)
         db.create_session("s", source="cli")
         append(db, "a walrus")
-        thread = db._keeper._thread
-        assert thread is not None
+        thread = thread_of(db)
         analysis.wait()
         with start("hold_write_lock", path) as writer:
             assert writer.said() == "held"
-            analysis.allow()
+            analysis.allow(1)
             thread.join()
             assert not db.search_index_status()["complete"]
             writer.tell()
             writer.succeeded()
         append(db, "a second walrus")
-        thread = db._keeper._thread
-        assert thread is not None
+        thread = thread_of(db)
+        analysis.allow(2)
         thread.join()
         assert db.search_index_status() == {"complete": True, "pending": 0, "indexed_through": 2}
