@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from hermes_sessions import SessionDB as _SessionDB
 from hermes_sessions.config import hermes_home
+from hermes_sessions.storage.logs import Logger
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
@@ -36,6 +37,7 @@ __all__ = [
     "get_last_init_error",
 ]
 
+logger = Logger(__name__)
 T = TypeVar("T")
 
 #: Where the store is when nothing else is configured, as of import. `SessionDB()` follows the
@@ -147,9 +149,7 @@ def apply_wal_with_fallback(conn: _Executes, *, db_label: str = "state.db") -> s
             first = db_label not in _labels_warned
             _labels_warned.add(db_label)
         if first:
-            import logging  # Slow to load, and seldom needed.
-
-            logging.getLogger(__name__).warning(
+            logger.warning(
                 "%s: write-ahead logging is not possible here (%s); rollback journal is used",
                 db_label,
                 error,

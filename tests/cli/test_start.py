@@ -22,6 +22,7 @@ FORBIDDEN = {
     "http",
     "httpx",
     "importlib.metadata",
+    "logging",
     "multiprocessing",
     "prompt_toolkit",
     "psycopg",
@@ -122,7 +123,8 @@ def test_settings_are_parsed_only_when_there_are_some(hermes: Hermes) -> None:
     (hermes.home / "config.yaml").write_text("sessions:\n  trash_days: 3\n")
     offenders = offending(imported_by(hermes, "sessions", "list"))
     assert "yaml" in offenders
-    assert not {module for module in offenders if not module.startswith("yaml")}
+    # One of them is what YAML itself imports.
+    assert not {module for module in offenders if not module.startswith("yaml")} - {"base64"}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["sessions", "--help"], []])

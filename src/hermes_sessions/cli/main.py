@@ -58,13 +58,13 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
 
     from hermes_sessions.cli.console import Console
     from hermes_sessions.cli.root import hermes
-    from hermes_sessions.cli.warnings import WarningLines
+    from hermes_sessions.cli.warnings import warnings_shown_on
     from hermes_sessions.errors import HermesSessionsError
 
     console = console or Console()
     try:
         with (
-            WarningLines(console),
+            warnings_shown_on(console),
             hermes.make_context(_program_name(), list(arguments), obj=console) as context,
         ):
             hermes.invoke(context)

@@ -5,7 +5,6 @@ A summary is a gift: when the model fails or takes too long, the plain result st
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ from typing import Any, Final
 from hermes_sessions.model.message import text_of
 from hermes_sessions.recall.cutting import cut
 from hermes_sessions.recall.messages import Marker
+from hermes_sessions.storage.logs import Logger
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 #: Takes instructions and the text they are about; returns the summary. Called from other threads.
 Summarise = Callable[[str, str], str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from hermes_sessions.recall.discovering import discover
 from hermes_sessions.recall.scoped import ScopedStore
 from hermes_sessions.recall.scrolling import read, scroll
 from hermes_sessions.recall.summaries import Summaries, Summarise, SummaryBounds
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sessiondb import SessionDB
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 Record = dict[str, Any]
 

@@ -10,12 +10,13 @@ Content: an explicit content type says how to read the text, instead of a marker
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-logger = logging.getLogger(__name__)
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
 
 _ESCAPE: Final = "\ufdd0"
 _MUST_ESCAPE = re.compile("[\x00\ud800-\udfff\ufdd0]")

@@ -8,7 +8,6 @@ same transaction. A crash in between leaves only doomed rows, which the next del
 from __future__ import annotations
 
 import glob
-import logging
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.model.lineage import SUBAGENT
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.lineage import (
     found_conversation,
@@ -32,7 +32,7 @@ from hermes_sessions.storage.repositories.rows import (
 from hermes_sessions.storage.repositories.trash import DOOMED, hide
 from hermes_sessions.storage.store import Store
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _DAY: Final = 86400.0
 #: Later than every time: an age of 0 days means all, also what a clock set back put in the future.

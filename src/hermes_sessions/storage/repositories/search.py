@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.model.scope import Scope
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.rows import Record
 from hermes_sessions.storage.searching.answer import Answer
 from hermes_sessions.storage.searching.finder import Finder, Request, Sort
@@ -16,7 +16,7 @@ from hermes_sessions.storage.searching.upkeep import Upkeep
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.query.filters import HAS_VALUES, Conditions
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 #: Messages that `close` still indexes.
 _ON_CLOSE: Final = 200

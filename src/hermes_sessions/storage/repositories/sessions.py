@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -18,6 +17,7 @@ from hermes_sessions.model.lineage import (
 )
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import encode_text, to_json
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
@@ -29,7 +29,7 @@ from hermes_sessions.storage.repositories.rows import (
 from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.store import Store
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 #: Values a later `create` fills in when the first one did not know them.
 _FILLED_LATER: Final = ("model", "model_config", "system_prompt", "user_id")

@@ -7,7 +7,6 @@ writers: what it cannot index in a moment, it looks at directly.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Final, Literal
 
 from hermes_sessions.errors import InvalidInput, StoreUnavailable
 from hermes_sessions.model.scope import Scope
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.searching.answer import COUNT_LIMIT, Account, Answer
 from hermes_sessions.storage.searching.conditions import Where, as_sql, scope_as_sql
@@ -44,7 +44,7 @@ from hermes_sessions.text.query.relaxing import (
 from hermes_sessions.text.query.tree import Node, any_of, terms_of
 from hermes_sessions.text.rank import BACKGROUND_SOURCES, order, scores
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 __all__ = [
     "EVERY_MATCH",

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from typing import Final
 
 from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
 
 #: Seconds without a new message after which the process counts as idle.
 IDLE: Final = 0.2
@@ -69,7 +72,7 @@ class Keeper:
             thread.start()
         except RuntimeError as error:
             # The message is stored; a search indexes it as well.
-            _report("no thread for the search index: %s", error)
+            logger.info("no thread for the search index: %s", error)
             self._thread = None
 
     def _run(self) -> None:
@@ -79,7 +82,7 @@ class Keeper:
                 self._work(self._is_stopping)
             except HermesSessionsError as error:
                 # Nothing is lost: the messages are stored, a search will find them.
-                _report("the search index could not be updated now: %s", error)
+                logger.info("the search index could not be updated now: %s", error)
             else:
                 self._unfinished = self._stopping
 
@@ -127,12 +130,6 @@ class Keeper:
         self._changed = threading.Condition(self._lock)
         self._thread = None
         self._stopping = False
-
-
-def _report(message: str, error: Exception) -> None:
-    import logging  # Slow to load, and nearly no process has anything to report.
-
-    logging.getLogger(__name__).info(message, error)
 
 
 class _Forking:

@@ -8,12 +8,12 @@ get their turn in between. An index that another segmenter made, or that is dama
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import (
     ReadTransaction,
     Row,
@@ -26,7 +26,7 @@ from hermes_sessions.storage.store import Store
 from hermes_sessions.text.encode import document
 from hermes_sessions.text.segment import SEGMENTER_VERSION
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 #: Messages, and characters of them, that one transaction handles.
 _BATCH: Final = 100

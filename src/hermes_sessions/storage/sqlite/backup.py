@@ -7,7 +7,6 @@ already is used when it holds the very same state, and otherwise left alone.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import struct
@@ -25,9 +24,10 @@ from hermes_sessions.errors import (
     StoreUnavailable,
     StoreUnreachable,
 )
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.location import create_private
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 #: How many different states of one version are kept.
 _KEPT: Final = 3

@@ -12,7 +12,6 @@ A reader that stays longer keeps the log growing until it ends.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,9 +19,10 @@ from typing import Final
 
 import apsw
 
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.connection import Deadline
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 #: Pages by which the log grows between two copies; pages that make the thread take a turn; and
 #: pages at which a commit frees the log by itself.

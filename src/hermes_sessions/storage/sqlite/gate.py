@@ -14,7 +14,6 @@ until the gate works again it hardly waits there at all.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import time
 from typing import Final
@@ -24,7 +23,9 @@ try:
 except ImportError:  # Windows has no fcntl: no gate there.
     fcntl = None  # type: ignore[assignment]
 
-logger = logging.getLogger(__name__)
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
 
 #: Seconds a writer stands in line, and how long after it did so in vain.
 PATIENCE: Final = 2.0
@@ -101,8 +102,8 @@ class Gate:
         return self._fd
 
     def _give_up(self, error: OSError) -> None:
-        level = logging.DEBUG if error.errno in _UNSUPPORTED else logging.WARNING
-        logger.log(level, "writers take no turns on this store: %s", error)
+        say = logger.debug if error.errno in _UNSUPPORTED else logger.warning
+        say("writers take no turns on this store: %s", error)
         self.close()
         self._path = None
 

@@ -5,7 +5,6 @@ Nothing here opens a database file: closing a descriptor of it would drop the lo
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import stat
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_sessions.errors import StoreUnreachable, UnsafeStore
+from hermes_sessions.storage.logs import Logger
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 #: File systems whose locks or shared memory do not carry SQLite's write-ahead log.
 NETWORK_FILE_SYSTEMS: Final = frozenset(

@@ -6,7 +6,6 @@ opens are safe: whoever gets the write lock first creates the tables, the others
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hermes_sessions.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import location, schema
 from hermes_sessions.storage.sqlite.connection import Deadline, Options, log_size, open_connection
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
@@ -28,7 +28,7 @@ from hermes_sessions.storage.sqlite.ledger import (
 )
 from hermes_sessions.storage.sqlite.nature import Kind, nature_of
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 def open_engine(path: Path, options: Options) -> Engine:

@@ -6,13 +6,13 @@ not taken for one that finds nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import apsw
 
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.searching.conditions import Where
 from hermes_sessions.storage.searching.expressions import compile_tree
@@ -36,7 +36,7 @@ from hermes_sessions.storage.sqlite.schema import (
 from hermes_sessions.text.encode import CUT
 from hermes_sessions.text.query.tree import Node
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _MATCHING: Final = "SELECT rowid FROM search_index WHERE search_index MATCH ?"
 #: The index first: it gives ids in order and stops at the limit.

@@ -8,7 +8,6 @@ which file open (Linux), it is found there.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,11 +17,12 @@ from typing import Final
 import apsw
 
 from hermes_sessions.errors import StoreLocked
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.connection import Deadline, Options, open_connection
 from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.location import lock_holders, process_name
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _PROCESSES: Final = Path("/proc")
 

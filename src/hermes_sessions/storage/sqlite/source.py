@@ -11,7 +11,6 @@ a descriptor would drop the locks of this process.
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import tempfile
@@ -25,10 +24,11 @@ import apsw
 
 from hermes_sessions.config.paths import IMPORTED_STORE_FILE_NAME
 from hermes_sessions.errors import ImportRefused
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.failures import translated
 from hermes_sessions.storage.sqlite.nature import Kind, nature_of
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _MAGIC: Final = b"SQLite format 3\x00"
 _WRITE_AHEAD: Final = 2

@@ -6,17 +6,17 @@ or text that is no UTF-8 are written differently.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from itertools import chain, count
 from typing import NamedTuple
 
 import apsw
 
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.upgrade.scan import fetch, quoted
 from hermes_sessions.storage.sqlite.upgrade.values import must_change, stored_text, text_of_bytes
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class _Key(NamedTuple):

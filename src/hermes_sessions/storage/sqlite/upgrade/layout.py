@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +9,11 @@ from typing import Final, NamedTuple
 
 import apsw
 
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.upgrade.scan import fetch, quoted
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _SEARCH_TABLES: Final = ("messages_fts", "messages_fts_trigram")
 _SEARCH_PARTS: Final = ("data", "idx", "content", "docsize", "config")

@@ -7,16 +7,16 @@ a last time and stored; from then on nothing depends on clocks.
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 import apsw
 
 from hermes_sessions.model.legacy import documented_edge_kind
 from hermes_sessions.model.lineage import Member, place
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.upgrade.scan import fetch
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 def settle_lineage(connection: apsw.Connection, version: int) -> None:

@@ -6,7 +6,6 @@ does not grow with the file. Each row is rewritten once.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import apsw
 
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.storage.codec import decode_content, decode_text, encode_text
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.upgrade.layout import MESSAGE_TEXTS
 from hermes_sessions.storage.sqlite.upgrade.scan import ScannedRow, scan
 from hermes_sessions.storage.sqlite.upgrade.values import (
@@ -29,7 +29,7 @@ from hermes_sessions.storage.sqlite.upgrade.values import (
     unescaped_json,
 )
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _ROWS_AT_ONCE: Final = 5_000
 #: A batch ends early when the rows that change have this many characters.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 import apsw
 
 from hermes_sessions.errors import StoreError
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.backup import ensure_backup
 from hermes_sessions.storage.sqlite.connection import Deadline, Options
@@ -34,7 +34,7 @@ from hermes_sessions.storage.sqlite.upgrade.sessions import (
     resolve_duplicate_titles,
 )
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 def upgrade_documented_layout(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -13,6 +12,7 @@ import apsw
 from hermes_sessions.model.message import count_tool_calls
 from hermes_sessions.model.title import next_in_family
 from hermes_sessions.storage.codec import encode_text
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.upgrade.layout import SESSION_TEXTS
 from hermes_sessions.storage.sqlite.upgrade.messages import Summary
 from hermes_sessions.storage.sqlite.upgrade.scan import ScannedRow, quoted, scan
@@ -25,7 +25,7 @@ from hermes_sessions.storage.sqlite.upgrade.values import (
     tool_calls_in,
 )
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _ROWS_AT_ONCE: Final = 500
 _TIMES: Final = ("started_at", "ended_at")
