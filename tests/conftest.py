@@ -7,6 +7,8 @@ import tempfile
 import hypothesis
 import pytest
 
+from tests.servers.fixtures import mariadb, postgresql  # noqa: F401 - for every folder
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="longer fault, load and property runs")

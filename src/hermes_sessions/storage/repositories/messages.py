@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput, StaleFence, UnknownSession
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
+from hermes_sessions.storage.provider import NewRow, Row, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.prepared import NewMessage, prepare
 from hermes_sessions.storage.repositories.rows import (
     MESSAGE_FIELDS,
@@ -58,9 +58,25 @@ class Messages:
         """See `SessionDB.append_message`."""
         _check_fence(fence)
         prepared = self._prepare(message, self._store.clock())
-        stored = self._store.provider.write(
-            lambda tx: append_prepared(tx, self._store, session_id, [prepared])[0]
-        )
+        provider = self._store.provider
+        if provider.dialect.appends_in_one_step and prepared.external_id is None:
+            stored = provider.append_one(
+                NewRow(
+                    session_id=session_id,
+                    columns=STORED_FIELDS,
+                    values=prepared.values,
+                    timestamp=prepared.timestamp,
+                    tool_calls=prepared.tool_calls,
+                    preview=prepared.preview,
+                )
+            )
+            if stored is None:
+                raise UnknownSession(session_id)
+        else:
+            stored = provider.write(
+                lambda tx: append_prepared(tx, self._store, session_id, [prepared])[0],
+                isolated=False,
+            )
         self._on_change(1)
         return stored
 
@@ -83,7 +99,7 @@ class Messages:
         if not prepared:
             return []
         stored = self._store.provider.write(
-            lambda tx: append_prepared(tx, self._store, session_id, prepared)
+            lambda tx: append_prepared(tx, self._store, session_id, prepared), isolated=False
         )
         self._on_change(len(prepared))
         return stored

@@ -255,14 +255,14 @@ def require_time(value: float) -> float:
 
 
 def _with_prefix(tx: ReadTransaction, prefix: str) -> list[str]:
-    # The database narrows by its own idea of case, and sees escaped characters as several; the
-    # ASCII rule is applied here.
-    rows = tx.stream(
-        f"SELECT id FROM sessions WHERE lower(substr(id, 1, ?)) = lower(?) AND {VISIBLE} "
-        f"ORDER BY last_active DESC, id DESC",
-        (len(encode_text(prefix)), prefix),
-    )
+    # The database narrows by its own idea of case (of ASCII letters, or of all), and sees escaped
+    # characters as several; the ASCII rule is applied here.
     wanted = ascii_lower(prefix)
+    rows = tx.stream(
+        f"SELECT id FROM sessions WHERE lower(substr(id, 1, ?)) IN (?, ?) AND {VISIBLE} "
+        f"ORDER BY last_active DESC, id DESC",
+        (len(encode_text(prefix)), wanted, prefix.lower()),
+    )
     return [row[0] for row in rows if ascii_lower(row[0][: len(prefix)]) == wanted]
 
 

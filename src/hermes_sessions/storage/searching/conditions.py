@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.title import family_key
 from hermes_sessions.storage.codec import to_json
@@ -127,7 +128,7 @@ def _session(name: str, known: Collection[str]) -> Where:
     """The session of this id; if there is none, those whose ids begin so."""
     if name in known:
         return Where("m.session_id = ?", (name,))
-    return Where("lower(substr(m.session_id, 1, ?)) = lower(?)", (len(name), name))
+    return Where("lower(substr(m.session_id, 1, ?)) = ?", (len(name), ascii_lower(name)))
 
 
 def _title(title: str) -> Where:
@@ -145,7 +146,7 @@ def _tool(name: str) -> Where:
 
 def _model(name: str) -> Where:
     """A model, or a part of its name: people say ``claude``, not the whole identifier."""
-    return Where("lower(s.model) LIKE lower(?) ESCAPE '!'", (f"%{like_pattern(name)}%",))
+    return Where("lower(s.model) LIKE ? ESCAPE '!'", (f"%{like_pattern(ascii_lower(name))}%",))
 
 
 def after_key(key: tuple[float, str, int], *, oldest: bool) -> Where:

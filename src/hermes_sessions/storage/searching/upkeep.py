@@ -1,7 +1,9 @@
 """Keeps the index in step with the messages, without any write waiting for it.
 
 Messages are indexed in the order of their ids up to a mark; everything above the mark is not yet
-indexed. Changes and deletions below the mark, by whoever, are noted in a queue by triggers. Texts
+indexed. Changes and deletions below the mark, by whoever, are noted in a queue by triggers. Where
+several writers store at once, ids do not become visible in their order, and new messages are noted
+in the queue as well; the mark is then only the highest id that was indexed. Texts
 are read and encoded first; then a short transaction stores them and moves the mark, so that writers
 get their turn in between. An index that another segmenter made, or that is damaged, is made anew.
 """
@@ -40,6 +42,8 @@ _TOLERANCE_BESIDE: Final = 1.0
 MOST_DISORDER: Final = 60.0
 _COLUMNS: Final = ", ".join(("id", "timestamp", *DOCUMENT_COLUMNS))
 _STATE: Final = "SELECT segmenter, indexed_through, newest, ordered_from FROM search_state"
+#: Instead of a mark, where everything that is not indexed is in the queue.
+_NO_MARK: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,9 @@ class Upkeep:
     def __init__(self, store: Store, index: SearchIndex) -> None:
         self._store = store
         self._index = index
+        self._has_mark = store.provider.dialect.ids_in_order
+        #: Keeps others who index, in other processes, waiting for each other.
+        self._locked_state = _STATE + store.provider.dialect.for_update
 
     def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> Lag:
         """Return how far the index is behind: wholly, if it is known to be damaged."""
@@ -115,10 +122,12 @@ class Upkeep:
                 usable=False,
             )
         _, through, _, ordered_from = state
-        queued = _number(tx, "SELECT COUNT(*) FROM search_queue")
+        queued = above = _number(tx, "SELECT COUNT(*) FROM search_queue")
+        if self._has_mark:
+            above += _number(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through)
         return Lag(
-            through=int(through),
-            pending=_number(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through) + queued,
+            through=int(through) if self._has_mark else _NO_MARK,
+            pending=above,
             queued=queued,
             titles=_number(tx, "SELECT COUNT(*) FROM search_titles WHERE stale = 1"),
             outside=outside,
@@ -185,6 +194,8 @@ class Upkeep:
     def _reset(self, tx: WriteTransaction) -> None:
         self._index.clear(tx)
         tx.run("DELETE FROM search_queue")
+        if not self._has_mark:
+            tx.run("INSERT INTO search_queue (message_id) SELECT id FROM messages ORDER BY id")
         tx.run("UPDATE search_titles SET stale = 1")
         tx.run("DELETE FROM search_state")
         tx.run(
@@ -214,7 +225,7 @@ class Upkeep:
             self._store.provider.write(self._reset_outdated, patience=patience)
             return 0
         return self._store.provider.write(
-            partial(self._store_batch, batch=batch), patience=patience
+            partial(self._store_batch, batch=batch), patience=patience, isolated=False
         )
 
     def _read(self, tx: ReadTransaction) -> _Batch | None:
@@ -234,7 +245,8 @@ class Upkeep:
         encoded: dict[int, tuple[Row, str]] = {}
         last, characters = state[1], 0
         for row in tx.stream(
-            f"SELECT {_COLUMNS} FROM messages WHERE id > ? ORDER BY id LIMIT ?", (last, _BATCH)
+            f"SELECT {_COLUMNS} FROM messages WHERE id > ? ORDER BY id LIMIT ?",
+            (last if self._has_mark else _NO_MARK, _BATCH),
         ):
             last = row[0]
             encoded[last] = (row, _tokens(row))
@@ -253,31 +265,25 @@ class Upkeep:
         return state if state is not None and state[0] == SEGMENTER_VERSION else None
 
     def _store_batch(self, tx: WriteTransaction, batch: _Batch) -> int:
-        handled = self._take_titles(tx) + self._take_queue(tx, batch)
-        # If it was changed, somebody else has done the work, or the index is being made anew.
-        if handled == 0 and tx.one(_STATE) == batch.state:
+        state = tx.one(self._locked_state)
+        if state is None or state[0] != SEGMENTER_VERSION:
+            return 0  # The index is being made anew, by others.
+        handled = self._take_titles(tx) + self._take_queue(tx, batch, state)
+        # If it was changed, somebody else has done the work.
+        if handled == 0 and state == batch.state and self._has_mark:
             handled = self._take_new(tx, batch)
         return handled
 
     def _take_new(self, tx: WriteTransaction, batch: _Batch) -> int:
-        _, through, newest, ordered_from = batch.state
         rows = tx.all(
             f"SELECT {_COLUMNS} FROM messages WHERE id > ? AND id <= ? ORDER BY id",
-            (through, batch.last),
+            (batch.state[1], batch.last),
         )
-        for row in rows:
-            timestamp = time_of(row[1])
-            if timestamp < newest - _TOLERANCE:
-                ordered_from = row[0]
-            newest = max(newest, timestamp)
         self._index.add(tx, [batch.document(row) for row in rows])
-        tx.run(
-            "UPDATE search_state SET indexed_through = ?, newest = ?, ordered_from = ?",
-            (batch.last, newest, ordered_from),
-        )
+        _move_mark(tx, batch.state, rows, batch.last)
         return len(rows)
 
-    def _take_queue(self, tx: WriteTransaction, batch: _Batch) -> int:
+    def _take_queue(self, tx: WriteTransaction, batch: _Batch, state: Row) -> int:
         queued = tx.all("SELECT seq, message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
         if not queued:
             return 0
@@ -291,6 +297,11 @@ class Upkeep:
                 ids,
             )
             self._index.add(tx, [batch.document(row) for row in rows])
+        if not self._has_mark:
+            new = [row for row in rows if row[0] > state[1]]
+            rows = [row for row in rows if row[0] <= state[1]]
+            if new:
+                _move_mark(tx, state, new, new[-1][0])
         times = [(row[0], time_of(row[1])) for row in rows]
         displaced = [time for id_, time in times if not _is_between_its_neighbours(tx, id_, time)]
         if displaced:
@@ -301,7 +312,8 @@ class Upkeep:
                 "newest = CASE WHEN newest > ? THEN newest ELSE ? END",
                 (newest, newest),
             )
-        tx.run("DELETE FROM search_queue WHERE seq <= ?", (queued[-1][0],))
+        taken = [row[0] for row in queued]
+        tx.run(f"DELETE FROM search_queue WHERE seq IN ({placeholders(len(taken))})", taken)
         return len(queued)
 
     def _take_titles(self, tx: WriteTransaction) -> int:
@@ -322,6 +334,20 @@ class Upkeep:
             tx.run("UPDATE search_titles SET stale = 0 WHERE number = ?", (number,))
         self._index.add(tx, sorted(documents, key=lambda item: item.number))
         return len(stale)
+
+
+def _move_mark(tx: WriteTransaction, state: Row, rows: list[Row], mark: int) -> None:
+    """Note that *rows*, in the order of their ids, are indexed, and whether they are in order."""
+    _, _, newest, ordered_from = state
+    for row in rows:
+        timestamp = time_of(row[1])
+        if timestamp < newest - _TOLERANCE:
+            ordered_from = row[0]
+        newest = max(newest, timestamp)
+    tx.run(
+        "UPDATE search_state SET indexed_through = ?, newest = ?, ordered_from = ?",
+        (mark, newest, ordered_from),
+    )
 
 
 def _tokens(row: Row) -> str:

@@ -1,0 +1,1 @@
+"""The store on PostgreSQL: connections, transactions, tables, search index."""

@@ -1,0 +1,268 @@
+"""Connections to one server, from a pool, and how their transactions begin.
+
+Nothing is kept in a server session, so that a pooler between us and the server may change it from
+one transaction to the next. Settings are given when a connection starts; a pooler that refuses
+that gets them at the start of every transaction.
+
+A connection that was just used is kept for the next unit of work: a pool's own bookkeeping costs
+more than a statement.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg import sql
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from hermes_sessions.errors import InvalidInput
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_SECONDS: Final = 10
+#: Idle connections that are kept at hand.
+_KEPT: Final = 4
+
+ISOLATED: Final = "SERIALIZABLE"
+BY_ROW_LOCKS: Final = "READ COMMITTED"
+READING: Final = "REPEATABLE READ, READ ONLY"
+
+
+class Options(NamedTuple):
+    """How to reach the server, and what to ask of it."""
+
+    #: A libpq connection string or URI.
+    conninfo: str = ""
+    schema: str = "public"
+    max_connections: int = 10
+    #: Seconds a unit of work waits for others, and one statement may take (0: no limit).
+    lock_timeout: float = 16.0
+    statement_timeout: float = 120.0
+    #: on, off, local, remote_write, remote_apply; None leaves it to the server.
+    synchronous_commit: str | None = None
+    read_only: bool = False
+
+
+class _NumberLoader(Loader):
+    """Sums of whole numbers arrive as ``numeric``; they are whole numbers here, too."""
+
+    def load(self, data: Buffer) -> int | float:
+        text = bytes(data).decode("ascii")
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class Connections:
+    """Lends connections; thread-safe, and safe in a forked child, which gets its own."""
+
+    def __init__(self, options: Options, pool: ConnectionPool[Any] | None = None) -> None:
+        """*pool* is somebody else's: it is used, and not closed."""
+        self.options = options
+        self._given = pool
+        #: Whether settings must go into every transaction.
+        self.is_bare = pool is not None
+        self._lock = threading.Lock()
+        self._idle: deque[psycopg.Connection] = deque()
+        self._pool: ConnectionPool[psycopg.Connection] | None = None
+        self._closed = False
+        _forking.watch(self)
+
+    @property
+    def location(self) -> str:
+        """The server and database, for people; never a secret."""
+        if self._given is not None:
+            return "PostgreSQL (pool of the application)"
+        facts = conninfo_to_dict(self.options.conninfo)
+        host = facts.get("host") or facts.get("hostaddr") or "local socket"
+        port = f":{facts['port']}" if facts.get("port") else ""
+        return f"postgresql://{host}{port}/{facts.get('dbname') or ''}"
+
+    # ── lending ───────────────────────────────────────────────────────────────────────────────
+
+    def acquire(self, patience: float) -> psycopg.Connection:
+        """Return a connection outside any transaction.
+
+        Raises:
+            psycopg.OperationalError: the server cannot be reached.
+            PoolTimeout: all connections were in use for *patience* seconds.
+        """
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pass
+        if self._given is not None:
+            connection: psycopg.Connection = self._given.getconn(timeout=patience)
+            _prepare(connection)
+            return connection
+        try:
+            return self._own_pool().getconn(timeout=patience)
+        except PoolTimeout:
+            # The pool does not say why: if the server cannot be reached, this does.
+            self._connect().close()
+            raise
+
+    def release(self, connection: psycopg.Connection, *, keep: bool = True) -> None:
+        """Take a connection back; without *keep*, it is closed."""
+        if not keep:
+            connection.close()
+            self._forget_idle()
+        elif self._given is None and len(self._idle) < _KEPT and not self._closed:
+            self._idle.append(connection)
+            return
+        pool = self._pool if self._given is None else self._given
+        if pool is None:
+            connection.close()
+        else:
+            pool.putconn(connection)
+
+    def _forget_idle(self) -> None:
+        """After one connection was lost, the others were probably lost with it."""
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return
+            connection.close()
+            if self._pool is not None:
+                self._pool.putconn(connection)
+
+    def _own_pool(self) -> ConnectionPool[psycopg.Connection]:
+        with self._lock:
+            if self._pool is None:
+                # The first one tells what is wrong, and whether a pooler stands in between.
+                self._connect().close()
+                self._pool = ConnectionPool(
+                    self._conninfo(),
+                    kwargs=self._arguments(),
+                    configure=_prepare,
+                    min_size=0,
+                    max_size=self.options.max_connections,
+                    max_idle=60.0,
+                    num_workers=1,
+                    open=True,
+                    name="hermes-sessions",
+                )
+            return self._pool
+
+    def _connect(self) -> psycopg.Connection:
+        try:
+            return psycopg.connect(self._conninfo(), **self._arguments())
+        except psycopg.OperationalError as error:
+            if self.is_bare or "startup parameter" not in str(error):
+                raise
+            logger.info("a pooler refuses settings at the start: they go into transactions")
+            self.is_bare = True
+            return psycopg.connect(self._conninfo(), **self._arguments())
+
+    def _conninfo(self) -> str:
+        given = conninfo_to_dict(self.options.conninfo)
+        options = str(given.get("options") or "")
+        if not self.is_bare:
+            settings = " ".join(f"-c {name}={_escaped(value)}" for name, value in self._settings())
+            options = f"{options} {settings}".strip()
+        defaults = {"application_name": "hermes-sessions", "connect_timeout": _CONNECT_SECONDS}
+        settings_given = {name: str(value) for name, value in (defaults | given).items()}
+        if options:
+            settings_given["options"] = options
+        return make_conninfo("", **settings_given)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"autocommit": True, "prepare_threshold": None}
+
+    # ── transactions ──────────────────────────────────────────────────────────────────────────
+
+    def _settings(self) -> list[tuple[str, str]]:
+        options = self.options
+        found = [
+            ("search_path", options.schema),
+            ("lock_timeout", f"{int(options.lock_timeout * 1000)}ms"),
+            ("statement_timeout", f"{int(options.statement_timeout * 1000)}ms"),
+        ]
+        if options.synchronous_commit is not None:
+            found.append(("synchronous_commit", options.synchronous_commit))
+        return found
+
+    def beginning(self, mode: str, lock_timeout: float | None = None) -> bytes:
+        """Return what begins a transaction of this mode, in one round trip."""
+        settings = dict(self._settings()) if self.is_bare else {}
+        if lock_timeout is not None and lock_timeout != self.options.lock_timeout:
+            settings["lock_timeout"] = f"{max(1, int(lock_timeout * 1000))}ms"
+        parts = [f"BEGIN ISOLATION LEVEL {mode}"]
+        parts += [f"SET LOCAL {name} = {_quoted(name, value)}" for name, value in settings.items()]
+        return "; ".join(parts).encode()
+
+    # ── life ──────────────────────────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """Close what is idle; connections in use are closed by their users."""
+        self._closed = True
+        if self._pool is not None:
+            while self._idle:
+                self._pool.putconn(self._idle.pop())
+            self._pool.close(timeout=1.0)
+
+    def start_over_in_child(self) -> None:
+        """Go on in a forked process without what was inherited, which belongs to the parent."""
+        _inherited.append((self._pool, list(self._idle)))
+        self._lock = threading.Lock()
+        self._idle = deque()
+        self._pool = None
+
+
+#: Kept as long as the process lives: closing them would end the parent's sessions.
+_inherited: Final[list[Any]] = []
+
+
+class _Forking:
+    def __init__(self) -> None:
+        self._all: weakref.WeakSet[Connections] = weakref.WeakSet()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._tell)
+
+    def watch(self, connections: Connections) -> None:
+        self._all.add(connections)
+
+    def _tell(self) -> None:
+        for connections in list(self._all):
+            connections.start_over_in_child()
+
+
+_forking: Final = _Forking()
+
+
+def _prepare(connection: psycopg.Connection) -> None:
+    if not connection.autocommit:
+        connection.autocommit = True
+    connection.prepare_threshold = None
+    connection.adapters.register_loader("numeric", _NumberLoader)
+
+
+def _escaped(value: str) -> str:
+    """Return a value as libpq's ``options`` takes it."""
+    return value.replace("\\", "\\\\").replace(" ", "\\ ")
+
+
+def _quoted(name: str, value: str) -> str:
+    quote = sql.Identifier if name == "search_path" else sql.Literal
+    return quote(value).as_string()
+
+
+def require_schema_name(name: str) -> str:
+    """Return *name* if it can be a schema's name without quoting.
+
+    Raises:
+        InvalidInput: it cannot.
+    """
+    if not name.isascii() or not name.replace("_", "a").isalnum() or not name.islower():
+        raise InvalidInput(
+            f"The schema name {name!r} may hold lower-case letters, digits and _ only."
+        )
+    return name

@@ -1,0 +1,71 @@
+"""Statements on one connection, with the codec applied to every text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import count
+from typing import Any, Final
+
+import psycopg
+
+from hermes_sessions.storage.codec import decode_row, encode_params
+from hermes_sessions.storage.provider import Params, Row
+
+#: Rows that a stream fetches at a time.
+_FETCHED: Final = 200
+_cursor_numbers: Final = count()
+
+
+class PsycopgTransaction:
+    """The port's read and write transaction over a connection inside a transaction."""
+
+    __slots__ = ("_connection", "_cursor")
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        self._connection = connection
+        self._cursor = psycopg.RawCursor(connection)
+
+    def one(self, sql: str, params: Params = ()) -> Row | None:
+        """See `ReadTransaction.one`."""
+        self._cursor.execute(numbered(sql), encode_params(params))
+        row = self._cursor.fetchone()
+        return None if row is None else decode_row(row)
+
+    def all(self, sql: str, params: Params = ()) -> list[Row]:
+        """See `ReadTransaction.all`."""
+        self._cursor.execute(numbered(sql), encode_params(params))
+        return [decode_row(row) for row in self._cursor.fetchall()]
+
+    def stream(self, sql: str, params: Params = ()) -> Iterator[Row]:
+        """See `ReadTransaction.stream`."""
+        name = f"stream_{next(_cursor_numbers)}"
+        with psycopg.RawServerCursor(self._connection, name) as cursor:
+            cursor.itersize = _FETCHED
+            cursor.execute(numbered(sql), encode_params(params))
+            for row in cursor:
+                yield decode_row(row)
+
+    def run(self, sql: str, params: Params = ()) -> int:
+        """See `WriteTransaction.run`."""
+        self._cursor.execute(numbered(sql), encode_params(params))
+        return max(0, self._cursor.rowcount)
+
+    def run_many(self, sql: str, rows: Iterable[Params]) -> None:
+        """See `WriteTransaction.run_many`."""
+        encoded: list[tuple[Any, ...]] = [encode_params(row) for row in rows]
+        if encoded:
+            self._cursor.executemany(numbered(sql), encoded)
+
+    def insert(self, sql: str, params: Params = ()) -> int:
+        """See `WriteTransaction.insert`."""
+        [row] = self.all(f"{sql} RETURNING id", params)
+        return int(row[0])
+
+
+@lru_cache(maxsize=1024)
+def numbered(sql: str) -> bytes:
+    """Return the statement with ``$1``, ``$2`` … for its question marks."""
+    pieces = sql.split("?")
+    text = pieces[0] + "".join(f"${n}{piece}" for n, piece in enumerate(pieces[1:], 1))
+    return text.encode()

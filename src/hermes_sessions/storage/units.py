@@ -1,0 +1,91 @@
+"""Units of work on a server: run again when the server asks for it, resolved when it went silent.
+
+A unit whose connection was lost before its commit was sent has not happened and is run again. One
+whose commit was sent may or may not have happened: a mark that every unit writes tells (see
+``docs/decisions/0010-servers.md``).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from secrets import token_hex
+from typing import Final, TypeVar
+
+from hermes_sessions.errors import StoreError, StoreUnavailable
+
+T = TypeVar("T")
+
+_FIRST_PAUSE: Final = 0.002
+_LONGEST_PAUSE: Final = 0.25
+
+
+class RunAgain(Exception):
+    """Nothing of the unit happened, and another attempt may succeed; ``error`` if none does."""
+
+    def __init__(self, error: StoreError) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
+class CommitUnknown(Exception):
+    """The connection was lost while the unit was being committed."""
+
+    def __init__(self, mark: str, result: object) -> None:
+        self.mark = mark
+        self.result = result
+        super().__init__(mark)
+
+
+def new_mark() -> str:
+    """Return a key that no other unit has."""
+    return token_hex(16)
+
+
+def run_unit(
+    attempt: Callable[[], T],
+    resolve: Callable[[CommitUnknown], T],
+    *,
+    patience: float,
+) -> T:
+    """Run *attempt* until it succeeds, fails for good, or *patience* (seconds) is used up.
+
+    *resolve* is given a commit that got no answer: it returns the result if the commit happened,
+    and raises `RunAgain` if it did not and never will.
+
+    Raises:
+        StoreError: the unit did not happen; `StoreUnavailable` says so if that is not known.
+    """
+    until = time.monotonic() + patience
+    pause = _FIRST_PAUSE
+    unknown: CommitUnknown | None = None
+    while True:
+        try:
+            if unknown is not None:
+                return resolve(unknown)
+            return attempt()
+        except CommitUnknown as lost:
+            unknown = lost
+        except RunAgain as again:
+            # While a commit is unknown, only the way to the answer failed: it is asked for again.
+            if not isinstance(again, NotResolved):
+                unknown = None
+            if time.monotonic() + pause >= until:
+                raise _final(again, unknown) from again.error
+        time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret depends on it
+        pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+class NotResolved(RunAgain):
+    """The server could not be asked whether a unit was committed."""
+
+
+def _final(again: RunAgain, unknown: CommitUnknown | None) -> StoreError:
+    if unknown is None:
+        return again.error
+    return StoreUnavailable(
+        f"The connection was lost while a write was being committed, and the server did not come "
+        f"back to say whether it was stored. Look before you repeat it, or repeat it with its "
+        f"external_id. ({again.error})"
+    )

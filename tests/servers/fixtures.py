@@ -1,0 +1,23 @@
+"""The servers as fixtures: started when first asked for, once per process of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.launching import Server, start_mariadb, start_postgresql
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    server = start_postgresql()
+    yield server
+    server.destroy()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Server]:
+    server = start_mariadb()
+    yield server
+    server.destroy()
