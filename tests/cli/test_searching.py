@@ -92,6 +92,14 @@ def test_a_session_is_searched_with_all_its_parts(filled: Hermes) -> None:
     assert {hit["session_id"] for hit in result["hits"]} == {PROJECT_1, PROJECT_2}
 
 
+def test_a_session_is_no_other_whose_id_goes_on(hermes: Hermes) -> None:
+    for session in ("s1", "s10"):
+        say(hermes, "the same words", session=session)
+    assert found(hermes.call("sessions", "search", "words", "--session", "s1")) == [1]
+    assert found(hermes.call("sessions", "search", "words", "session:s1")) == [1]
+    assert found(hermes.call("sessions", "search", "words", "--session", "s10")) == [2]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
