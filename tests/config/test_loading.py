@@ -3,12 +3,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes_sessions import config
 from hermes_sessions.config import (
     DisplaySettings,
+    MySQLSettings,
+    PostgreSQLSettings,
     SessionDBSettings,
     SessionsSettings,
     Settings,
@@ -40,6 +43,18 @@ def problems(load: Load) -> Callable[..., list[str]]:
     return problems
 
 
+SERVER_DEFAULTS: dict[str, Any] = {
+    "dsn": None,
+    "host": None,
+    "user": None,
+    "password": None,
+    "database": None,
+    "max_connections": 10,
+    "lock_timeout": 16.0,
+    "statement_timeout": 120.0,
+}
+
+
 def test_defaults(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, {})
     assert settings == Settings(
@@ -47,10 +62,15 @@ def test_defaults(tmp_path: Path) -> None:
         warnings=(),
         sessiondb=SessionDBSettings(
             provider="sqlite",
+            dsn=None,
             max_message_bytes=8388608,
             sqlite=SQLiteSettings(
                 path=tmp_path / "state.db", durability="full", lock_timeout=16.0, journal="auto"
             ),
+            postgresql=PostgreSQLSettings(
+                **SERVER_DEFAULTS, port=5432, schema="public", synchronous_commit="server"
+            ),
+            mysql=MySQLSettings(**SERVER_DEFAULTS, port=3306, ssl_ca=None),
         ),
         sessions=SessionsSettings(trash_days=30),
         display=DisplaySettings(resume_display="full"),
@@ -69,22 +89,59 @@ def test_every_key_can_be_set(load: Load, tmp_path: Path) -> None:
             durability: normal
             lock_timeout: 2.5
             journal: delete
+          dsn: acme://host/x
+          postgresql:
+            dsn: postgresql://db/x
+            host: db
+            port: 6432
+            user: ada
+            password: ${WORD}
+            database: x
+            max_connections: 3
+            lock_timeout: 4
+            statement_timeout: 5
+            schema: mine
+            synchronous_commit: remote_write
+          mysql: {dsn: "mysql://db/x", host: db, port: 3307, user: ada, password: a, database: x,
+            max_connections: 3, lock_timeout: 4, statement_timeout: 5, ssl_ca: /ca.pem}
         sessions: {trash_days: 7}
         display:
           resume_display: minimal
-        """
+        """,
+        WORD="secret",
     )
+    server: dict[str, Any] = {
+        "host": "db",
+        "user": "ada",
+        "database": "x",
+        "max_connections": 3,
+        "lock_timeout": 4.0,
+        "statement_timeout": 5.0,
+    }
+    assert "secret" not in repr(settings)
     assert settings == Settings(
         home=tmp_path,
         warnings=(),
         sessiondb=SessionDBSettings(
             provider="postgresql",
+            dsn="acme://host/x",
             max_message_bytes=1024**2,
             sqlite=SQLiteSettings(
                 path=tmp_path / "data" / "mine.db",
                 durability="normal",
                 lock_timeout=2.5,
                 journal="delete",
+            ),
+            postgresql=PostgreSQLSettings(
+                **server,
+                dsn="postgresql://db/x",
+                password="secret",
+                port=6432,
+                schema="mine",
+                synchronous_commit="remote_write",
+            ),
+            mysql=MySQLSettings(
+                **server, dsn="mysql://db/x", password="a", port=3307, ssl_ca="/ca.pem"
             ),
         ),
         sessions=SessionsSettings(trash_days=7),
@@ -157,7 +214,7 @@ def test_variables_are_substituted(load: Load) -> None:
 
 def test_variables_of_other_programs_are_left_alone(load: Load, tmp_path: Path) -> None:
     text = (
-        "model: {api_key: '${UNSET_ELSEWHERE}'}\nother: '${'\nsessiondb: {postgresql: {dsn: ${X}}}"
+        "model: {api_key: '${UNSET_ELSEWHERE}'}\nother: '${'\ngateway: {dsn: ${X}}"
     )
     with pytest.raises(ConfigError, match="in quotes"):
         load(text)

@@ -34,7 +34,8 @@ def test_misspelt_keys_get_a_suggestion(section: str, name: str, meant: str) -> 
 def test_without_a_likely_meaning_the_known_names_are_listed() -> None:
     assert warning_about("sessiondb", "colour") == (
         "sessiondb.colour is not a known key and is ignored; "
-        "known in sessiondb: max_message_bytes, provider, sqlite"
+        "known in sessiondb: dsn, max_message_bytes, mysql, postgresql, provider, "
+        "sqlite"
     )
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from hermes_sessions.config.paths import config_file_path, default_store_path, hermes_home
     from hermes_sessions.config.settings import (
         DisplaySettings,
+        MySQLSettings,
+        PostgreSQLSettings,
         SessionDBSettings,
         SessionsSettings,
         Settings,
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DisplaySettings",
+    "MySQLSettings",
+    "PostgreSQLSettings",
     "SQLiteSettings",
     "SessionDBSettings",
     "SessionsSettings",
@@ -34,6 +38,8 @@ __all__ = [
 
 _MODULE_OF = {
     "DisplaySettings": "settings",
+    "MySQLSettings": "settings",
+    "PostgreSQLSettings": "settings",
     "SQLiteSettings": "settings",
     "SessionDBSettings": "settings",
     "SessionsSettings": "settings",

@@ -10,9 +10,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from hermes_sessions.config.kinds import Choice, FilePath, Kind, Seconds, Size, WholeNumber
+from hermes_sessions.config.kinds import (
+    Choice,
+    ChoiceOrPlugin,
+    FilePath,
+    Kind,
+    Name,
+    Seconds,
+    Size,
+    Text,
+    WholeNumber,
+)
 from hermes_sessions.config.paths import default_store_path
-from hermes_sessions.config.settings import Durability, JournalMode, ProviderName, ResumeDisplay
+from hermes_sessions.config.settings import (
+    Durability,
+    JournalMode,
+    ProviderName,
+    ResumeDisplay,
+    SynchronousCommit,
+)
+
+PROVIDER_ENTRY_POINTS = "hermes_sessions.providers"
+"""The entry point by which packages bring databases; their names may be ``sessiondb.provider``."""
 
 
 class ByHome(NamedTuple):
@@ -37,6 +56,8 @@ class Key(NamedTuple):
         """The default in words, as errors and the reference show it."""
         if isinstance(self.default, ByHome):
             return self.default.described
+        if self.default is None:
+            return "not set"
         return self.kind.show(self.default)
 
     def default_value(self, home: Path) -> object:
@@ -44,12 +65,53 @@ class Key(NamedTuple):
         return self.default.value(home) if isinstance(self.default, ByHome) else self.default
 
 
+def _server_keys(section: str, *, product: str, port: int) -> tuple[Key, ...]:
+    """Return the keys that every server has."""
+    return (
+        Key(
+            f"{section}.dsn",
+            Text(),
+            None,
+            "The URL of the database; wins over the parts below. Secrets as `${VAR}`.",
+        ),
+        Key(f"{section}.host", Text(), None, f"The {product} server; a local socket without one."),
+        Key(f"{section}.port", WholeNumber(at_least=1, at_most=65535), port, "Its port."),
+        Key(f"{section}.user", Text(), None, "The user; without one, the driver's default."),
+        Key(f"{section}.password", Text(), None, "The password, best as `${VAR}`."),
+        Key(f"{section}.database", Text(), None, "The database; it must exist."),
+        Key(
+            f"{section}.max_connections",
+            WholeNumber(at_least=1, at_most=1000),
+            10,
+            "How many connections one process opens at most.",
+        ),
+        Key(
+            f"{section}.lock_timeout",
+            Seconds(at_most=3600),
+            16.0,
+            "How long a write waits for others, and for a server that is being restarted.",
+        ),
+        Key(
+            f"{section}.statement_timeout",
+            Seconds(at_most=86400),
+            120.0,
+            "How long the server may work on one statement.",
+        ),
+    )
+
+
 KEYS: tuple[Key, ...] = (
     Key(
         "sessiondb.provider",
-        Choice(get_args(ProviderName)),
+        ChoiceOrPlugin(get_args(ProviderName), PROVIDER_ENTRY_POINTS),
         "sqlite",
-        "The database that holds the sessions.",
+        "The database that holds the sessions; also one that an installed package provides.",
+    ),
+    Key(
+        "sessiondb.dsn",
+        Text(),
+        None,
+        "The URL of the database, for a provider that has no section of its own here.",
     ),
     Key(
         "sessiondb.max_message_bytes",
@@ -85,6 +147,27 @@ KEYS: tuple[Key, ...] = (
         Choice(get_args(JournalMode)),
         "auto",
         "`auto`: write-ahead log, and a rollback journal where the file system cannot carry one.",
+    ),
+    *_server_keys("sessiondb.postgresql", product="PostgreSQL", port=5432),
+    Key(
+        "sessiondb.postgresql.schema",
+        Name(),
+        "public",
+        "The schema that holds the tables; created if it is missing and that is allowed.",
+    ),
+    Key(
+        "sessiondb.postgresql.synchronous_commit",
+        Choice(get_args(SynchronousCommit)),
+        "server",
+        "When a write counts as stored; `server`: as the server is set up, `off`: a crash of the "
+        "server may cost the last moments.",
+    ),
+    *_server_keys("sessiondb.mysql", product="MySQL or MariaDB", port=3306),
+    Key(
+        "sessiondb.mysql.ssl_ca",
+        Text(),
+        None,
+        "A file with the certificates to trust; the connection is encrypted then.",
     ),
     Key(
         "sessions.trash_days",
@@ -125,8 +208,6 @@ RESERVED: frozenset[str] = frozenset(
         "privacy",
         "session_reset",
         "session_store_max_age_days",
-        "sessiondb.mysql",
-        "sessiondb.postgresql",
         "sessions.auto_prune",
         "sessions.min_interval_hours",
         "sessions.retention_days",

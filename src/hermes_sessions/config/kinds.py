@@ -74,6 +74,25 @@ class Choice:
         return str(value)
 
 
+class ChoiceOrPlugin(Choice):
+    """One of a few words, or a name that an installed package offers as an entry point."""
+
+    def __init__(self, options: tuple[str, ...], group: str) -> None:
+        super().__init__(options)
+        self._group = group
+
+    def parse(self, text: str, surroundings: Surroundings) -> str:
+        """Return the word as declared, or raise NotAllowed."""
+        try:
+            return super().parse(text, surroundings)
+        except NotAllowed:
+            from importlib.metadata import entry_points  # slow, and hardly ever needed
+
+            if text.strip() in entry_points(group=self._group).names:
+                return text.strip()
+            raise
+
+
 class WholeNumber:
     """A whole number within bounds, both included."""
 
@@ -160,4 +179,37 @@ class FilePath:
 
     def show(self, value: object) -> str:
         """Return the path."""
+        return str(value)
+
+
+class Text:
+    """Any text; nothing when it is empty."""
+
+    allowed = "text"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> str | None:
+        """Return the text, None when it is blank, or raise NotAllowed."""
+        if "\0" in text:
+            raise NotAllowed
+        return text.strip() or None
+
+    def show(self, value: object) -> str:
+        """Return the text itself."""
+        return "" if value is None else str(value)
+
+
+class Name:
+    """A short name of lower-case letters, digits, ``_`` and ``-``."""
+
+    allowed = "a name of lower-case letters, digits, - and _"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> str:
+        """Return the name, or raise NotAllowed."""
+        name = text.strip().lower()
+        if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,62}", name):
+            raise NotAllowed
+        return name
+
+    def show(self, value: object) -> str:
+        """Return the name itself."""
         return str(value)

@@ -6,13 +6,15 @@ the two in step. A field that holds a secret is declared with ``repr=False``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+#: Databases that come with this package.
 ProviderName = Literal["sqlite", "postgresql", "mysql"]
 Durability = Literal["full", "normal"]
 JournalMode = Literal["auto", "wal", "delete"]
+SynchronousCommit = Literal["server", "on", "off", "local", "remote_write", "remote_apply"]
 ResumeDisplay = Literal["full", "minimal"]
 
 
@@ -27,12 +29,48 @@ class SQLiteSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PostgreSQLSettings:
+    """``sessiondb.postgresql``: a server, by URL or by its parts."""
+
+    dsn: str | None = field(repr=False)
+    host: str | None
+    port: int
+    user: str | None
+    password: str | None = field(repr=False)
+    database: str | None
+    schema: str
+    max_connections: int
+    lock_timeout: float
+    statement_timeout: float
+    synchronous_commit: SynchronousCommit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MySQLSettings:
+    """``sessiondb.mysql``: a server, by URL or by its parts."""
+
+    dsn: str | None = field(repr=False)
+    host: str | None
+    port: int
+    user: str | None
+    password: str | None = field(repr=False)
+    database: str | None
+    ssl_ca: str | None
+    max_connections: int
+    lock_timeout: float
+    statement_timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDBSettings:
     """``sessiondb``: which database, and what it accepts."""
 
-    provider: ProviderName
+    provider: str
+    dsn: str | None = field(repr=False)
     max_message_bytes: int
     sqlite: SQLiteSettings
+    postgresql: PostgreSQLSettings
+    mysql: MySQLSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +104,8 @@ SECTION_CLASSES: dict[str, type] = {
     "": Settings,
     "sessiondb": SessionDBSettings,
     "sessiondb.sqlite": SQLiteSettings,
+    "sessiondb.postgresql": PostgreSQLSettings,
+    "sessiondb.mysql": MySQLSettings,
     "sessions": SessionsSettings,
     "display": DisplaySettings,
 }

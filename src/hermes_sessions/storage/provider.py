@@ -15,12 +15,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
+
+from hermes_sessions.errors import ConfigError, InvalidInput
 
 if TYPE_CHECKING:
+    from hermes_sessions.config.settings import SessionDBSettings
     from hermes_sessions.storage.searching.index import SearchIndex
 
 T = TypeVar("T")
+Durability = Literal["full", "normal"]
 Row = tuple[Any, ...]
 Params = Sequence[Any]
 
@@ -94,6 +98,19 @@ def placeholders(count: int) -> str:
     return ", ".join("?" * count)
 
 
+class Wishes(NamedTuple):
+    """What a caller asks of a database, whichever it is; None leaves it to the configuration."""
+
+    read_only: bool = False
+    #: ``full``: what was acknowledged survives power loss; ``normal``: the death of the process.
+    durability: Durability | None = None
+    #: Seconds to wait for other writers.
+    lock_timeout: float | None = None
+
+
+NO_WISHES: Final = Wishes()
+
+
 class NewRow(NamedTuple):
     """One message to append, with what it does to its session."""
 
@@ -110,6 +127,32 @@ class SessionDBProvider(ABC):
 
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
+
+    @classmethod
+    def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> SessionDBProvider:  # noqa: ARG003
+        """Open the store that *url* names.
+
+        Raises:
+            InvalidInput: the URL cannot be used.
+            StoreError: the store cannot be opened; the message says what to do.
+        """
+        raise InvalidInput(f"A {cls.name} store cannot be opened by a URL.")
+
+    @classmethod
+    def from_settings(
+        cls, settings: SessionDBSettings, wishes: Wishes = NO_WISHES
+    ) -> SessionDBProvider:
+        """Open the configured store; without a section of its own, by ``sessiondb.dsn``.
+
+        Raises:
+            ConfigError: something is missing.
+            StoreError: the store cannot be opened; the message says what to do.
+        """
+        if not settings.dsn:
+            raise ConfigError(
+                f"sessiondb.provider is {cls.name}: set sessiondb.dsn to the URL of the database."
+            )
+        return cls.from_url(settings.dsn, wishes)
 
     @property
     @abstractmethod

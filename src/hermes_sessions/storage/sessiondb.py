@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from hermes_sessions.model import title as titles_model
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.parts import Part
-from hermes_sessions.storage.provider import SessionDBProvider
+from hermes_sessions.storage.provider import SessionDBProvider, Wishes
 from hermes_sessions.storage.searching.keeper import Keeper
 from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TRASH_DAYS, Store
 
@@ -96,7 +96,7 @@ class SessionDB:
         trash_days = None
         if provider is None:
             provider, configured_limit, trash_days = open_provider(
-                db_path, read_only=read_only, durability=durability, lock_timeout=lock_timeout
+                db_path, Wishes(read_only, durability, lock_timeout)
             )
             max_message_bytes = max_message_bytes or configured_limit
         self._provider = provider
@@ -107,6 +107,34 @@ class SessionDB:
             trash_days=DEFAULT_TRASH_DAYS if trash_days is None else trash_days,
         )
         self._keeper = Keeper(self._index_what_waits)
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        *,
+        read_only: bool = False,
+        durability: Literal["full", "normal"] | None = None,
+        lock_timeout: float | None = None,
+        **options: Any,
+    ) -> Self:
+        """Open the store that *url* names: ``sqlite:///state.db``, ``postgresql://user@host/db``,
+        ``mysql://user@host/db``, or that of a provider an installed package brings.
+
+        *options* are those of the constructor.
+
+        Raises:
+            InvalidInput: nobody knows the URL.
+            StoreError: the store cannot be opened.
+        """
+        from hermes_sessions.storage.opening import open_url
+
+        provider = open_url(url, Wishes(read_only, durability, lock_timeout))
+        try:
+            return cls(provider=provider, **options)
+        except BaseException:
+            provider.close()
+            raise
 
     @cached_property
     def _messages(self) -> Messages:

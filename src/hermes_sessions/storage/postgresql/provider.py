@@ -20,6 +20,10 @@ from hermes_sessions.errors import (
 )
 from hermes_sessions.storage.codec import encode_params
 from hermes_sessions.storage.postgresql import appending, schema
+from hermes_sessions.storage.postgresql.configured import (
+    options_from_settings,
+    options_from_url,
+)
 from hermes_sessions.storage.postgresql.connections import (
     BY_ROW_LOCKS,
     ISOLATED,
@@ -31,10 +35,12 @@ from hermes_sessions.storage.postgresql.connections import (
 from hermes_sessions.storage.postgresql.failures import is_connection_lost, is_passing, translate
 from hermes_sessions.storage.postgresql.transaction import PsycopgTransaction, numbered
 from hermes_sessions.storage.provider import (
+    NO_WISHES,
     Dialect,
     NewRow,
     ReadTransaction,
     SessionDBProvider,
+    Wishes,
     WriteTransaction,
 )
 from hermes_sessions.storage.tables import SEARCH_TABLES, SERVER_TABLES, TABLES
@@ -43,6 +49,7 @@ from hermes_sessions.storage.units import CommitUnknown, NotResolved, RunAgain, 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
+    from hermes_sessions.config.settings import SessionDBSettings
     from hermes_sessions.storage.postgresql.search_index import TSVectorIndex
 
 logger = logging.getLogger(__name__)
@@ -85,6 +92,20 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
         self._opened: Connections | None = None
         self._level = schema.WRITER_LEVEL
         self._units = 0
+
+    @classmethod
+    def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> PostgreSQLSessionDBProvider:
+        """A libpq URI, whose query may also name schema, max_connections, lock_timeout,
+        statement_timeout and synchronous_commit.
+        """
+        return cls("", options_from_url(url, wishes)).initialize()
+
+    @classmethod
+    def from_settings(
+        cls, settings: SessionDBSettings, wishes: Wishes = NO_WISHES
+    ) -> PostgreSQLSessionDBProvider:
+        """See `SessionDBProvider.from_settings`."""
+        return cls("", options_from_settings(settings.postgresql, wishes)).initialize()
 
     def initialize(self, pool: ConnectionPool[Any] | None = None) -> PostgreSQLSessionDBProvider:
         """Connect, create or update the tables, and return the provider itself.

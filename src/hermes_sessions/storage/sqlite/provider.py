@@ -12,9 +12,11 @@ import apsw
 
 from hermes_sessions.errors import InvalidInput, StatementRefused, StoreClosed, StoreUnavailable
 from hermes_sessions.storage.provider import (
+    NO_WISHES,
     Dialect,
     ReadTransaction,
     SessionDBProvider,
+    Wishes,
     WriteTransaction,
 )
 from hermes_sessions.storage.sqlite.connection import Options, log_size
@@ -22,6 +24,7 @@ from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.sharing import shared_engines
 
 if TYPE_CHECKING:
+    from hermes_sessions.config.settings import SessionDBSettings
     from hermes_sessions.storage.sqlite.search_index import FTS5Index
 
 T = TypeVar("T")
@@ -57,6 +60,50 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         self._lock_timeout = options.lock_timeout
         self._closing = threading.Lock()
         self._engine: Engine | None = shared_engines.acquire(Path(path), options)
+
+    @classmethod
+    def from_path(cls, path: str | Path, wishes: Wishes = NO_WISHES) -> SQLiteSessionDBProvider:
+        """Open a file; see `open_engine` for errors."""
+        defaults = Options()
+        return cls(
+            path,
+            Options(
+                durability=wishes.durability or defaults.durability,
+                lock_timeout=wishes.lock_timeout or defaults.lock_timeout,
+                read_only=wishes.read_only,
+            ),
+        )
+
+    @classmethod
+    def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> SQLiteSessionDBProvider:
+        """``sqlite:///file.db`` is relative, ``sqlite:////tmp/file.db`` absolute, ``sqlite://`` is
+        in memory.
+        """
+        place = url.partition("://")[2]
+        if "?" in place or (place and not place.startswith("/")):
+            raise InvalidInput(
+                f"{url!r} is no SQLite URL. It looks like sqlite:///relative/file.db or "
+                f"sqlite:////absolute/file.db."
+            )
+        from urllib.parse import unquote  # rarely needed
+
+        return cls.from_path(unquote(place[1:]) or MEMORY, wishes)
+
+    @classmethod
+    def from_settings(
+        cls, settings: SessionDBSettings, wishes: Wishes = NO_WISHES
+    ) -> SQLiteSessionDBProvider:
+        """See `SessionDBProvider.from_settings`."""
+        configured = settings.sqlite
+        return cls(
+            configured.path,
+            Options(
+                durability=wishes.durability or configured.durability,
+                lock_timeout=wishes.lock_timeout or configured.lock_timeout,
+                journal=configured.journal,
+                read_only=wishes.read_only,
+            ),
+        )
 
     @property
     def engine(self) -> Engine:

@@ -1,0 +1,110 @@
+"""Options from a URL or from the configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from hermes_sessions.errors import ConfigError, InvalidInput
+from hermes_sessions.storage.postgresql.connections import Options
+from hermes_sessions.storage.provider import Wishes
+
+if TYPE_CHECKING:
+    from hermes_sessions.config.settings import PostgreSQLSettings
+
+#: Parts of a URL's query that are for us, not for libpq.
+_OURS: Final = {
+    "schema": str,
+    "max_connections": int,
+    "lock_timeout": float,
+    "statement_timeout": float,
+    "synchronous_commit": str,
+}
+_COMMITS: Final = ("on", "off", "local", "remote_write", "remote_apply")
+
+
+def options_from_url(url: str, wishes: Wishes) -> Options:
+    """Return the options that a ``postgresql://`` URL names.
+
+    Raises:
+        InvalidInput: it cannot be read. The message does not repeat it: it may hold a password.
+    """
+    parts = urlsplit(url)
+    ours: dict[str, Any] = {}
+    theirs = []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in _OURS:
+            theirs.append((name, value))
+            continue
+        try:
+            ours[name] = _OURS[name](value)
+        except ValueError:
+            raise InvalidInput(f"{name}={value} in the URL is no number.") from None
+    if ours.get("synchronous_commit", "on") not in _COMMITS:
+        raise InvalidInput(f"synchronous_commit in the URL must be one of: {', '.join(_COMMITS)}.")
+    conninfo = urlunsplit(parts._replace(query=urlencode(theirs)))
+    try:
+        conninfo_to_dict(conninfo)
+    except psycopg.Error:
+        raise InvalidInput(
+            "The PostgreSQL URL cannot be read. It looks like "
+            "postgresql://user:password@host:5432/database; write special characters as %XX."
+        ) from None
+    return _wished(Options(conninfo=conninfo, **ours), wishes)
+
+
+def options_from_settings(settings: PostgreSQLSettings, wishes: Wishes) -> Options:
+    """Return the options that the configuration names.
+
+    Raises:
+        ConfigError: the URL cannot be read, or nothing says which database.
+    """
+    if settings.dsn is not None:
+        try:
+            conninfo_to_dict(settings.dsn)
+        except psycopg.Error:
+            raise ConfigError(
+                "sessiondb.postgresql.dsn cannot be read. It looks like "
+                "postgresql://user:${PASSWORD}@host:5432/database; a password with special "
+                "characters goes into sessiondb.postgresql.password."
+            ) from None
+        conninfo = settings.dsn
+        if settings.password is not None:
+            conninfo = make_conninfo(conninfo, password=settings.password)
+    elif settings.database is None:
+        raise ConfigError(
+            "sessiondb.provider is postgresql: set sessiondb.postgresql.dsn, or host, user, "
+            "password and database below sessiondb.postgresql."
+        )
+    else:
+        given = {
+            "host": settings.host,
+            "port": settings.port if settings.host else None,
+            "user": settings.user,
+            "password": settings.password,
+            "dbname": settings.database,
+        }
+        conninfo = make_conninfo("", **{k: str(v) for k, v in given.items() if v is not None})
+    commit = settings.synchronous_commit
+    options = Options(
+        conninfo=conninfo,
+        schema=settings.schema,
+        max_connections=settings.max_connections,
+        lock_timeout=settings.lock_timeout,
+        statement_timeout=settings.statement_timeout,
+        synchronous_commit=None if commit == "server" else commit,
+    )
+    return _wished(options, wishes)
+
+
+def _wished(options: Options, wishes: Wishes) -> Options:
+    if wishes.durability == "normal":
+        options = options._replace(synchronous_commit="off")
+    elif wishes.durability == "full" and options.synchronous_commit == "off":
+        options = options._replace(synchronous_commit="on")
+    return options._replace(
+        read_only=wishes.read_only, lock_timeout=wishes.lock_timeout or options.lock_timeout
+    )
