@@ -53,6 +53,12 @@ def test_rows_come_back(row: list[Any]) -> None:
     assert list(codec.decode_row(codec.encode_params(row))) == row
 
 
+@given(st.lists(st.lists(st.none() | st.integers() | texts, min_size=1, max_size=3), max_size=3))
+def test_many_rows_come_back(rows: list[list[Any]]) -> None:
+    stored = [codec.encode_params(row) for row in rows]
+    assert [list(row) for row in codec.decode_rows(stored)] == rows
+
+
 @given(st.one_of(st.none(), texts, st.binary(), structures))
 def test_content_comes_back(content: Any) -> None:
     column, content_type = codec.encode_content(content)
@@ -90,6 +96,16 @@ def test_content_that_is_not_what_it_claims_comes_back_as_text(column: str, kind
 
 @pytest.mark.parametrize("column", [None, "", "{broken", "[1"])
 def test_unreadable_json_is_the_default(column: str | None) -> None:
+    assert codec.from_json(column, "default") == "default"
+
+
+@pytest.mark.parametrize("column", ["[1]", " [1]", "[1]\n", "\t[ 1 ] "])
+def test_blanks_around_json_do_not_matter(column: str) -> None:
+    assert codec.from_json(column, None) == [1]
+
+
+@pytest.mark.parametrize("column", ["[1] [2]", "[1],", "nonsense", "\ufeff[1]"])
+def test_more_than_one_value_is_not_json(column: str) -> None:
     assert codec.from_json(column, "default") == "default"
 
 

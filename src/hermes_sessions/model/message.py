@@ -67,7 +67,8 @@ _MEMORY_TAG = re.compile(r"</?\s*memory-context\s*>", re.IGNORECASE)
 
 def without_recalled_memory(text: str) -> str:
     """Return text without the memory blocks a host injected for one turn, stripped."""
-    if "<" in text or "[" in text:
+    # Each of the patterns has this word; looking for it first is many times faster.
+    if ("<" in text or "[" in text) and "memory" in text.lower():
         for pattern in (_MEMORY_BLOCK, _MEMORY_NOTE, _MEMORY_TAG):
             text = pattern.sub("", text)
     return text.strip()

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from hermes_sessions.storage.logs import Logger
@@ -19,8 +20,11 @@ from hermes_sessions.storage.logs import Logger
 logger = Logger(__name__)
 
 _ESCAPE: Final = "\ufdd0"
-_MUST_ESCAPE = re.compile("[\x00\ud800-\udfff\ufdd0]")
-_ESCAPED = re.compile("\ufdd0([0-9a-f]{4})")
+_MUST_ESCAPE: Final = "[\x00\ud800-\udfff\ufdd0]"
+_ESCAPED: Final = "\ufdd0([0-9a-f]{4})"
+
+#: The part of `json.loads` that does the work: transcripts hold thousands of short values.
+_read_json: Final = json.JSONDecoder().raw_decode
 
 JSON: Final = "json"
 BASE64: Final = "base64"
@@ -28,18 +32,29 @@ BASE64: Final = "base64"
 
 def encode_text(text: str) -> str:
     """Return *text* in a form every database stores; the inverse of `decode_text`."""
-    if text.isascii() and "\x00" not in text:
+    if _is_storable(text):
         return text
-    if _MUST_ESCAPE.search(text) is None:
-        return text
-    return _MUST_ESCAPE.sub(lambda match: f"{_ESCAPE}{ord(match[0]):04x}", text)
+    return re.sub(_MUST_ESCAPE, lambda match: f"{_ESCAPE}{ord(match[0]):04x}", text)
+
+
+def _is_storable(text: str) -> bool:
+    # Every text that is written or asked for passes here; a search by pattern takes far longer.
+    if "\x00" in text:
+        return False
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return _ESCAPE not in text
 
 
 def decode_text(text: str) -> str:
     """Return what `encode_text` was given. Text written by other tools comes back as it is."""
     if _ESCAPE not in text:
         return text
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+    return re.sub(_ESCAPED, lambda match: chr(int(match[1], 16)), text)
 
 
 def encode_params(params: Sequence[Any]) -> tuple[Any, ...]:
@@ -49,11 +64,22 @@ def encode_params(params: Sequence[Any]) -> tuple[Any, ...]:
 
 def decode_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a row with every text decoded."""
-    for value in row:
-        # Nearly every row leaves here as it is: that must cost next to nothing.
+    if not _is_any_escaped(row):
+        return row
+    return tuple([decode_text(value) if type(value) is str else value for value in row])
+
+
+def decode_rows(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return rows with every text decoded."""
+    return [decode_row(row) for row in rows] if _is_any_escaped(chain.from_iterable(rows)) else rows
+
+
+def _is_any_escaped(values: Iterable[Any]) -> bool:
+    # Nearly all that is read passes here and has nothing to decode: it must cost next to nothing.
+    for value in filter(None, values):
         if type(value) is str and not value.isascii() and _ESCAPE in value:
-            return tuple([decode_text(v) if type(v) is str else v for v in row])
-    return row
+            return True
+    return False
 
 
 def encode_content(content: Any) -> tuple[str | None, str | None]:
@@ -110,6 +136,12 @@ def from_json(column: str | None, default: Any) -> Any:
     """Return the decoded column, or *default* when it cannot be read (written by other tools)."""
     if not column:
         return default
+    try:
+        value, end = _read_json(column)
+        if end == len(column):
+            return value
+    except (TypeError, ValueError):
+        pass  # Perhaps there are only blanks around it; the slower way tells.
     try:
         return json.loads(column)
     except ValueError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from hermes_sessions.model.message import drop_repeated_questions, without_recalled_memory
 from hermes_sessions.storage.codec import decode_content, from_json
@@ -37,7 +38,7 @@ class Conversations:
                     f"({placeholders(len(family))}) AND {_IN_FORCE} ORDER BY id",
                     family,
                 )
-                return drop_repeated_questions(map(_provider_message, rows))
+                return drop_repeated_questions(_provider_messages(rows))
             if tx.one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)) is None:
                 return []
             rows = tx.all(
@@ -45,39 +46,56 @@ class Conversations:
                 f"ORDER BY ordinal",
                 (session_id,),
             )
-        return list(map(_provider_message, rows))
+        return _provider_messages(rows)
 
 
-def _provider_message(row: Row) -> Record:
-    role, content, content_type, call_id, tool_name, tool_calls = row[:6]
-    if content_type is not None:
-        content = decode_content(content, content_type)
-    elif content and role in ("user", "assistant"):
-        content = without_recalled_memory(content)
-    message: dict[str, Any] = {"role": role, "content": content}
-    if call_id:
-        message["tool_call_id"] = call_id
-    if tool_name:
-        message["tool_name"] = tool_name
-    if tool_calls:
-        message["tool_calls"] = from_json(tool_calls, [])
-    if role == "assistant":
-        _add_assistant_fields(message, row)
-    return message
+def _provider_messages(rows: Iterable[Row]) -> list[Record]:
+    messages: list[Record] = []
+    # One plain loop: transcripts are long, and nearly every message lacks nearly every field.
+    for (
+        role,
+        content,
+        content_type,
+        call_id,
+        tool_name,
+        tool_calls,
+        finish_reason,
+        reasoning,
+        reasoning_content,
+        details,
+        codex_reasoning,
+        codex_message,
+    ) in rows:
+        if content_type is not None:
+            content = decode_content(content, content_type)  # noqa: PLW2901
+        elif content and role in ("user", "assistant"):
+            content = without_recalled_memory(content)  # noqa: PLW2901
+        message: Record = {"role": role, "content": content}
+        if call_id:
+            message["tool_call_id"] = call_id
+        if tool_name:
+            message["tool_name"] = tool_name
+        if tool_calls:
+            message["tool_calls"] = from_json(tool_calls, [])
+        if role == "assistant":
+            if finish_reason:
+                message["finish_reason"] = finish_reason
+            if reasoning:
+                message["reasoning"] = reasoning
+            if reasoning_content is not None:
+                message["reasoning_content"] = reasoning_content
+            if details or codex_reasoning or codex_message:
+                _add_items(message, details, codex_reasoning, codex_message)
+        messages.append(message)
+    return messages
 
 
-def _add_assistant_fields(message: Record, row: Row) -> None:
-    finish_reason, reasoning, reasoning_content, details, codex_reasoning, codex_message = row[6:]
-    if finish_reason:
-        message["finish_reason"] = finish_reason
-    if reasoning:
-        message["reasoning"] = reasoning
-    if reasoning_content is not None:
-        message["reasoning_content"] = reasoning_content
-    for name, column in (
-        ("reasoning_details", details),
-        ("codex_reasoning_items", codex_reasoning),
-        ("codex_message_items", codex_message),
-    ):
-        if column:
-            message[name] = from_json(column, None)
+def _add_items(
+    message: Record, details: str | None, codex_reasoning: str | None, codex_message: str | None
+) -> None:
+    if details:
+        message["reasoning_details"] = from_json(details, None)
+    if codex_reasoning:
+        message["codex_reasoning_items"] = from_json(codex_reasoning, None)
+    if codex_message:
+        message["codex_message_items"] = from_json(codex_message, None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import apsw
 
-from hermes_sessions.storage.codec import decode_row, encode_params
+from hermes_sessions.storage.codec import decode_row, decode_rows, encode_params
 from hermes_sessions.storage.provider import Params, Row
 
 
@@ -29,7 +29,7 @@ class ApswTransaction:
 
     def all(self, sql: str, params: Params = ()) -> list[Row]:
         """See `ReadTransaction.all`."""
-        return [decode_row(row) for row in self._connection.execute(sql, encode_params(params))]
+        return decode_rows(self._connection.execute(sql, encode_params(params)).fetchall())
 
     def stream(self, sql: str, params: Params = ()) -> Iterator[Row]:
         """See `ReadTransaction.stream`."""
