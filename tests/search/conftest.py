@@ -6,9 +6,7 @@ from tests.search.stores import PROVIDERS, OpenStore
 
 
 @pytest.fixture(scope="module", params=PROVIDERS)
-def open_store(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OpenStore]:
+def open_store(request: pytest.FixtureRequest) -> Iterator[OpenStore]:
     """Opens handles on one store for all tests of a module; once for each database."""
-    with PROVIDERS[request.param](tmp_path_factory.mktemp("search")) as open_handle:
+    with PROVIDERS[request.param](request) as open_handle:
         yield open_handle

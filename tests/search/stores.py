@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
+
+import pytest
 
 from hermes_sessions import SessionDB
 
@@ -14,14 +15,19 @@ OpenStore = Callable[..., SessionDB]
 
 
 @contextmanager
-def sqlite_store(folder: Path) -> Iterator[OpenStore]:
+def sqlite_store(request: pytest.FixtureRequest) -> Iterator[OpenStore]:
+    """A file that nobody else uses."""
+    factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+    path = factory.mktemp("search") / "state.db"
+
     def open_handle(**options: Any) -> SessionDB:
-        return SessionDB(folder / "state.db", durability="normal", **options)
+        return SessionDB(path, durability="normal", **options)
 
     yield open_handle
 
 
-#: By name: makes an empty store, gives what opens it, and removes it afterwards.
-PROVIDERS: dict[str, Callable[[Path], AbstractContextManager[OpenStore]]] = {
+#: By name: makes an empty store, gives what opens it, and removes it afterwards. A database on a
+#: server asks the request for the fixture of its server.
+PROVIDERS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[OpenStore]]] = {
     "sqlite": sqlite_store,
 }
