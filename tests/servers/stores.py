@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.postgresql.schema import WATCHMAN
@@ -13,6 +14,35 @@ from tests.servers.launching import Server, postgresql_url
 
 #: Opens a handle on one store; takes keyword arguments of `SessionDB`.
 OpenStore = Callable[..., SessionDB]
+
+
+class Place(NamedTuple):
+    """Where one empty store is, for tests that go there by URL, perhaps through a proxy."""
+
+    server: Server
+    #: Gives the URL of a store by its name and the port to go through.
+    url_of: Callable[[str, int], str]
+    name: str
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def url(self, port: int | None = None) -> str:
+        return self.url_of(self.name, port or self.server.port)
+
+    def new_url(self) -> str:
+        """The URL of a store that nobody has opened yet."""
+        return self.url_of(f"new_{uuid4().hex[:12]}", self.server.port)
+
+
+def postgresql_place(server: Server, name: str) -> Place:
+    def url_of(schema: str, port: int) -> str:
+        return f"postgresql://hermes@127.0.0.1:{port}/postgres?schema={schema}"
+
+    return Place(server, url_of, name)
+
+
 _OF_THE_SERVER = ("read_only", "lock_timeout")
 
 

@@ -21,6 +21,11 @@ _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.25
 
 
+#: In the place of a message's id: the mark was set by whoever lost the connection. It is told from
+#: the unit's own, because the connection may be lost again while it is being set.
+NEVER: Final = -1
+
+
 class RunAgain(Exception):
     """Nothing of the unit happened, and another attempt may succeed; ``error`` if none does."""
 

@@ -137,6 +137,7 @@ class Connections:
     def _own_pool(self) -> ConnectionPool[psycopg.Connection]:
         with self._lock:
             if self._pool is None:
+                _quieten_pool()
                 # The first one tells what is wrong, and whether a pooler stands in between.
                 self._connect().close()
                 self._pool = ConnectionPool(
@@ -236,6 +237,13 @@ class _Forking:
 
 
 _forking: Final = _Forking()
+
+
+def _quieten_pool() -> None:
+    """The pool reports lost connections as warnings; ours are raised, or mended, elsewhere."""
+    pool_logger = logging.getLogger("psycopg.pool")
+    if pool_logger.level == logging.NOTSET:
+        pool_logger.setLevel(logging.ERROR)
 
 
 def _prepare(connection: psycopg.Connection) -> None:

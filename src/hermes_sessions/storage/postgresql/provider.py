@@ -44,7 +44,14 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
 )
 from hermes_sessions.storage.tables import SEARCH_TABLES, SERVER_TABLES, TABLES
-from hermes_sessions.storage.units import CommitUnknown, NotResolved, RunAgain, new_mark, run_unit
+from hermes_sessions.storage.units import (
+    NEVER,
+    CommitUnknown,
+    NotResolved,
+    RunAgain,
+    new_mark,
+    run_unit,
+)
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -320,23 +327,23 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
         except RunAgain as again:
             raise NotResolved(again.error) from again
         try:
-            taken = connection.execute(
-                "INSERT INTO write_marks (mark, marked_at) VALUES (%s, %s) "
+            connection.execute(
+                "INSERT INTO write_marks (mark, message_id, marked_at) VALUES (%s, %s, %s) "
                 "ON CONFLICT (mark) DO NOTHING",
-                (lost.mark, time.time()),
-            ).rowcount
-            row = connection.execute(
+                (lost.mark, NEVER, time.time()),
+            )
+            [message_id] = connection.execute(
                 "SELECT message_id FROM write_marks WHERE mark = %s", (lost.mark,)
-            ).fetchone()
+            ).fetchone() or (NEVER,)
             connection.execute(b"COMMIT")
         except psycopg.Error as error:
             raise NotResolved(translate(error, connections.location)) from error
         finally:
             _roll_back(connection)
             connections.release(connection, keep=_is_at_rest(connection))
-        if taken:
+        if message_id == NEVER:
             raise RunAgain(StoreUnavailable(f"{connections.location}: the connection was lost."))
-        return lost.result if row is None or row[0] is None else int(row[0])
+        return lost.result if message_id is None else int(message_id)
 
     def _clean_sometimes(self) -> None:
         self._units += 1

@@ -1,0 +1,67 @@
+"""Many processes on one server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from tests.servers.stores import Place
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.servers.programs", *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_sixteen_writers(place: Place, long_run: bool) -> None:
+    """None lost, and each one's order kept: half of them share a session."""
+    number = 400 if long_run else 40
+    with SessionDB.from_url(place.url()) as db:
+        db.create_session("shared", "cli")
+        for writer in range(8):
+            db.create_session(f"own {writer}", "cli")
+        sessions = ["shared"] * 8 + [f"own {writer}" for writer in range(8)]
+        writers = [
+            start("append", place.url(), session, f"w{index}", str(number))
+            for index, session in enumerate(sessions)
+        ]
+        for writer in writers:
+            said, complaints = writer.communicate()
+            assert writer.returncode == 0, complaints
+            assert said.split() == [str(n) for n in range(number)]
+        for index, session in enumerate(sessions):
+            messages = db.get_messages(session)
+            assert [message["ordinal"] for message in messages] == list(range(1, len(messages) + 1))
+            mine = [m["content"] for m in messages if m["content"].startswith(f"w{index} ")]
+            assert mine == [f"w{index} {n}" for n in range(number)]
+        assert db.message_count() == 16 * number
+        assert db.search("w3").account.total == number
+
+
+@pytest.mark.slow
+def test_twenty_first_openers(place: Place) -> None:
+    url = place.new_url()
+    openers = [start("open_first", url) for _ in range(20)]
+    for opener in openers:
+        assert opener.stdin is not None
+        opener.stdin.write("go\n")
+        opener.stdin.flush()
+    for opener in openers:
+        said, complaints = opener.communicate()
+        assert opener.returncode == 0, complaints
+        assert said.split() == ["0"]
+    with SessionDB.from_url(url) as db, db.provider.read() as tx:
+        assert tx.one("SELECT COUNT(*) FROM state_meta") == (20,)
