@@ -1,4 +1,3 @@
-import dataclasses
 from pathlib import Path
 from typing import get_type_hints
 
@@ -12,11 +11,11 @@ from hermes_sessions.config.keys import (
     SECTIONS,
     SHARED_SECTIONS,
     Key,
-    is_secret,
 )
 from hermes_sessions.config.kinds import Choice, Surroundings, WholeNumber
 from hermes_sessions.config.resolving import resolve_values
 from hermes_sessions.config.settings import SECTION_CLASSES
+from hermes_sessions.config.wording import is_secret
 
 HOME = Path("/home/ada/.hermes")
 
@@ -53,9 +52,11 @@ def test_reserved_and_shared_names_do_not_clash_with_keys() -> None:
 
 
 def test_secrets_are_kept_out_of_representations() -> None:
-    for section, section_class in SECTION_CLASSES.items():
-        for field in dataclasses.fields(section_class):
-            assert field.repr is not is_secret(field.name), f"{section}.{field.name}"
+    for section_class in SECTION_CLASSES.values():
+        names = section_class.__annotations__
+        values = section_class(**{name: f"value of {name}" for name in names})
+        for name in names:
+            assert (f"value of {name}'" in repr(values)) is not is_secret(name)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import dataclasses
 import subprocess
 import sys
 from collections.abc import Callable
@@ -213,9 +212,7 @@ def test_variables_are_substituted(load: Load) -> None:
 
 
 def test_variables_of_other_programs_are_left_alone(load: Load, tmp_path: Path) -> None:
-    text = (
-        "model: {api_key: '${UNSET_ELSEWHERE}'}\nother: '${'\ngateway: {dsn: ${X}}"
-    )
+    text = "model: {api_key: '${UNSET_ELSEWHERE}'}\nother: '${'\ngateway: {dsn: ${X}}"
     with pytest.raises(ConfigError, match="in quotes"):
         load(text)
     assert load(text.replace("${X}", "'${X}'")) == default_settings(tmp_path)
@@ -348,9 +345,18 @@ def test_merged_sections_count(load: Load) -> None:
 
 def test_settings_are_frozen_and_hashable(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, {})
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError, match="cannot be changed"):
         settings.sessiondb.provider = "mysql"  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="cannot be removed"):
+        del settings.sessiondb
     assert {settings, default_settings(tmp_path)} == {settings}
+
+
+def test_sections_have_all_their_values_and_no_others() -> None:
+    with pytest.raises(TypeError, match="missing or unknown: resume_display"):
+        DisplaySettings()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="missing or unknown: colour"):
+        DisplaySettings(resume_display="full", colour=True)  # type: ignore[call-arg]
 
 
 def test_exported_names_exist() -> None:
@@ -367,7 +373,7 @@ def test_exported_names_exist() -> None:
         ("from hermes_sessions.config import hermes_home", {"yaml", "difflib", "dataclasses"}),
         (
             "from hermes_sessions.config import load_settings; load_settings(sys.argv[1], {})",
-            {"yaml", "difflib", "hermes_sessions.config.resolving"},
+            {"yaml", "difflib", "dataclasses", "hermes_sessions.config.resolving"},
         ),
     ],
 )

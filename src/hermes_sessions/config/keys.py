@@ -218,10 +218,3 @@ RESERVED: frozenset[str] = frozenset(
     }
 )
 """Names that belong to other parts and programs: neither read nor warned about."""
-
-_SECRET_ENDINGS = ("token", "key", "password", "passwd", "dsn", "secret")
-
-
-def is_secret(name: str) -> bool:
-    """Tell whether the value of a key or environment variable of this name is never shown."""
-    return name.lower().endswith(_SECRET_ENDINGS)

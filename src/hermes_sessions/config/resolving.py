@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes_sessions.config.document import Node, Scalar, Section, read_document
-from hermes_sessions.config.keys import KEY_AT, KEYS, SECTIONS, Key, is_secret
+from hermes_sessions.config.keys import KEY_AT, KEYS, SECTIONS, Key
 from hermes_sessions.config.kinds import Choice, NotAllowed, Surroundings
 from hermes_sessions.config.substitution import SubstitutionError, substitute
 from hermes_sessions.config.unknown import warning_about
-from hermes_sessions.config.wording import closest, shown
+from hermes_sessions.config.wording import closest, is_secret, shown
 from hermes_sessions.errors import ConfigError
 
 

@@ -1,14 +1,15 @@
 """The settings as the rest of the package sees them: frozen values, one class per section.
 
 Fields carry the names of the keys in ``keys.py`` and have no defaults of their own; a test keeps
-the two in step. A field that holds a secret is declared with ``repr=False``.
+the two in step.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from hermes_sessions.config.section import SettingsSection
 
 #: Databases that come with this package.
 ProviderName = Literal["sqlite", "postgresql", "mysql"]
@@ -18,8 +19,7 @@ SynchronousCommit = Literal["server", "on", "off", "local", "remote_write", "rem
 ResumeDisplay = Literal["full", "minimal"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SQLiteSettings:
+class SQLiteSettings(SettingsSection):
     """``sessiondb.sqlite``: one file on this machine."""
 
     path: Path
@@ -28,15 +28,14 @@ class SQLiteSettings:
     journal: JournalMode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostgreSQLSettings:
+class PostgreSQLSettings(SettingsSection):
     """``sessiondb.postgresql``: a server, by URL or by its parts."""
 
-    dsn: str | None = field(repr=False)
+    dsn: str | None
     host: str | None
     port: int
     user: str | None
-    password: str | None = field(repr=False)
+    password: str | None
     database: str | None
     schema: str
     max_connections: int
@@ -45,15 +44,14 @@ class PostgreSQLSettings:
     synchronous_commit: SynchronousCommit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MySQLSettings:
+class MySQLSettings(SettingsSection):
     """``sessiondb.mysql``: a server, by URL or by its parts."""
 
-    dsn: str | None = field(repr=False)
+    dsn: str | None
     host: str | None
     port: int
     user: str | None
-    password: str | None = field(repr=False)
+    password: str | None
     database: str | None
     ssl_ca: str | None
     max_connections: int
@@ -61,34 +59,30 @@ class MySQLSettings:
     statement_timeout: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDBSettings:
+class SessionDBSettings(SettingsSection):
     """``sessiondb``: which database, and what it accepts."""
 
     provider: str
-    dsn: str | None = field(repr=False)
+    dsn: str | None
     max_message_bytes: int
     sqlite: SQLiteSettings
     postgresql: PostgreSQLSettings
     mysql: MySQLSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionsSettings:
+class SessionsSettings(SettingsSection):
     """``sessions``: what happens to sessions over time."""
 
     trash_days: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DisplaySettings:
+class DisplaySettings(SettingsSection):
     """``display``: what is shown on the terminal."""
 
     resume_display: ResumeDisplay
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(SettingsSection):
     """Everything that is configured. Immutable and hashable; equal when configured equally."""
 
     home: Path
@@ -100,7 +94,7 @@ class Settings:
     display: DisplaySettings
 
 
-SECTION_CLASSES: dict[str, type] = {
+SECTION_CLASSES: dict[str, type[SettingsSection]] = {
     "": Settings,
     "sessiondb": SessionDBSettings,
     "sessiondb.sqlite": SQLiteSettings,

@@ -6,9 +6,16 @@ import re
 
 MAX_SHOWN = 60
 
+_SECRET_ENDINGS = ("token", "key", "password", "passwd", "dsn", "secret")
+
 # Credentials in a connection string that was written where something else belongs.
 _USER_INFO = r"(?s)(?<=://).*@"
 _ASSIGNMENT = r"(?i)((?:password|passwd|pwd|secret|token|key)\s*=\s*)[^&\s]+"
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether the value of a key or environment variable of this name is never shown."""
+    return name.lower().endswith(_SECRET_ENDINGS)
 
 
 def shown(text: str) -> str:
