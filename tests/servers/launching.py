@@ -173,6 +173,38 @@ def postgresql_url(server: Server, database: str = "postgres", user: str = "herm
     return f"postgresql://{user}@127.0.0.1:{server.port}/{database}"
 
 
+def start_pgbouncer(behind: Server, **settings: str) -> Server:
+    """A pooler in transaction mode before a PostgreSQL server."""
+    import psycopg
+
+    user = unprivileged_user("postgres")
+    folder = server_folder("pgbouncer", user)
+    port = free_port()
+    users = folder / "users.txt"
+    users.write_text('"hermes" ""\n')
+    chosen = {
+        "listen_addr": "127.0.0.1",
+        "listen_port": str(port),
+        "unix_socket_dir": "",
+        "auth_type": "trust",
+        "auth_file": str(users),
+        "pool_mode": "transaction",
+        "default_pool_size": "3",
+        "max_client_conn": "100",
+    } | settings
+    lines = [f"{name} = {value}" for name, value in chosen.items()]
+    config = folder / "pgbouncer.ini"
+    config.write_text(
+        f"[databases]\n* = host=127.0.0.1 port={behind.port}\n[pgbouncer]\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+    server = Server(folder, port, [program("pgbouncer"), config], user)
+    server.probe = lambda: psycopg.connect(postgresql_url(server), connect_timeout=5).close()
+    server.start()
+    return server
+
+
 def start_mariadb() -> Server:
     import pymysql
 

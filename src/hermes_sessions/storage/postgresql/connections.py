@@ -19,8 +19,6 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import sql
-from psycopg.abc import Buffer
-from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
@@ -29,6 +27,9 @@ from hermes_sessions.errors import InvalidInput
 logger = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 10
+#: Statements are prepared where that is asked for, and never because they come often: one plan for
+#: all values makes some searches a thousand times slower.
+_NEVER_BY_ITSELF: Final = 2**31 - 1
 #: Idle connections that are kept at hand.
 _KEPT: Final = 4
 
@@ -52,14 +53,6 @@ class Options(NamedTuple):
     read_only: bool = False
 
 
-class _NumberLoader(Loader):
-    """Sums of whole numbers arrive as ``numeric``; they are whole numbers here, too."""
-
-    def load(self, data: Buffer) -> int | float:
-        text = bytes(data).decode("ascii")
-        return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
 class Connections:
     """Lends connections; thread-safe, and safe in a forked child, which gets its own."""
 
@@ -67,6 +60,8 @@ class Connections:
         """*pool* is somebody else's: it is used, and not closed."""
         self.options = options
         self._given = pool
+        #: How connections of the application's pool were when they were borrowed.
+        self._found: dict[int, tuple[bool, int | None]] = {}
         #: Whether settings must go into every transaction.
         self.is_bare = pool is not None
         self._lock = threading.Lock()
@@ -99,15 +94,25 @@ class Connections:
         except IndexError:
             pass
         if self._given is not None:
-            connection: psycopg.Connection = self._given.getconn(timeout=patience)
-            _prepare(connection)
-            return connection
+            return self._borrow_from(self._given, patience)
         try:
             return self._own_pool().getconn(timeout=patience)
         except PoolTimeout:
             # The pool does not say why: if the server cannot be reached, this does.
             self._connect().close()
             raise
+
+    def _borrow_from(self, pool: ConnectionPool[Any], patience: float) -> psycopg.Connection:
+        connection: psycopg.Connection = pool.getconn(timeout=patience)
+        self._found[id(connection)] = (connection.autocommit, connection.prepare_threshold)
+        connection.autocommit = True
+        connection.prepare_threshold = None
+        return connection
+
+    def _restore(self, connection: psycopg.Connection) -> None:
+        found = self._found.pop(id(connection), None)
+        if found is not None and not connection.closed:
+            connection.autocommit, connection.prepare_threshold = found
 
     def release(self, connection: psycopg.Connection, *, keep: bool = True) -> None:
         """Take a connection back; without *keep*, it is closed."""
@@ -117,6 +122,7 @@ class Connections:
         elif self._given is None and len(self._idle) < _KEPT and not self._closed:
             self._idle.append(connection)
             return
+        self._restore(connection)
         pool = self._pool if self._given is None else self._given
         if pool is None:
             connection.close()
@@ -139,11 +145,13 @@ class Connections:
             if self._pool is None:
                 _quieten_pool()
                 # The first one tells what is wrong, and whether a pooler stands in between.
-                self._connect().close()
+                with self._connect() as first:
+                    found = first.execute("SELECT current_setting('search_path')").fetchone()
+                if found != (self.options.schema,):
+                    self.is_bare = True  # A pooler took the settings and dropped them.
                 self._pool = ConnectionPool(
                     self._conninfo(),
                     kwargs=self._arguments(),
-                    configure=_prepare,
                     min_size=0,
                     max_size=self.options.max_connections,
                     max_idle=60.0,
@@ -176,7 +184,11 @@ class Connections:
         return make_conninfo("", **settings_given)
 
     def _arguments(self) -> dict[str, Any]:
-        return {"autocommit": True, "prepare_threshold": None}
+        # Behind a pooler, the next statement may go to a server that has not seen the first.
+        return {
+            "autocommit": True,
+            "prepare_threshold": None if self.is_bare else _NEVER_BY_ITSELF,
+        }
 
     # ── transactions ──────────────────────────────────────────────────────────────────────────
 
@@ -244,13 +256,6 @@ def _quieten_pool() -> None:
     pool_logger = logging.getLogger("psycopg.pool")
     if pool_logger.level == logging.NOTSET:
         pool_logger.setLevel(logging.ERROR)
-
-
-def _prepare(connection: psycopg.Connection) -> None:
-    if not connection.autocommit:
-        connection.autocommit = True
-    connection.prepare_threshold = None
-    connection.adapters.register_loader("numeric", _NumberLoader)
 
 
 def _escaped(value: str) -> str:

@@ -301,7 +301,8 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
         sql = numbered(appending.statement(tuple(row.columns)))
         params = encode_params(appending.parameters(row, mark, time.time()))
         try:
-            found = psycopg.RawCursor(connection).execute(sql, params).fetchone()
+            cursor = psycopg.RawCursor(connection)
+            found = cursor.execute(sql, params, prepare=not connections.is_bare).fetchone()
             if connections.is_bare:
                 connection.execute(b"COMMIT")
         except psycopg.Error as error:

@@ -8,6 +8,8 @@ from itertools import count
 from typing import Any, Final
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 
 from hermes_sessions.storage.codec import decode_row, encode_params
 from hermes_sessions.storage.provider import Params, Row
@@ -15,6 +17,14 @@ from hermes_sessions.storage.provider import Params, Row
 #: Rows that a stream fetches at a time.
 _FETCHED: Final = 200
 _cursor_numbers: Final = count()
+
+
+class _NumberLoader(Loader):
+    """Sums of whole numbers arrive as ``numeric``; they are whole numbers here, too."""
+
+    def load(self, data: Buffer) -> int | float:
+        text = bytes(data).decode("ascii")
+        return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 class PsycopgTransaction:
@@ -25,6 +35,8 @@ class PsycopgTransaction:
     def __init__(self, connection: psycopg.Connection) -> None:
         self._connection = connection
         self._cursor = psycopg.RawCursor(connection)
+        # Here and not on the connection, which may be the application's.
+        self._cursor.adapters.register_loader("numeric", _NumberLoader)
 
     def one(self, sql: str, params: Params = ()) -> Row | None:
         """See `ReadTransaction.one`."""
