@@ -40,14 +40,19 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
     content = message.get("content")
     given_time = message.get("timestamp")
     timestamp = now if given_time is None else require_time(given_time)
-    columns: dict[str, Any] = {"timestamp": timestamp}
+    columns: dict[str, Any] = dict.fromkeys(STORED_FIELDS)
+    columns["timestamp"] = timestamp
     columns["content"], columns["content_type"] = encode_content(content)
+    # Nearly every message lacks nearly every one of these.
     for name in MESSAGE_TEXTS:
-        columns[name] = _text(name, message.get(name))
+        if (value := message.get(name)) is not None:
+            columns[name] = _text(name, value)
     for name in MESSAGE_JSON:
-        columns[name] = _json(name, message.get(name))
-    columns["token_count"] = _count(message.get("token_count"))
-    values = tuple([columns[name] for name in STORED_FIELDS])
+        if value := message.get(name):
+            columns[name] = _json(name, value)
+    if (tokens := message.get("token_count")) is not None:
+        columns["token_count"] = _count(tokens)
+    values = tuple(columns.values())
     require_size(values, max_message_bytes)
     shows = role == "user" and content is not None
     return NewMessage(
@@ -77,17 +82,15 @@ def calls_in(tool_calls: Any) -> int:
     return count_tool_calls(tool_calls)
 
 
-def _text(name: str, value: Any) -> str | None:
-    if value is None or isinstance(value, str):
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, str):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     raise InvalidInput(f"{name} must be text, not {type(value).__name__}.")
 
 
-def _json(name: str, value: Any) -> str | None:
-    if not value:
-        return None
+def _json(name: str, value: Any) -> str:
     if isinstance(value, str):
         # Already JSON text, as these columns read back.
         return value
@@ -97,9 +100,7 @@ def _json(name: str, value: Any) -> str | None:
         raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
 
 
-def _count(value: Any) -> int | None:
-    if value is None:
-        return None
+def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidInput(f"token_count must be a number, not {type(value).__name__}.")
     return int(value)
