@@ -15,8 +15,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _START_SECONDS = 60.0
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
@@ -244,3 +246,16 @@ def start_mariadb() -> Server:
 
 def mysql_url(server: Server, database: str = "") -> str:
     return f"mysql://root@127.0.0.1:{server.port}/{database}"
+
+
+@contextmanager
+def mysql_connection(server: Server, database: str | None = None) -> Iterator[Any]:
+    import pymysql
+
+    connection = pymysql.connect(
+        host="127.0.0.1", port=server.port, user="root", database=database, autocommit=True
+    )
+    try:
+        yield connection
+    finally:
+        connection.close()

@@ -10,7 +10,7 @@ from uuid import uuid4
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.postgresql.schema import WATCHMAN
 from hermes_sessions.storage.tables import SEARCH_TABLES, TABLES
-from tests.servers.launching import Server, postgresql_url
+from tests.servers.launching import Server, mysql_connection, postgresql_url
 
 #: Opens a handle on one store; takes keyword arguments of `SessionDB`.
 OpenStore = Callable[..., SessionDB]
@@ -77,3 +77,40 @@ DO $$ BEGIN IF to_regclass('{schema}.sessions') IS NOT NULL THEN
     INSERT INTO "{schema}".search_state (segmenter, indexed_through) VALUES (0, 0);
     INSERT INTO "{schema}".search_documents VALUES (0, '{WATCHMAN}:1');
 END IF; END $$"""
+
+
+@contextmanager
+def mysql_store(server: Server, name: str) -> Iterator[OpenStore]:
+    """An empty store in a database of its own, emptied afterwards: that is faster than a new one."""
+    from hermes_sessions.storage.mysql.connections import Options
+    from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
+
+    with mysql_connection(server) as connection:
+        connection.cursor().execute(f"CREATE DATABASE IF NOT EXISTS {name}")
+
+    def open_handle(**options: Any) -> SessionDB:
+        given = {key: options.pop(key) for key in _OF_THE_SERVER if key in options}
+        reached = Options(port=server.port, user="root", database=name, **given)
+        return SessionDB(provider=MySQLSessionDBProvider(reached).initialize(), **options)
+
+    try:
+        yield open_handle
+    finally:
+        with mysql_connection(server, name) as connection:
+            empty_mysql(connection.cursor())
+
+
+def empty_mysql(cursor: Any) -> None:
+    """Empty every table of the store in the current database, if there is one."""
+    cursor.execute("SHOW TABLES LIKE 'search_documents'")
+    if not cursor.fetchall():
+        return
+    cursor.execute("SET foreign_key_checks = 0")
+    for table in [table.name for table in (*TABLES, *SEARCH_TABLES)] + ["search_documents"]:
+        cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
+        if cursor.fetchall():
+            cursor.execute(f"DELETE FROM {table}")
+    for table in (table for table in (*TABLES, *SEARCH_TABLES) if table.columns[0].kind == "serial"):
+        cursor.execute(f"ALTER TABLE {table.name} AUTO_INCREMENT = 1")
+    cursor.execute("INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0)")
+    cursor.execute("INSERT INTO search_documents VALUES (0, UTC_TIMESTAMP(6), ' w__ ')")
