@@ -15,6 +15,7 @@ with the cause kept. Messages say what to do next.
     ├── ConfigError (ValueError)              config.yaml or the environment is wrong
     ├── NotFound (LookupError)                a session or message that must exist does not
     ├── ImportRefused (ValueError)            a file offered for import cannot be read
+    ├── TransferRefused                       sessions cannot be moved as asked
     └── StoreError (sqlite3.DatabaseError)    the database said no
         ├── ConstraintViolated (sqlite3.IntegrityError)
         │   ├── UnknownSession                a write names a session that does not exist
@@ -25,6 +26,7 @@ with the cause kept. Messages say what to do next.
         │   ├── StoreReadOnly                 file, directory or handle cannot be written
         │   ├── DiskFull                      no space left
         │   ├── StoreUnreachable              path or server cannot be opened
+        │   │   └── StoreMissing              there is no store in that place yet
         │   └── StoreIOError                  the disk failed a read or a write
         ├── StoreCorrupt                      the file is damaged
         ├── NotADatabase                      the file is something else
@@ -90,6 +92,10 @@ class ImportRefused(HermesSessionsError, ValueError):
     """A file offered for import cannot be read as sessions; nothing was written."""
 
 
+class TransferRefused(HermesSessionsError):
+    """Sessions cannot be moved between two stores as asked; the message says what to do."""
+
+
 class StoreError(HermesSessionsError, sqlite3.DatabaseError):
     """The database refused or failed; the write did not happen."""
 
@@ -144,6 +150,10 @@ class DiskFull(StoreUnavailable):
 
 class StoreUnreachable(StoreUnavailable):
     """The path or server cannot be opened."""
+
+
+class StoreMissing(StoreUnreachable):
+    """The place can be reached, but there is no store in it, and none may be made."""
 
 
 class StoreIOError(StoreUnavailable):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import psycopg
 from psycopg import sql
 
-from hermes_sessions.errors import SchemaRefused, StoreUnreachable
+from hermes_sessions.errors import SchemaRefused, StoreMissing
 from hermes_sessions.storage.tables import (
     SEARCH_TABLES,
     SERVER_TABLES,
@@ -138,11 +138,11 @@ def make_current(connection: psycopg.Connection, schema: str, *, may_write: bool
     must know. *connection* is inside no transaction.
 
     Raises:
-        StoreUnreachable: there are no tables, and they may not be created.
+        StoreMissing: there are no tables, and they may not be created.
     """
     done = _steps_taken(connection, schema)
     if _missing(done) and not may_write and not done:
-        raise StoreUnreachable(
+        raise StoreMissing(
             f"There is no store in the schema {schema!r} yet. Open it once for writing."
         )
     if _missing(done) and may_write:

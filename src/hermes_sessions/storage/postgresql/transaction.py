@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any, Final
@@ -68,6 +68,13 @@ class PsycopgTransaction:
         encoded: list[tuple[Any, ...]] = [encode_params(row) for row in rows]
         if encoded:
             self._cursor.executemany(numbered(sql), encoded)
+
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Params]) -> None:
+        """Insert rows by COPY; see `bulk_insert`."""
+        names = ", ".join(f'"{name}"' for name in columns)
+        with self._cursor.copy(f"COPY {table} ({names}) FROM STDIN".encode()) as copy:
+            for row in rows:
+                copy.write_row(encode_params(row))
 
     def insert(self, sql: str, params: Params = ()) -> int:
         """See `WriteTransaction.insert`."""

@@ -1,0 +1,139 @@
+"""Checksums of sessions over values that are the same on every database."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple, Self
+
+from hermes_sessions.errors import TransferRefused
+from hermes_sessions.storage.provider import Row
+from hermes_sessions.storage.tables import Table
+
+#: What depends on the other sessions of a store: ids that are generated, titles that must differ,
+#: and where a session stands among those it is related to.
+_OF_THE_STORE: Final = {
+    "sessions": frozenset("title conversation_id chain_id tip_id listed last_active".split()),
+    "messages": frozenset(("id", "rewind_id")),
+    "rewinds": frozenset(("id", "target_message_id")),
+}
+_TYPES: Final = {"serial": int, "integer": int, "real": float, "name": str, "text": str}
+_dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Checksum(NamedTuple):
+    """``content``: what was said and counted. ``place``: ids, title and lineage in this store."""
+
+    content: str
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.content} {self.place}"
+
+    @classmethod
+    def read(cls, text: str) -> Self | None:
+        """Return what ``str`` wrote, None for anything else."""
+        content, _, place = text.partition(" ")
+        return cls(content, place) if content and place else None
+
+
+class Summing:
+    """The checksum of one session, while its rows pass by: always the same tables in the same
+    order, and rows in the order of their positions.
+    """
+
+    def __init__(self) -> None:
+        self._content = blake2b(digest_size=16)
+        self._place = blake2b(digest_size=16)
+
+    def add(self, table: Table, rows: Iterable[Row]) -> None:
+        """Add settled rows with all columns of their table."""
+        split = _splitters[table.name] if table.name in _splitters else _splitter(table)
+        for row in rows:
+            content, place = split(row)
+            self._content.update(_bytes(content))
+            if place:
+                self._place.update(_bytes(place))
+
+    def result(self) -> Checksum:
+        """Return the checksum of what was added."""
+        return Checksum(self._content.hexdigest(), self._place.hexdigest())
+
+
+def digest(value: object) -> str:
+    """Return the checksum of a single value of JSON's types."""
+    return blake2b(_bytes(value), digest_size=16).hexdigest()
+
+
+def _bytes(value: object) -> bytes:
+    # Halves of surrogate pairs are no UTF-8, but they are text.
+    return _dump(value).encode("utf-8", "surrogatepass") + b"\n"
+
+
+_Splitter = Callable[[Row], tuple[list[Any], list[Any]]]
+_splitters: Final[dict[str, _Splitter]] = {}
+
+
+def _splitter(table: Table) -> _Splitter:
+    apart = _OF_THE_STORE.get(table.name, frozenset())
+    inner = [n for n, column in enumerate(table.columns) if column.name not in apart]
+    outer = [n for n, column in enumerate(table.columns) if column.name in apart]
+
+    def split(row: Row) -> tuple[list[Any], list[Any]]:
+        return [row[n] for n in inner], [row[n] for n in outer]
+
+    _splitters[table.name] = split
+    return split
+
+
+def settled(table: Table, rows: Iterable[Row]) -> list[Row]:
+    """Return rows with every value in the type of its column.
+
+    SQLite keeps whatever other programs put into a column; servers do not.
+
+    Raises:
+        TransferRefused: a value has no form in that type.
+    """
+    types = [_TYPES[column.kind] for column in table.columns]
+    floats = [number for number, wanted in enumerate(types) if wanted is float]
+    found = []
+    for row in rows:
+        for value, wanted in zip(row, types, strict=True):
+            if value is not None and type(value) is not wanted:
+                found.append(_settled(table, row))
+                break
+        else:
+            # What is no number, and a zero with a sign, are not the same on every database.
+            is_plain = all(row[number] is None or row[number] > 0 for number in floats)
+            found.append(row if is_plain else _settled(table, row))
+    return found
+
+
+def _settled(table: Table, row: Row) -> Row:
+    values = []
+    for value, column in zip(row, table.columns, strict=True):
+        wanted = _TYPES[column.kind]
+        try:
+            values.append(None if value is None else _converted(value, wanted))
+        except ValueError as error:
+            names = [other.name for other in table.columns]
+            owner = row[names.index("session_id" if "session_id" in names else "id")]
+            raise TransferRefused(
+                f"Session {owner}: {table.name}.{column.name} holds {value!r:.60}, which no other "
+                f"database keeps there. Mend it in the source first."
+            ) from error
+    return tuple(values)
+
+
+def _converted(value: Any, wanted: type) -> Any:
+    """Return the value in the wanted type, if nothing of it is lost by that."""
+    if wanted is str:
+        return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+    number = float(value) if wanted is float or isinstance(value, float) else int(value)
+    if math.isnan(number):
+        return None
+    if isinstance(value, bytes) or (wanted is int and int(number) != number):
+        raise ValueError(value)
+    return int(number) if wanted is int else number + 0.0

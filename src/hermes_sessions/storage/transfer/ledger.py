@@ -1,0 +1,99 @@
+"""What was copied, kept in the target: which rows came from which source, and as what.
+
+The ledger stands among the ``foreign_rows``, which every store has. A session has an entry once its
+copy has begun; the entry holds its checksum once the copy is complete. What the target holds now
+can so be told from what was copied, and a copy that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+from hermes_sessions.storage.provider import (
+    Dialect,
+    ReadTransaction,
+    SessionDBProvider,
+    WriteTransaction,
+    placeholders,
+)
+
+#: What entries are about.
+Kind = Literal["session", "state_meta", "foreign_rows"]
+_TABLES: Final[dict[Kind, str]] = {
+    "session": "transferred_sessions",
+    "state_meta": "transferred_meta",
+    "foreign_rows": "transferred_rows",
+}
+#: Rows of these are the ledger's own, and never copied.
+LEDGER_TABLES: Final = tuple(_TABLES.values())
+#: Instead of a checksum, while a copy is under way.
+BEGUN: Final = "begun"
+_COLUMNS: Final = ("origin", "table_name", "row_key", "row")
+
+
+def identity(provider: SessionDBProvider) -> str:
+    """Return what tells a store from others: where it is. Never a secret."""
+    facts = provider.describe()
+    place = str(facts.get("path") or facts.get("location") or "")
+    schema = facts.get("schema")
+    if "://" not in place:
+        place = f"{provider.name}:{place}"
+    return f"{place} ({schema})" if schema and schema != "public" else place
+
+
+class Ledger:
+    """The entries of one source."""
+
+    def __init__(self, origin: str, dialect: Dialect) -> None:
+        self.origin = origin
+        self._upsert = dialect.upsert(
+            "foreign_rows", _COLUMNS, ("table_name", "row_key"), ("origin", "row")
+        )
+
+    def entries(self, tx: ReadTransaction, kind: Kind, keys: Sequence[str]) -> dict[str, str]:
+        """Return the entries with these keys that there are."""
+        if not keys:
+            return {}
+        rows = tx.all(
+            f'SELECT row_key, "row" FROM foreign_rows WHERE table_name = ? AND origin = ? '
+            f"AND row_key IN ({placeholders(len(keys))})",
+            (_TABLES[kind], self.origin, *keys),
+        )
+        return dict(rows)
+
+    def page(self, tx: ReadTransaction, kind: Kind, after: str | None, size: int) -> list[str]:
+        """Return the next keys of this kind."""
+        beyond, params = ("AND row_key > ?", [after]) if after is not None else ("", [])
+        rows = tx.all(
+            f"SELECT row_key FROM foreign_rows WHERE table_name = ? AND origin = ? {beyond} "
+            f"ORDER BY row_key LIMIT ?",
+            (_TABLES[kind], self.origin, *params, size),
+        )
+        return [row[0] for row in rows]
+
+    def note(self, tx: WriteTransaction, kind: Kind, entries: Iterable[tuple[str, str]]) -> None:
+        """Write entries: key, and checksum or `BEGUN`."""
+        tx.run_many(
+            self._upsert, [(self.origin, _TABLES[kind], key, entry) for key, entry in entries]
+        )
+
+    def forget(self, tx: WriteTransaction, kind: Kind, keys: Sequence[str]) -> None:
+        """Remove entries."""
+        tx.run_many(
+            "DELETE FROM foreign_rows WHERE table_name = ? AND row_key = ?",
+            [(_TABLES[kind], key) for key in keys],
+        )
+
+    def sessions_from_elsewhere(self, tx: ReadTransaction) -> int:
+        """Return how many sessions of the target did not come from this source."""
+        row = tx.one(
+            "SELECT COUNT(*) FROM sessions WHERE NOT EXISTS (SELECT 1 FROM foreign_rows f "
+            "WHERE f.table_name = ? AND f.row_key = sessions.id AND f.origin = ?)",
+            (_TABLES["session"], self.origin),
+        )
+        return int(row[0]) if row else 0
+
+    def is_empty(self, tx: ReadTransaction) -> bool:
+        """Whether nothing was copied from this source yet."""
+        return not self.page(tx, "session", None, 1)

@@ -1,0 +1,346 @@
+"""Moving all sessions from one store to another: copied, compared, and indexed there.
+
+The source is only read, in short transactions, and may be written meanwhile: what changed after it
+was copied is found by comparing and copied again. A session is complete in the target, with its
+checksum in the ledger, or it is copied anew; so the same call goes on after a kill. What somebody
+changed in the target after it was copied is never overwritten without being told to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
+from hermes_sessions.storage.repositories.adoption import place_children
+from hermes_sessions.storage.searching.upkeep import Upkeep
+from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.transfer.checksums import Checksum
+from hermes_sessions.storage.transfer.comparing import Difference, Verdict, is_same, judge
+from hermes_sessions.storage.transfer.ledger import BEGUN, Ledger, identity
+from hermes_sessions.storage.transfer.planning import (
+    number_of_sessions,
+    require_different,
+    require_room,
+)
+from hermes_sessions.storage.transfer.reading import (
+    PAGE,
+    Piece,
+    Summed,
+    count_rows,
+    messages_of,
+    pages,
+    read_pieces,
+    sessions_among,
+    sum_sessions,
+)
+from hermes_sessions.storage.transfer.side_rows import Merge, copy_side_rows
+from hermes_sessions.storage.transfer.writing import Writer, any_taken, tie
+
+#: Called with what is being done, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+
+#: Rows and characters that one transaction writes.
+_BATCH: Final = 2000
+_BATCH_CHARACTERS: Final = 4_000_000
+#: How often a session that keeps changing is copied before that is reported.
+_ATTEMPTS: Final = 3
+_MOVING: Final = "changed while it was copied"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did. ``sessions`` and ``messages`` are what is proven to be the same now."""
+
+    source: str
+    target: str
+    sessions: int = 0
+    messages: int = 0
+    #: Sessions and messages that this run wrote, and sessions it removed because they are gone
+    #: from the source.
+    copied: int = 0
+    copied_messages: int = 0
+    removed: int = 0
+    #: Messages in the target's search index.
+    indexed: int = 0
+    #: Sessions that stayed as they were, with ``skip``.
+    skipped: list[str] = field(default_factory=list)
+    #: Sessions that were replaced, with ``overwrite``.
+    overwritten: list[str] = field(default_factory=list)
+    #: Sessions that lost their title to another session of the target.
+    untitled: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+class Transfer:
+    """One run from *source* to *target*."""
+
+    def __init__(
+        self,
+        source: SessionDBProvider,
+        target: SessionDBProvider,
+        *,
+        merge: Merge | None = None,
+        since: float | None = None,
+        on_progress: Progress = _silent,
+    ) -> None:
+        """Args:
+        merge: what to do about sessions that the target has from elsewhere; None refuses a
+            target that has any.
+        since: only compare and copy sessions that were active at that time or later, and prove
+            nothing about the others.
+
+        Raises:
+            TransferRefused: both are the same store.
+        """
+        self._source = source
+        self._target = target
+        self._merge: Merge | None = merge
+        self._since = since
+        self._on_progress = on_progress
+        self._report = Report(identity(source), identity(target))
+        require_different(self._report.source, self._report.target)
+        self._ledger = Ledger(self._report.source, target.dialect)
+        self._writer = Writer(target, self._ledger)
+        self._done = 0
+
+    def run(self) -> Report:
+        """Copy, compare, index, and return what was done.
+
+        Raises:
+            TransferRefused: the target holds other sessions, or a value cannot be moved.
+            StoreError: a store cannot be used; the same call goes on later.
+        """
+        require_room(self._target, self._ledger, self._merge)
+        if self._since is None:
+            self._copy_all()
+        self._compare_all()
+        if self._since is None:
+            self._remove_gone()
+            self._require_nothing_else()
+        for row in copy_side_rows(self._source, self._target, self._ledger, self._merge):
+            self._report.differences.append(Difference(f"{row.table} {row.key}", row.what))
+        self._report.indexed = self._index()
+        return self._report
+
+    # ── the whole store ───────────────────────────────────────────────────────────────────────
+
+    def _copy_all(self) -> None:
+        self._start("Copying", count_rows(self._source, "messages"))
+        for page in pages(self._source):
+            with self._target.read() as tx:
+                entries = self._ledger.entries(tx, "session", page)
+                stored = sessions_among(tx, page)
+            wanted = [
+                session_id
+                for session_id in page
+                if entries.get(session_id) == BEGUN
+                or (session_id not in entries and self._may_write(session_id in stored))
+            ]
+            with self._source.read() as tx:
+                self._advance(messages_of(tx, [s for s in page if s not in wanted]))
+            self._report.overwritten += [s for s in wanted if s in stored and s not in entries]
+            self._copy(wanted)
+
+    def _may_write(self, is_stored: bool) -> bool:
+        return not is_stored or self._merge == "overwrite"
+
+    def _compare_all(self) -> None:
+        self._start("Comparing", count_rows(self._source, "messages"))
+        for page in pages(self._source, self._since):
+            self._settle(page)
+
+    def _remove_gone(self) -> None:
+        """Remove what was copied before and has been deleted from the source since."""
+        after: str | None = None
+        while True:
+            with self._target.read() as tx:
+                page = self._ledger.page(tx, "session", after, PAGE)
+            if not page:
+                return
+            after = page[-1]
+            with self._source.read() as tx:
+                there = sessions_among(tx, page)
+            gone = [session_id for session_id in page if session_id not in there]
+            if not gone:
+                continue
+            with self._target.read() as tx:
+                found = sum_sessions(tx, gone)
+                entries = self._ledger.entries(tx, "session", gone)
+            untouched = [s for s in gone if self._is_as_copied(found.get(s), entries.get(s))]
+            if untouched:
+                self._writer.remove(untouched)
+            self._report.removed += len(untouched)
+            self._report.differences += [
+                Difference(s, "was deleted from the source, and changed in the target")
+                for s in gone
+                if s not in untouched
+            ]
+
+    def _is_as_copied(self, found: Summed | None, entry: str | None) -> bool:
+        if found is None or entry in (None, BEGUN):
+            return True
+        return is_same(found.checksum, Checksum.read(entry or ""), merging=self._merge is not None)
+
+    def _require_nothing_else(self) -> None:
+        if self._merge is None:
+            with self._target.read() as tx:
+                others = self._ledger.sessions_from_elsewhere(tx)
+            if others:
+                what = f"{number_of_sessions(others)} came into the target from elsewhere meanwhile"
+                self._report.differences.append(Difference("sessions", what))
+
+    def _index(self) -> int:
+        upkeep = Upkeep(Store(self._target, time.time), self._target.search_index)
+        with self._target.read() as tx:
+            lag = upkeep.lag(tx)
+        self._start("Indexing", lag.pending + lag.titles)
+        while step := upkeep.catch_up(1):
+            self._advance(step)
+        with self._target.read() as tx:
+            return max(0, count_rows(self._target, "messages") - upkeep.lag(tx).not_indexed)
+
+    # ── some sessions ─────────────────────────────────────────────────────────────────────────
+
+    def _settle(self, page: Sequence[str]) -> None:
+        """Make sessions of the target those of the source, and prove it."""
+        left = list(page)
+        for attempt in range(_ATTEMPTS):
+            self._tie(left)
+            with self._source.read() as tx:
+                wanted = sum_sessions(tx, left)
+            again = self._judge_all(left, wanted, is_last=attempt == _ATTEMPTS - 1)
+            if not again:
+                return
+            self._copy(again, is_counted=False)
+            left = again
+
+    def _judge_all(
+        self, ids: Sequence[str], wanted: dict[str, Summed], *, is_last: bool
+    ) -> list[str]:
+        """Count what is the same; return what has to be copied."""
+        with self._target.read() as tx:
+            found = sum_sessions(tx, ids)
+            entries = self._ledger.entries(tx, "session", ids)
+        again = []
+        for session_id, summed in wanted.items():
+            entry = entries.get(session_id)
+            verdict, reason = judge(summed, found.get(session_id), entry, self._merge)
+            if verdict is Verdict.SAME:
+                self._report.sessions += 1
+                self._report.messages += summed.messages
+            elif verdict is Verdict.SKIP:
+                self._report.skipped.append(session_id)
+            elif verdict is Verdict.CONFLICT or is_last:
+                self._report.differences.append(Difference(session_id, reason or _MOVING))
+            else:
+                again.append(session_id)
+                if reason and session_id not in self._report.overwritten:
+                    self._report.overwritten.append(session_id)
+                continue
+            self._advance(summed.messages)
+        return again
+
+    def _copy(self, ids: Sequence[str], *, is_counted: bool = True) -> None:
+        batch: list[Piece] = []
+        weight = characters = 0
+        with self._source.read() as tx:
+            if self._merge is not None:
+                self._renumber_where_taken(tx, ids)
+            for piece in read_pieces(tx, ids):
+                if weight >= _BATCH or characters >= _BATCH_CHARACTERS:
+                    self._write(batch, is_counted=is_counted)
+                    batch, weight, characters = [], 0, 0
+                batch.append(piece)
+                weight += 1 + len(piece.messages)
+                characters += piece.characters
+            self._write(batch, is_counted=is_counted)
+
+    def _write(self, batch: Sequence[Piece], *, is_counted: bool) -> None:
+        if not batch:
+            return
+        self._report.untitled += self._writer.write(batch).untitled
+        messages = sum(len(piece.messages) for piece in batch)
+        self._report.copied += sum(piece.checksum is not None for piece in batch)
+        self._report.copied_messages += messages
+        if is_counted:
+            self._advance(messages)
+
+    def _renumber_where_taken(self, tx: ReadTransaction, ids: Sequence[str]) -> None:
+        """Ids stay as they are unless sessions of the target have taken some of them."""
+        with self._target.read() as target:
+            for session_id in ids:
+                for table in ("messages", "rewinds"):
+                    rows = tx.all(f"SELECT id FROM {table} WHERE session_id = ?", (session_id,))
+                    if any_taken(target, table, [row[0] for row in rows], session_id):
+                        self._writer.renumber(session_id)
+
+    def _tie(self, ids: Sequence[str]) -> None:
+        """Give sessions their parents, which are copied first where they are missing."""
+        edges: dict[str, str] = {}
+        with self._source.read() as tx:
+            waiting = list(ids)
+            while waiting:
+                found = {s: p for s, p in _parents(tx, waiting).items() if s not in edges}
+                edges |= found
+                with self._target.read() as target:
+                    stored = sessions_among(target, sorted(set(found.values())))
+                waiting = [p for p in set(found.values()) - stored if p not in edges]
+        parents = sorted(set(edges.values()) - set(ids))
+        with self._target.read() as tx:
+            missing = set(parents) - sessions_among(tx, parents)
+            noted = self._ledger.entries(tx, "session", sorted(missing))
+        # What was copied and then deleted from the target stays deleted.
+        missing -= {parent for parent, entry in noted.items() if entry != BEGUN}
+        self._copy(sorted(missing), is_counted=False)
+        with self._target.read() as tx:
+            untied = _untied(tx, list(edges))
+            ours = self._ledger.entries(tx, "session", list(edges))
+        loose = [(child, edges[child]) for child in untied if child in ours]
+        if loose:
+            self._target.write(partial(tie, edges=loose), isolated=False)
+        if self._merge is not None:
+            with self._target.read() as tx:
+                ours = self._ledger.entries(tx, "session", ids)
+            if ours:
+                self._target.write(partial(_place, sorted(ours)))
+
+    # ── progress ──────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, what: str, total: int) -> None:
+        self._what, self._done, self._total = what, 0, total
+
+    def _advance(self, steps: int) -> None:
+        self._done += steps
+        self._on_progress(self._what, self._done, max(self._total, self._done))
+
+
+def _place(children: Sequence[str], tx: WriteTransaction) -> None:
+    place_children(tx, children)
+
+
+def _parents(tx: ReadTransaction, ids: Sequence[str]) -> dict[str, str]:
+    marks = ", ".join("?" * len(ids))
+    rows = tx.all(
+        f"SELECT id, parent_session_id FROM sessions "
+        f"WHERE id IN ({marks}) AND parent_session_id IS NOT NULL",
+        ids,
+    )
+    return dict(rows)
+
+
+def _untied(tx: ReadTransaction, ids: Sequence[str]) -> list[str]:
+    if not ids:
+        return []
+    marks = ", ".join("?" * len(ids))
+    rows = tx.all(
+        f"SELECT id FROM sessions WHERE id IN ({marks}) AND parent_session_id IS NULL", ids
+    )
+    return [row[0] for row in rows]

@@ -1,0 +1,230 @@
+"""Writing pieces of sessions into the target, one transaction for several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    Row,
+    SessionDBProvider,
+    WriteTransaction,
+    bulk_insert,
+    placeholders,
+)
+from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Table
+from hermes_sessions.storage.transfer.ledger import BEGUN, Ledger
+from hermes_sessions.storage.transfer.reading import REWINDS, USAGE, Piece, sessions_among
+
+_IDS_PER_QUERY: Final = 500
+
+
+def _names(table: Table) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+_SESSION_NAMES: Final = _names(SESSIONS)
+_PARENT: Final = _SESSION_NAMES.index("parent_session_id")
+_TITLE: Final = _SESSION_NAMES.index("title")
+_REWIND_ID: Final = _names(MESSAGES).index("rewind_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a transaction found out on its way."""
+
+    #: Sessions that gave up their title, because another session of the target holds it.
+    untitled: list[str] = field(default_factory=list)
+    #: New numbers of rewinds, where they could not be kept.
+    rewind_ids: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+class Writer:
+    """Writes what was read elsewhere."""
+
+    def __init__(self, target: SessionDBProvider, ledger: Ledger) -> None:
+        self._target = target
+        self._ledger = ledger
+        self._upsert = target.dialect.upsert(
+            "sessions", _SESSION_NAMES, ("id",), [name for name in _SESSION_NAMES if name != "id"]
+        )
+        #: Of sessions whose pieces go into several transactions.
+        self._renumbered: set[str] = set()
+        self._rewind_ids: dict[str, dict[int, int]] = {}
+
+    def write(self, pieces: Sequence[Piece]) -> Written:
+        """Write these pieces, replacing what is stored of sessions that begin here."""
+        written = self._target.write(lambda tx: self._write(tx, pieces), isolated=False)
+        self._rewind_ids.update(written.rewind_ids)
+        for piece in pieces:
+            if piece.checksum is not None:
+                self._renumbered.discard(piece.session_id)
+                self._rewind_ids.pop(piece.session_id, None)
+        return written
+
+    def renumber(self, session_id: str) -> None:
+        """Let the database give new ids to the messages of a session."""
+        self._renumbered.add(session_id)
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove sessions with all that belongs to them; what they led to is kept without them."""
+
+        def work(tx: WriteTransaction) -> None:
+            _remove_rows(tx, ids)
+            marks = placeholders(len(ids))
+            children = tx.all(f"SELECT id FROM sessions WHERE parent_session_id IN ({marks})", ids)
+            tx.run_many("UPDATE sessions SET parent_session_id = NULL WHERE id = ?", children)
+            # They are not what was copied any more, so they are copied again.
+            ours = self._ledger.entries(tx, "session", [row[0] for row in children])
+            self._ledger.note(tx, "session", [(child, BEGUN) for child in ours])
+            tx.run(f"DELETE FROM sessions WHERE id IN ({marks})", ids)
+            self._ledger.forget(tx, "session", ids)
+
+        self._target.write(work, isolated=False)
+
+    # ── one transaction ───────────────────────────────────────────────────────────────────────
+
+    def _write(self, tx: WriteTransaction, pieces: Sequence[Piece]) -> Written:
+        written = Written()
+        self._write_sessions(tx, [piece for piece in pieces if piece.session is not None], written)
+        for piece in pieces:
+            if piece.rewinds and piece.session_id in self._renumbered:
+                written.rewind_ids[piece.session_id] = _number_rewinds(tx, piece.rewinds)
+        kept = [piece for piece in pieces if piece.session_id not in self._renumbered]
+        rewinds = [row for piece in kept for row in piece.rewinds]
+        messages = [row for piece in kept for row in piece.messages]
+        bulk_insert(tx, "rewinds", _names(REWINDS), rewinds)
+        bulk_insert(tx, "messages", _names(MESSAGES), messages)
+        if rewinds:
+            self._target.after_explicit_ids(tx, "rewinds")
+        if messages:
+            self._target.after_explicit_ids(tx, "messages")
+        for piece in pieces:
+            if piece.session_id in self._renumbered:
+                numbers = written.rewind_ids.get(piece.session_id)
+                self._write_renumbered(tx, piece, numbers)
+        self._ledger.note(
+            tx,
+            "session",
+            [(piece.session_id, str(piece.checksum or BEGUN)) for piece in pieces],
+        )
+        return written
+
+    def _write_sessions(
+        self, tx: WriteTransaction, firsts: Sequence[Piece], written: Written
+    ) -> None:
+        if not firsts:
+            return
+        ids = [piece.session_id for piece in firsts]
+        stored = sessions_among(tx, ids)
+        if stored:
+            _remove_rows(tx, list(stored))
+            marks = placeholders(len(stored))
+            tx.run(f"UPDATE sessions SET title = NULL WHERE id IN ({marks})", list(stored))
+        refused = self._clear_the_way(tx, firsts)
+        rows = []
+        for piece in firsts:
+            # Parents may come later; they are tied when both are there.
+            row = list(piece.session or ())
+            row[_PARENT] = None
+            if row[_TITLE] in refused:
+                row[_TITLE] = None
+                written.untitled.append(piece.session_id)
+            rows.append(tuple(row))
+        bulk_insert(tx, "sessions", _SESSION_NAMES, [row for row in rows if row[0] not in stored])
+        tx.run_many(self._upsert, [row for row in rows if row[0] in stored])
+        bulk_insert(tx, "session_model_usage", _names(USAGE), [r for p in firsts for r in p.usage])
+        tie(
+            tx,
+            [
+                (p.session_id, p.session[_PARENT])
+                for p in firsts
+                if p.session and p.session[_PARENT]
+            ],
+        )
+
+    def _clear_the_way(self, tx: WriteTransaction, firsts: Sequence[Piece]) -> set[str]:
+        """Take titles from sessions that have lost them in the source; return those that others
+        hold by right.
+        """
+        titles = [piece.session[_TITLE] for piece in firsts if piece.session]
+        titles = [title for title in titles if title is not None]
+        if not titles:
+            return set()
+        holders: dict[str, str] = {
+            row[0]: row[1]
+            for row in tx.all(
+                f"SELECT id, title FROM sessions WHERE title IN ({placeholders(len(titles))})",
+                titles,
+            )
+        }
+        ours = self._ledger.entries(tx, "session", list(holders))
+        for holder in ours:
+            tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder,))
+        # They are not what was copied any more, so they are copied again.
+        self._ledger.note(tx, "session", [(holder, BEGUN) for holder in ours])
+        return {title for holder, title in holders.items() if holder not in ours}
+
+    def _write_renumbered(
+        self, tx: WriteTransaction, piece: Piece, numbers: dict[int, int] | None
+    ) -> None:
+        numbers = numbers or self._rewind_ids.get(piece.session_id, {})
+        names = _names(MESSAGES)[1:]
+        rows = []
+        for row in piece.messages:
+            values = list(row)
+            values[_REWIND_ID] = numbers.get(values[_REWIND_ID])
+            rows.append(tuple(values[1:]))
+        bulk_insert(tx, "messages", names, rows)
+        if piece.checksum is not None:
+            for number, ordinal in tx.all(
+                "SELECT id, target_ordinal FROM rewinds WHERE session_id = ?", (piece.session_id,)
+            ):
+                target = tx.one(
+                    "SELECT id FROM messages WHERE session_id = ? AND ordinal = ?",
+                    (piece.session_id, ordinal),
+                )
+                if target is not None:
+                    tx.run(
+                        "UPDATE rewinds SET target_message_id = ? WHERE id = ?", (target[0], number)
+                    )
+
+
+def _number_rewinds(tx: WriteTransaction, rewinds: Sequence[Row]) -> dict[int, int]:
+    names = _names(REWINDS)[1:]
+    insert = f"INSERT INTO rewinds ({', '.join(names)}) VALUES ({placeholders(len(names))})"
+    return {row[0]: tx.insert(insert, row[1:]) for row in rewinds}
+
+
+def _remove_rows(tx: WriteTransaction, ids: Sequence[str]) -> None:
+    marks = placeholders(len(ids))
+    for table in (MESSAGES, REWINDS, USAGE):
+        tx.run(f"DELETE FROM {table.name} WHERE session_id IN ({marks})", ids)
+
+
+def tie(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> list[str]:
+    """Give sessions without one their parents, where those are stored; return which."""
+    if not edges:
+        return []
+    parents = sessions_among(tx, sorted({parent for _, parent in edges}))
+    possible = [(parent, child) for child, parent in edges if parent in parents]
+    tx.run_many(
+        "UPDATE sessions SET parent_session_id = ? WHERE id = ? AND parent_session_id IS NULL",
+        possible,
+    )
+    return [child for _, child in possible]
+
+
+def any_taken(tx: ReadTransaction, table: str, ids: Sequence[int], session_id: str) -> bool:
+    """Whether another session's row has one of these ids."""
+    for start in range(0, len(ids), _IDS_PER_QUERY):
+        part = ids[start : start + _IDS_PER_QUERY]
+        if tx.one(
+            f"SELECT 1 FROM {table} WHERE id IN ({placeholders(len(part))}) "
+            f"AND session_id <> ? LIMIT 1",
+            (*part, session_id),
+        ):
+            return True
+    return False

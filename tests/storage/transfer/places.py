@@ -1,0 +1,65 @@
+"""New stores of every kind, by URL, and what the tests ask of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.storage.jsonl import write_jsonl
+from hermes_sessions.storage.opening import open_url
+from hermes_sessions.storage.provider import Wishes
+from hermes_sessions.storage.transfer.comparing import Comparison, compare_stores
+from hermes_sessions.storage.transfer.moving import Report, Transfer
+from tests.servers.stores import postgresql_place
+
+#: Gives the URL of a store of this kind that nobody has opened yet.
+NewStore = Callable[[str], str]
+
+#: A kind is a provider's name, and needs a line in `new_store`.
+KINDS = ("sqlite", "postgresql")
+
+
+def stores_in(tmp_path: Path, request: pytest.FixtureRequest) -> NewStore:
+    def new(kind: str) -> str:
+        if kind == "postgresql":
+            return postgresql_place(request.getfixturevalue("postgresql"), "unused").new_url()
+        return f"sqlite:///{tmp_path}/{uuid4().hex[:8]}.db"
+
+    return new
+
+
+def opened(url: str, **options: Any) -> SessionDB:
+    return SessionDB.from_url(url, **options)
+
+
+def move(source: str, target: str, **options: Any) -> Report:
+    """Run a transfer as the command does: the source is opened for reading only."""
+    with opened(source, read_only=True) as first, opened(target) as second:
+        return Transfer(first.provider, second.provider, **options).run()
+
+
+def compared(first: str, second: str) -> Comparison:
+    left, right = (open_url(url, Wishes(read_only=True)) for url in (first, second))
+    try:
+        return compare_stores(left, right)
+    finally:
+        left.close()
+        right.close()
+
+
+def exported(url: str) -> bytes:
+    file = io.BytesIO()
+    with opened(url, read_only=True) as db:
+        write_jsonl(db.iter_export(), file)
+    return file.getvalue()
+
+
+def rows(url: str, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+    with opened(url, read_only=True) as db, db.provider.read() as tx:
+        return tx.all(sql, params)
