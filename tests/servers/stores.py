@@ -81,7 +81,7 @@ END IF; END $$"""
 
 @contextmanager
 def mysql_store(server: Server, name: str) -> Iterator[OpenStore]:
-    """An empty store in a database of its own, emptied afterwards: that is faster than a new one."""
+    """An empty store in a database of its own, emptied afterwards, which is faster."""
     from hermes_sessions.storage.mysql.connections import Options
     from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
 
@@ -110,7 +110,9 @@ def empty_mysql(cursor: Any) -> None:
         cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
         if cursor.fetchall():
             cursor.execute(f"DELETE FROM {table}")
-    for table in (table for table in (*TABLES, *SEARCH_TABLES) if table.columns[0].kind == "serial"):
+    for table in (
+        table for table in (*TABLES, *SEARCH_TABLES) if table.columns[0].kind == "serial"
+    ):
         cursor.execute(f"ALTER TABLE {table.name} AUTO_INCREMENT = 1")
     cursor.execute("INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0)")
     cursor.execute("INSERT INTO search_documents VALUES (0, UTC_TIMESTAMP(6), ' w__ ')")

@@ -102,6 +102,10 @@ class Dialect(NamedTuple):
         changes = ", ".join(f'"{name}" = excluded."{name}"' for name in update)
         return f"{_insert(table, columns)} ON CONFLICT ({_names(key)}) DO UPDATE SET {changes}"
 
+    def ascii_lower(self, expression: str) -> str:
+        """Return SQL that folds the case of ASCII letters, and of no others."""
+        return f"lower({expression})"
+
 
 def _names(columns: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
@@ -116,10 +120,6 @@ def placeholders(count: int) -> str:
     return ", ".join("?" * count)
 
 
-class Wishes(NamedTuple):
-    """What a caller asks of a database, whichever it is; None leaves it to the configuration."""
-
-    read_only: bool = False
 def bulk_insert(
     tx: WriteTransaction, table: str, columns: Sequence[str], rows: Sequence[Params]
 ) -> None:
@@ -132,6 +132,10 @@ def bulk_insert(
         tx.run_many(_insert(table, columns), rows)
 
 
+class Wishes(NamedTuple):
+    """What a caller asks of a database, whichever it is; None leaves it to the configuration."""
+
+    read_only: bool = False
     #: ``full``: what was acknowledged survives power loss; ``normal``: the death of the process.
     durability: Durability | None = None
     #: Seconds to wait for other writers.
@@ -150,6 +154,16 @@ class NewRow(NamedTuple):
     timestamp: float
     tool_calls: int
     preview: str | None
+
+
+class Steps(NamedTuple):
+    """The named steps that lead to a store's tables."""
+
+    taken: tuple[str, ...] = ()
+    #: Are taken when the store is next opened for writing.
+    waiting: tuple[str, ...] = ()
+    #: Take something away, and wait until no older version runs any more.
+    finishing: tuple[str, ...] = ()
 
 
 class SessionDBProvider(ABC):
@@ -188,6 +202,11 @@ class SessionDBProvider(ABC):
     @abstractmethod
     def read_only(self) -> bool:
         """Whether writes are refused on this handle."""
+
+    @property
+    def serves_one_thread(self) -> bool:
+        """Whether a read keeps all other threads out until it ends, as on a single connection."""
+        return False
 
     @abstractmethod
     def read(self) -> AbstractContextManager[ReadTransaction]:
@@ -242,6 +261,14 @@ class SessionDBProvider(ABC):
     @abstractmethod
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """Make generated ids of *table* continue above ids that were inserted explicitly."""
+
+    def steps(self) -> Steps:
+        """Return the steps that were taken and those that are left, where there are any."""
+        return Steps()
+
+    def finish_steps(self) -> tuple[str, ...]:
+        """Take the steps that waited until no older version runs any more; return their names."""
+        return ()
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

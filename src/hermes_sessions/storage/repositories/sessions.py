@@ -231,13 +231,24 @@ class Sessions:
         with self._store.provider.read() as tx:
             if tx.one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (prefix,)):
                 return prefix
-            matches = _with_prefix(tx, prefix)
+            matches = self._with_prefix(tx, prefix)
         return matches[0] if len(matches) == 1 else None
 
     def ids_with_prefix(self, prefix: str, limit: int) -> list[str]:
         """See `SessionDB.find_session_ids`."""
         with self._store.provider.read() as tx:
-            return _with_prefix(tx, prefix)[:limit]
+            return self._with_prefix(tx, prefix)[:limit]
+
+    def _with_prefix(self, tx: ReadTransaction, prefix: str) -> list[str]:
+        wanted = ascii_lower(prefix)
+        beginning = self._store.provider.dialect.ascii_lower("substr(id, 1, ?)")
+        rows = tx.all(
+            f"SELECT id FROM sessions WHERE {beginning} = ? AND {VISIBLE} "
+            f"ORDER BY last_active DESC, id DESC",
+            # The database sees escaped characters as several.
+            (len(encode_text(prefix)), wanted),
+        )
+        return [row[0] for row in rows]
 
 
 def find_session(tx: ReadTransaction, session_id: str, scope: Scope = OWNER) -> Record | None:
@@ -252,18 +263,6 @@ def require_time(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise InvalidInput(f"A time must be seconds since the epoch, not {value!r}.")
     return float(value)
-
-
-def _with_prefix(tx: ReadTransaction, prefix: str) -> list[str]:
-    # The database narrows by its own idea of case (of ASCII letters, or of all), and sees escaped
-    # characters as several; the ASCII rule is applied here.
-    wanted = ascii_lower(prefix)
-    rows = tx.stream(
-        f"SELECT id FROM sessions WHERE lower(substr(id, 1, ?)) IN (?, ?) AND {VISIBLE} "
-        f"ORDER BY last_active DESC, id DESC",
-        (len(encode_text(prefix)), wanted, prefix.lower()),
-    )
-    return [row[0] for row in rows if ascii_lower(row[0][: len(prefix)]) == wanted]
 
 
 class _Edge(NamedTuple):

@@ -10,8 +10,8 @@ from typing import Any, Final
 from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.title import family_key
-from hermes_sessions.storage.codec import to_json
-from hermes_sessions.storage.provider import ReadTransaction, placeholders
+from hermes_sessions.storage.codec import encode_text, to_json
+from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.text.query.filters import Conditions
 
@@ -54,7 +54,7 @@ def ids_among(tx: ReadTransaction, conditions: Conditions, scope: Scope) -> set[
 
 
 def as_sql(
-    conditions: Conditions, known_sessions: Collection[str] = frozenset()
+    conditions: Conditions, dialect: Dialect, known_sessions: Collection[str] = frozenset()
 ) -> dict[str, Where]:
     """Return each condition that is set, by name, so that an answer can say what it removed.
 
@@ -74,10 +74,10 @@ def as_sql(
         if excluded:
             found["exclude_" + name] = _not_among(column, excluded)
     special: dict[str, Callable[[str], Where]] = {
-        "sessions": partial(_session, known=known_sessions),
+        "sessions": partial(_session, dialect=dialect, known=known_sessions),
         "titles": _title,
         "tools": _tool,
-        "models": _model,
+        "models": partial(_model, dialect=dialect),
     }
     for name, condition in special.items():
         if wanted := getattr(conditions, name):
@@ -86,22 +86,27 @@ def as_sql(
             found["exclude_" + name] = _either([condition(v) for v in excluded]).negated()
     found |= _moments(conditions)
     for value in conditions.has:
-        found[f"has {value}"] = _HAS[value]
+        found[f"has {value}"] = _has(value, dialect)
     for value in conditions.exclude_has:
-        found[f"not has {value}"] = _HAS[value].negated()
+        found[f"not has {value}"] = _has(value, dialect).negated()
     if not conditions.include_archived:
         found["archived"] = Where("s.archived_at IS NULL")
     return found
 
 
 _HAS: Final = {
-    "error": Where(
-        "(m.finish_reason = ? OR (m.role = ? AND lower(m.content) LIKE ?))",
-        ("error", "tool", "%error%"),
-    ),
     "tool_calls": Where("m.tool_calls IS NOT NULL"),
     "title": Where("s.title IS NOT NULL"),
 }
+
+
+def _has(value: str, dialect: Dialect) -> Where:
+    if value != "error":
+        return _HAS[value]
+    content = dialect.ascii_lower("m.content")
+    return Where(
+        f"(m.finish_reason = ? OR (m.role = ? AND {content} LIKE ?))", ("error", "tool", "%error%")
+    )
 
 
 def _moments(conditions: Conditions) -> dict[str, Where]:
@@ -124,11 +129,12 @@ def _not_among(column: str, values: Sequence[str]) -> Where:
     return Where(f"({column} IS NULL OR {column} NOT IN ({marks}))", tuple(values))
 
 
-def _session(name: str, known: Collection[str]) -> Where:
+def _session(name: str, dialect: Dialect, known: Collection[str]) -> Where:
     """The session of this id; if there is none, those whose ids begin so."""
     if name in known:
         return Where("m.session_id = ?", (name,))
-    return Where("lower(substr(m.session_id, 1, ?)) = ?", (len(name), ascii_lower(name)))
+    beginning = dialect.ascii_lower("substr(m.session_id, 1, ?)")
+    return Where(f"{beginning} = ?", (len(encode_text(name)), ascii_lower(name)))
 
 
 def _title(title: str) -> Where:
@@ -144,9 +150,10 @@ def _tool(name: str) -> Where:
     )
 
 
-def _model(name: str) -> Where:
+def _model(name: str, dialect: Dialect) -> Where:
     """A model, or a part of its name: people say ``claude``, not the whole identifier."""
-    return Where("lower(s.model) LIKE ? ESCAPE '!'", (f"%{like_pattern(ascii_lower(name))}%",))
+    model = dialect.ascii_lower("s.model")
+    return Where(f"{model} LIKE ? ESCAPE '!'", (f"%{like_pattern(ascii_lower(name))}%",))
 
 
 def after_key(key: tuple[float, str, int], *, oldest: bool) -> Where:

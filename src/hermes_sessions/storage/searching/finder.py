@@ -160,6 +160,7 @@ class Finder:
                 tx,
                 self._index,
                 lag,
+                self._store.provider.dialect,
                 scope=request.scope,
                 conditions=request.conditions,
                 through=start.through,
@@ -185,8 +186,9 @@ class Finder:
         return True
 
     def _check_size(self, request: Request) -> None:
-        limit = self._store.provider.dialect.max_params - _OTHER_PARAMS
-        wanted = (scope_as_sql(request.scope), *as_sql(request.conditions).values())
+        dialect = self._store.provider.dialect
+        limit = dialect.max_params - _OTHER_PARAMS
+        wanted = (scope_as_sql(request.scope), *as_sql(request.conditions, dialect).values())
         if (params := sum(len(condition.params) for condition in wanted)) > limit:
             raise InvalidInput(
                 f"There are too many values to filter by: {params:,}; at most {limit:,} can be "

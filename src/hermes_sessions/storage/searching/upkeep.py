@@ -107,7 +107,8 @@ class Upkeep:
         self._index = index
         self._has_mark = store.provider.dialect.ids_in_order
         #: Keeps others who index, in other processes, waiting for each other.
-        self._locked_state = _STATE + store.provider.dialect.for_update
+        self._for_update = store.provider.dialect.for_update
+        self._locked_state = _STATE + self._for_update
 
     def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> Lag:
         """Return how far the index is behind: wholly, if it is known to be damaged."""
@@ -189,7 +190,7 @@ class Upkeep:
 
     def start_anew(self, *, patience: float | None = None) -> None:
         """Forget the index; the next work builds it from the messages."""
-        self._store.provider.write(self._reset, patience=patience)
+        self._store.provider.write(self._reset, patience=patience, isolated=False)
 
     def _reset(self, tx: WriteTransaction) -> None:
         self._index.clear(tx)
@@ -206,7 +207,7 @@ class Upkeep:
 
     def _reset_outdated(self, tx: WriteTransaction) -> None:
         # Somebody else may have been faster, and have indexed the first messages already.
-        state = tx.one(_STATE)
+        state = tx.one(self._locked_state)
         if state is None or state[0] != SEGMENTER_VERSION:
             self._reset(tx)
 
@@ -222,7 +223,7 @@ class Upkeep:
             self.start_anew(patience=patience)
             return 0
         if batch is _OUTDATED:
-            self._store.provider.write(self._reset_outdated, patience=patience)
+            self._store.provider.write(self._reset_outdated, patience=patience, isolated=False)
             return 0
         return self._store.provider.write(
             partial(self._store_batch, batch=batch), patience=patience, isolated=False
@@ -317,16 +318,24 @@ class Upkeep:
         return len(queued)
 
     def _take_titles(self, tx: WriteTransaction) -> int:
+        # Locked before the titles are read: whoever changes one meanwhile says so after us.
         stale = tx.all(
-            "SELECT t.number, t.session_id, s.title FROM search_titles t "
-            "LEFT JOIN sessions s ON s.id = t.session_id WHERE t.stale = 1 LIMIT ?",
+            f"SELECT number, session_id FROM search_titles WHERE stale = 1 LIMIT ?"
+            f"{self._for_update}",
             (_BATCH,),
         )
         if not stale:
             return 0
-        self._index.remove(tx, [-number for number, _, _ in stale])
+        titles: dict[str, str | None] = dict(
+            tx.all(
+                f"SELECT id, title FROM sessions WHERE id IN ({placeholders(len(stale))})",
+                [session_id for _, session_id in stale],
+            )
+        )
+        self._index.remove(tx, [-number for number, _ in stale])
         documents = []
-        for number, session_id, title in stale:
+        for number, session_id in stale:
+            title = titles.get(session_id)
             if title is None:
                 tx.run("DELETE FROM search_titles WHERE session_id = ?", (session_id,))
                 continue

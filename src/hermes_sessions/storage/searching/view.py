@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from hermes_sessions.model.scope import Scope
-from hermes_sessions.storage.provider import ReadTransaction, placeholders
+from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
 from hermes_sessions.storage.searching.answer import COUNT_LIMIT, Account
 from hermes_sessions.storage.searching.conditions import (
     Where,
@@ -58,6 +58,7 @@ class View:
         tx: ReadTransaction,
         index: SearchIndex,
         lag: Lag,
+        dialect: Dialect,
         *,
         scope: Scope,
         conditions: Conditions,
@@ -72,7 +73,7 @@ class View:
         self.budget = SCANNED
         self._sessions = scope_as_sql(scope)
         self._scope = findable(include_rewound=conditions.include_rewound) & self._sessions
-        self._filters = as_sql(conditions, ids_among(tx, conditions, scope))
+        self._filters = as_sql(conditions, dialect, ids_among(tx, conditions, scope))
         self.through = _newest_id(tx) if through is None else through
         self._tail: dict[int, Found] = {}
         #: By tree: the first messages of sessions whose title may match.

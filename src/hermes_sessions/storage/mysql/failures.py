@@ -1,0 +1,154 @@
+"""Translates the driver's errors to ours, by table, with the cause kept."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pymysql
+
+from hermes_sessions import errors
+
+_Known = tuple[type[errors.StoreError], str]
+
+
+def _each(*numbers: int, error: type[errors.StoreError], says: str) -> dict[int, _Known]:
+    return dict.fromkeys(numbers, (error, says))
+
+
+_BY_NUMBER: Final[dict[int, _Known]] = {
+    **_each(
+        *(1020, 1213, 1412, 1467),
+        error=errors.StoreLocked,
+        says="other writers were in the way. Try again",
+    ),
+    **_each(
+        *(1205, 3572),
+        error=errors.StoreLocked,
+        says="another writer held what was needed for too long. Try again",
+    ),
+    **_each(
+        *(1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169, 4031, 2006, 2013, 2014, 2055),
+        error=errors.StoreUnreachable,
+        says="the connection to the server failed",
+    ),
+    **_each(
+        *(1044, 1045, 1130, 1251, 1698, 1820, 1862),
+        error=errors.StoreUnreachable,
+        says="the server refused the user or the password",
+    ),
+    **_each(
+        1049,
+        error=errors.StoreUnreachable,
+        says="there is no such database. Create it first, with CREATE DATABASE",
+    ),
+    **_each(
+        *(1040, 1203, 1226),
+        error=errors.StoreUnavailable,
+        says="the server has no free connection",
+    ),
+    **_each(
+        *(1038, 1041, 1206),
+        error=errors.StoreUnavailable,
+        says="the server has no room for this",
+    ),
+    **_each(
+        *(1142, 1143, 1227, 1370),
+        error=errors.StoreReadOnly,
+        says="this user may not do that",
+    ),
+    **_each(
+        *(1209, 1290, 1792, 1836),
+        error=errors.StoreReadOnly,
+        says="the server, or this connection, only reads",
+    ),
+    **_each(
+        1419,
+        error=errors.StoreReadOnly,
+        says="this user may not create triggers while the server writes a binary log. Set "
+        "log_bin_trust_function_creators = 1 on the server, or grant the user SUPER, and open the "
+        "store again",
+    ),
+    **_each(
+        1665,
+        error=errors.StatementRefused,
+        says="the server's binlog_format must be ROW or MIXED",
+    ),
+    **_each(
+        1153,
+        error=errors.StatementRefused,
+        says="a statement is larger than the server takes. Raise max_allowed_packet",
+    ),
+    **_each(
+        *(3, 1021, 1114),
+        error=errors.DiskFull,
+        says="the server's disk is full; the write was rolled back",
+    ),
+    **_each(*(1023, 1024, 1026, 1030), error=errors.StoreIOError, says="the server's disk failed"),
+    **_each(
+        *(1034, 1194, 1195, 1712, 1877),
+        error=errors.StoreCorrupt,
+        says="the server found damage in its own data",
+    ),
+    **_each(
+        *(1317, 1969, 3024),
+        error=errors.StoreUnavailable,
+        says="the statement took longer than allowed, or was stopped",
+    ),
+    **_each(
+        *(1048, 1062, 1216, 1217, 1364, 1451, 1452, 1586, 1761, 1762, 3819, 4025),
+        error=errors.ConstraintViolated,
+        says="constraint failed",
+    ),
+    **_each(
+        *(1264, 1265, 1292, 1366, 1406, 1690),
+        error=errors.ConstraintViolated,
+        says="a value does not fit its column",
+    ),
+}
+#: After these the same unit may succeed. 1467 is how a deadlock over a generated number looks.
+_AGAIN: Final = frozenset({1020, 1205, 1213, 1412, 1467, 3572})
+#: The connection is gone, or the server goes.
+_GONE: Final = frozenset(
+    {0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169, 4031, 2003, 2006, 2013, 2014, 2055}
+)
+
+
+def number_of(error: pymysql.Error) -> int | None:
+    """Return the server's or driver's number of an error."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else None
+
+
+def translate(error: pymysql.Error, location: str) -> errors.StoreError:
+    """Return our error for a driver's error, naming the server it happened on."""
+    said = _first_line(error)
+    if found := _BY_NUMBER.get(number_of(error) or -1):
+        our_class, advice = found
+        return our_class(f"{location}: {advice} ({said}).")
+    if isinstance(error, (pymysql.err.IntegrityError, pymysql.err.DataError)):
+        return errors.ConstraintViolated(f"{location}: {said}.")
+    if isinstance(error, pymysql.err.ProgrammingError | pymysql.err.NotSupportedError):
+        return errors.StatementRefused(f"{location}: {said}.")
+    number = number_of(error) or 0
+    if 2000 <= number < 3000 or isinstance(error, pymysql.err.InterfaceError):
+        return errors.StoreUnreachable(
+            f"{location}: the server cannot be reached ({said}). Check that it runs and that "
+            f"sessiondb.mysql says where."
+        )
+    if number < 2000 and isinstance(error, pymysql.err.OperationalError):
+        return errors.StatementRefused(f"{location}: {said}.")
+    return errors.StoreError(f"{location}: {said}.")
+
+
+def _first_line(error: pymysql.Error) -> str:
+    text = str(error.args[-1]) if error.args else ""
+    return text.strip().partition("\n")[0].rstrip(".") or type(error).__name__
+
+
+def is_passing(error: pymysql.Error) -> bool:
+    """Whether the server gave up this attempt only: a conflict with others, or a deadlock."""
+    return number_of(error) in _AGAIN
+
+
+def is_connection_lost(error: pymysql.Error, connection: pymysql.Connection[Any] | None) -> bool:
+    """Whether nothing more will come over this connection."""
+    return number_of(error) in _GONE or (connection is not None and not connection.open)

@@ -1,0 +1,252 @@
+"""The tables on MySQL and MariaDB, and the ordered steps that lead to them.
+
+Text is collated bytewise and without padding, so that comparing and sorting is the same as on
+SQLite. The server commits every change of a table by itself: a step can be interrupted in the
+middle, so it is noted when it starts and when it is done, and can be taken again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Final, NamedTuple
+
+import pymysql
+
+from hermes_sessions.errors import SchemaRefused, StoreLocked, StoreUnreachable
+from hermes_sessions.storage.mysql.connections import ServerSession
+from hermes_sessions.storage.mysql.failures import number_of
+from hermes_sessions.storage.tables import (
+    SEARCH_TABLES,
+    SERVER_TABLES,
+    TABLES,
+    Column,
+    Index,
+    Table,
+)
+
+#: What this version knows: a store that asks for more is not written to.
+WRITER_LEVEL: Final = 1
+#: Seconds to wait for another process that changes the tables.
+_MIGRATION_SECONDS: Final = 600
+_NO_TABLE: Final = 1146
+
+_TYPES: Final = {
+    "serial": "BIGINT NOT NULL AUTO_INCREMENT",
+    "name": "VARCHAR(191)",
+    "text": "LONGTEXT",
+    "real": "DOUBLE",
+    "integer": "BIGINT",
+}
+#: A title is bounded before characters are escaped; this is as much as an index takes.
+_TITLE: Final = "VARCHAR(768)"
+#: Of a text in an index, so much.
+_PREFIX: Final = 64
+
+
+def ascii_lower(expression: str) -> str:
+    """Return SQL that folds the case of ASCII letters only; ``lower`` folds all of Unicode."""
+    for code in range(ord("A"), ord("Z") + 1):
+        expression = f"REPLACE({expression}, '{chr(code)}', '{chr(code + 32)}')"
+    return expression
+
+
+#: What numbered variants of a title share; see model.title.family_key.
+_FAMILY: Final = ascii_lower("REGEXP_REPLACE(title, ' #[0-9]+$', '')")
+_TITLE_KEY: Final = f'"title_key" {_TITLE} GENERATED ALWAYS AS ({_FAMILY}) STORED'
+
+#: The only token of document 0, which every sound index has.
+WATCHMAN: Final = "w__"
+#: Tokens stand between blanks, also at both ends. They are ASCII, which is compared fastest.
+SEARCH_INDEX: Final = """CREATE TABLE IF NOT EXISTS search_documents (
+    number BIGINT NOT NULL PRIMARY KEY,
+    written DATETIME(6) NOT NULL,
+    tokens LONGTEXT CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    INDEX idx_search_documents_written (written),
+    FULLTEXT INDEX idx_search_documents_tokens (tokens)
+) ENGINE=InnoDB"""
+_FIRST_STATE: Final = (
+    "INSERT INTO search_state (segmenter, indexed_through) "
+    "SELECT 0, 0 FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM search_state)"
+)
+POST_WATCHMAN: Final = (
+    f"INSERT INTO search_documents (number, written, tokens) "
+    f"VALUES (0, UTC_TIMESTAMP(6), ' {WATCHMAN} ') ON DUPLICATE KEY UPDATE tokens = VALUES(tokens)"
+)
+
+_NOTED_COLUMNS: Final = ("content", "content_type", "tool_name", "tool_calls", "timestamp")
+_UNCHANGED: Final = " AND ".join(f"NEW.{name} <=> OLD.{name}" for name in _NOTED_COLUMNS)
+#: Whatever changes a message or a title, by whoever, is noted; see ``searching.upkeep``.
+_TRIGGERS: Final = {
+    "messages_search_insert": "AFTER INSERT ON messages FOR EACH ROW "
+    "INSERT INTO search_queue (message_id) VALUES (NEW.id)",
+    "messages_search_delete": "AFTER DELETE ON messages FOR EACH ROW "
+    "INSERT INTO search_queue (message_id) VALUES (OLD.id)",
+    "messages_search_update": f"AFTER UPDATE ON messages FOR EACH ROW "
+    f"IF NOT ({_UNCHANGED}) THEN "
+    f"INSERT INTO search_queue (message_id) VALUES (OLD.id); END IF",
+    "sessions_search_insert": "AFTER INSERT ON sessions FOR EACH ROW "
+    "IF NEW.title IS NOT NULL THEN INSERT INTO search_titles (session_id) VALUES (NEW.id) "
+    "ON DUPLICATE KEY UPDATE stale = 1; END IF",
+    "sessions_search_title": "AFTER UPDATE ON sessions FOR EACH ROW "
+    "IF NOT (NEW.title <=> OLD.title) THEN "
+    "INSERT INTO search_titles (session_id) VALUES (NEW.id) "
+    "ON DUPLICATE KEY UPDATE stale = 1; END IF",
+    "sessions_search_delete": "AFTER DELETE ON sessions FOR EACH ROW "
+    "IF OLD.title IS NOT NULL THEN "
+    "UPDATE search_titles SET stale = 1 WHERE session_id = OLD.id; END IF",
+}
+
+
+class Migration(NamedTuple):
+    """One named step. ``finishing`` ones wait until no older version runs any more."""
+
+    name: str
+    #: Each can be run again when it was interrupted.
+    statements: tuple[str, ...]
+    writer_level: int = WRITER_LEVEL
+    finishing: bool = False
+
+
+def _column(column: Column) -> str:
+    kind = _TITLE if column.name == "title" else _TYPES[column.kind]
+    parts = [f'"{column.name}"', kind]
+    if column.required:
+        parts.append("NOT NULL")
+    if column.default is not None:
+        parts.append(f"DEFAULT {column.default}")
+    return " ".join(parts)
+
+
+def _create(table: Table) -> str:
+    lines = [_column(column) for column in table.columns]
+    if table.name == "sessions":
+        lines.append(_TITLE_KEY)
+    key = ", ".join(f'"{name}"' for name in table.key)
+    lines.append(f"PRIMARY KEY ({key})")
+    lines += [_index(table, index) for index in table.indexes]
+    lines += [
+        f'FOREIGN KEY ("{column.name}") REFERENCES {column.references} (id)'
+        for column in table.columns
+        if column.references is not None
+    ]
+    body = ",\n    ".join(lines)
+    return (
+        f"CREATE TABLE IF NOT EXISTS {table.name} (\n    {body}\n) ENGINE=InnoDB "
+        f"ROW_FORMAT=DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE {{collation}}"
+    )
+
+
+def _index(table: Table, index: Index) -> str:
+    kinds = {column.name: column.kind for column in table.columns}
+    columns = ", ".join(
+        f'"{name}"({_PREFIX})' if kinds.get(name) == "text" else f'"{name}"'
+        for name in index.columns
+    )
+    return f"{'UNIQUE ' if index.unique else ''}INDEX {index.name} ({columns})"
+
+
+def _triggers() -> list[str]:
+    found = []
+    for name, body in _TRIGGERS.items():
+        found += [f"DROP TRIGGER IF EXISTS {name}", f"CREATE TRIGGER {name} {body}"]
+    return found
+
+
+MIGRATIONS: Final = (
+    Migration("0001_base", tuple(_create(table) for table in (*TABLES, *SEARCH_TABLES))),
+    Migration(
+        "0002_search",
+        (
+            _FIRST_STATE,
+            SEARCH_INDEX,
+            POST_WATCHMAN,
+            *_triggers(),
+        ),
+    ),
+)
+
+
+def make_current(session: ServerSession, *, may_write: bool) -> int:
+    """Bring the tables up to date, if that is needed and allowed; return the level that a writer
+    must know. *session* is inside no transaction.
+
+    Raises:
+        StoreUnreachable: there are no tables, and they may not be created.
+    """
+    done = _steps_taken(session)
+    if not may_write and not done:
+        raise StoreUnreachable("There is no store in this database yet. Open it once for writing.")
+    if _missing(done) and may_write:
+        done = _migrate(session)
+    return max(done.values(), default=WRITER_LEVEL)
+
+
+def require_known_level(level: int) -> None:
+    """Refuse to write what a newer version made.
+
+    Raises:
+        SchemaRefused: the store asks for more than this version knows.
+    """
+    if level > WRITER_LEVEL:
+        raise SchemaRefused(
+            f"The store was changed by a newer version of Hermes Sessions (level {level}, this one "
+            f"knows {WRITER_LEVEL}). Update this program to write; reading goes on."
+        )
+
+
+def _missing(done: dict[str, int]) -> list[Migration]:
+    return [step for step in MIGRATIONS if step.name not in done and not step.finishing]
+
+
+def _steps_taken(session: ServerSession) -> dict[str, int]:
+    try:
+        # One that was only started has no time yet.
+        cursor = session.execute(
+            "SELECT name, writer_level FROM store_migrations WHERE applied_at > 0"
+        )
+    except pymysql.err.ProgrammingError as error:
+        if number_of(error) == _NO_TABLE:
+            return {}
+        raise
+    return dict(cursor.fetchall())
+
+
+def _migrate(session: ServerSession) -> dict[str, int]:
+    escape = session.connection.escape
+    [(database,)] = session.execute("SELECT DATABASE()").fetchall()
+    # Names of locks are the server's, and short.
+    digest = hashlib.sha256(str(database).encode()).hexdigest()[:32]
+    lock = escape(f"hermes-sessions:{digest}")
+    no_limit = "max_statement_time" if session.is_mariadb else "max_execution_time"
+    [(before,)] = session.execute(f"SELECT @@{no_limit}").fetchall()
+    session.execute(f"SET {no_limit} = 0")
+    # One at a time, whoever else starts now.
+    [(locked,)] = session.execute(f"SELECT GET_LOCK({lock}, {_MIGRATION_SECONDS})").fetchall()
+    if locked != 1:
+        raise StoreLocked("Another process is changing the tables of this store. Try again.")
+    try:
+        for table in SERVER_TABLES:
+            _execute(session, _create(table))
+        done = _steps_taken(session)
+        for step in _missing(done):
+            name = escape(step.name)
+            session.execute(
+                f"INSERT INTO store_migrations (name, applied_at, writer_level) "
+                f"VALUES ({name}, 0, {step.writer_level}) ON DUPLICATE KEY UPDATE applied_at = 0"
+            )
+            for statement in step.statements:
+                _execute(session, statement)
+            session.execute(
+                f"UPDATE store_migrations SET applied_at = {time.time()!r} WHERE name = {name}"
+            )
+            done[step.name] = step.writer_level
+        return done
+    finally:
+        if session.connection.open:
+            session.execute(f"SELECT RELEASE_LOCK({lock})")
+            session.execute(f"SET {no_limit} = {before}")
+
+
+def _execute(session: ServerSession, statement: str) -> None:
+    session.execute(statement.replace("{collation}", session.collation))

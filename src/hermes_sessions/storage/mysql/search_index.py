@@ -1,0 +1,288 @@
+"""The index on MySQL and MariaDB: encoded tokens as text, under ``FULLTEXT``.
+
+``FULLTEXT`` finds what has all the words; phrases, and what must be absent, are decided on the
+tokens themselves, in the same statement. No setting of the server takes part: no token is a stop
+word, or shorter or longer than the server keeps.
+
+``FULLTEXT`` follows a commit with a short delay. Documents that were written a moment ago are
+therefore looked at directly, beside what it finds.
+
+Document 0 is a watchman: it is in every sound index, so that one that was emptied is not taken for
+one that finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import pymysql
+
+from hermes_sessions.storage.mysql.failures import number_of
+from hermes_sessions.storage.mysql.schema import POST_WATCHMAN, WATCHMAN
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.searching.conditions import Where
+from hermes_sessions.storage.searching.expressions import Expression, compile_tree
+from hermes_sessions.storage.searching.index import (
+    EVERYWHERE,
+    Candidates,
+    Document,
+    IndexDamaged,
+    Order,
+    SearchIndex,
+    Span,
+    every_message,
+    order_by,
+)
+from hermes_sessions.text.encode import CUT
+from hermes_sessions.text.query.tree import Node
+
+#: Characters of documents that one statement stores.
+_STORED_AT_ONCE: Final = 1_000_000
+#: Documents younger than this may be missing in FULLTEXT.
+_RECENT: Final = "written > UTC_TIMESTAMP(6) - INTERVAL 5 SECOND"
+_MATCH: Final = "MATCH (tokens) AGAINST (? IN BOOLEAN MODE)"
+#: No table, no column, no FULLTEXT index, damage, or made anew since this transaction began.
+_DAMAGE: Final = frozenset({1034, 1054, 1146, 1191, 1194, 1195, 1412, 1712, 1877, 1932})
+
+
+class _Superset:
+    """Boolean mode, where it is dependable: all of, or one of. `is_whole` says whether that was
+    everything.
+    """
+
+    def __init__(self) -> None:
+        self.is_whole = True
+
+    def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
+        words = [*tokens[:-1], f"{tokens[-1]}*" if prefix else tokens[-1]]
+        if len(words) == 1:
+            return words[0]
+        self.is_whole = False
+        return self.every(words)
+
+    def every(self, texts: Sequence[str]) -> str:
+        return "(" + " ".join(f"+{text}" for text in texts) + ")"
+
+    def any(self, texts: Sequence[str]) -> str:
+        return "(" + " ".join(texts) + ")"
+
+    def but_not(self, wanted: str, unwanted: str) -> str:  # noqa: ARG002
+        self.is_whole = False
+        return wanted
+
+
+class _Exact:
+    """The whole expression as a condition on the tokens."""
+
+    def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
+        # Encoded tokens are letters, digits and _, so they can stand in the text.
+        return f"INSTR(tokens, ' {' '.join(tokens)}{'' if prefix else ' '}') > 0"
+
+    def every(self, texts: Sequence[str]) -> str:
+        return "(" + " AND ".join(texts) + ")"
+
+    def any(self, texts: Sequence[str]) -> str:
+        return "(" + " OR ".join(texts) + ")"
+
+    def but_not(self, wanted: str, unwanted: str) -> str:
+        return f"({wanted} AND NOT {unwanted})"
+
+
+_EXACT: Final = _Exact()
+
+
+class _Query(NamedTuple):
+    """What to ask, as boolean mode and as a condition."""
+
+    words: str
+    condition: str
+    #: Whether the condition has to be looked at where the words match.
+    is_checked: bool
+
+    def numbers(self, bound: Where) -> Where:
+        """Return the SELECT of the numbers of documents that match and satisfy *bound*."""
+        checked = f" AND {self.condition}" if self.is_checked else ""
+        return Where(
+            f"SELECT number FROM search_documents WHERE {_MATCH}{checked} AND {bound.sql} "
+            f"UNION SELECT number FROM search_documents "
+            f"WHERE {_RECENT} AND {self.condition} AND {bound.sql}",
+            (self.words, *bound.params, *bound.params),
+        )
+
+
+_CUT: Final = _Query(f"+{CUT}", _EXACT.phrase([CUT], prefix=False), is_checked=False)
+
+
+class FulltextIndex(SearchIndex):
+    """See `SearchIndex`."""
+
+    def __init__(self, make_anew: Callable[[], None]) -> None:
+        """*make_anew* drops and creates the table, on a connection of its own: the server commits
+        whatever is under way on the one where that is done.
+        """
+        self._make_anew = make_anew
+
+    def add(self, tx: WriteTransaction, documents: Sequence[Document]) -> None:
+        """See `SearchIndex.add`."""
+        waiting: list[Document] = []
+        size = 0
+        for document in documents:
+            waiting.append(document)
+            size += len(document.tokens)
+            if size > _STORED_AT_ONCE:
+                _store(tx, waiting)
+                waiting, size = [], 0
+        if waiting:
+            _store(tx, waiting)
+
+    def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
+        """See `SearchIndex.remove`."""
+        if not numbers:
+            return
+        with _noticing_damage():
+            tx.run(
+                f"DELETE FROM search_documents WHERE number IN ({placeholders(len(numbers))})",
+                numbers,
+            )
+
+    def clear(self, tx: WriteTransaction) -> None:
+        """See `SearchIndex.clear`."""
+        # Until the watchman is posted with the rest of this transaction, the index is not sound.
+        self._make_anew()
+        tx.run(POST_WATCHMAN)
+
+    def tidy(self, tx: WriteTransaction) -> bool:  # noqa: ARG002
+        """The server merges by itself."""
+        return False
+
+    def compact(self, tx: WriteTransaction, *, first: bool) -> bool:  # noqa: ARG002
+        """What was deleted leaves the server's files when the space is reclaimed."""
+        return False
+
+    def is_sound(self, tx: ReadTransaction) -> bool:
+        """See `SearchIndex.is_sound`."""
+        try:
+            row = tx.one(
+                f"SELECT (SELECT COUNT(*) FROM search_documents WHERE {_MATCH}), "
+                f"(SELECT tokens FROM search_documents WHERE number = 0)",
+                (f"+{WATCHMAN}",),
+            )
+        except pymysql.Error as error:
+            if number_of(error) in _DAMAGE:
+                return False
+            raise
+        # That there is an answer says that there is an index: how fresh it is does not matter.
+        return row is not None and row[1] == f" {WATCHMAN} "
+
+    def damage(self, tx: ReadTransaction) -> str | None:
+        """See `SearchIndex.damage`."""
+        return None if self.is_sound(tx) else "its table or its index is missing or was emptied"
+
+    def messages(
+        self,
+        tx: ReadTransaction,
+        node: Node,
+        where: Where,
+        *,
+        limit: int,
+        order: Order = "last stored",
+        span: Span = EVERYWHERE,
+    ) -> Candidates:
+        """See `SearchIndex.messages`."""
+        compiled = _compile(node)
+        if compiled is None:
+            ids = every_message(tx, where, limit=limit, order=order, span=span)
+            return Candidates(ids, exact=False, narrowed=False)
+        expression, query = compiled
+        with _noticing_damage():
+            if expression.complement:
+                # Within a subquery of its own: it is to be answered once, not for each message.
+                matching = query.numbers(Where("number > 0"))
+                where &= Where(
+                    f"m.id NOT IN (SELECT number FROM ({matching.sql}) AS unwanted)",
+                    matching.params,
+                )
+                ids = every_message(tx, where, limit=limit, order=order, span=span)
+            else:
+                ids = _matching(tx, query, where, limit, order, span)
+            unsure = _cut_among(tx, ids) if expression.has_absent else frozenset()
+        return Candidates(ids, exact=expression.exact, narrowed=True, unsure=unsure)
+
+    def titles(
+        self, tx: ReadTransaction, node: Node, *, limit: int, beyond: int | None = None
+    ) -> list[int]:
+        """See `SearchIndex.titles`."""
+        compiled = _compile(node)
+        if compiled is None or compiled[0].complement:
+            return []
+        # Their numbers are negative, so the last stored come first.
+        after = Where("number < 0")
+        if beyond is not None:
+            after &= Where("number > ?", (-beyond,))
+        matching = compiled[1].numbers(after)
+        with _noticing_damage():
+            rows = tx.all(
+                f"SELECT number FROM ({matching.sql}) AS found ORDER BY number LIMIT ?",
+                (*matching.params, limit),
+            )
+        return [-row[0] for row in rows]
+
+    def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
+        """See `SearchIndex.has_cut`."""
+        with _noticing_damage():
+            return bool(_matching(tx, _CUT, where, 1, "last stored", EVERYWHERE))
+
+
+def _compile(node: Node) -> tuple[Expression, _Query] | None:
+    superset = _Superset()
+    words = compile_tree(node, superset)
+    condition = compile_tree(node, _EXACT)
+    if words is None or condition is None:
+        return None
+    return words, _Query(f"+{words.text}", condition.text, is_checked=not superset.is_whole)
+
+
+@contextmanager
+def _noticing_damage() -> Iterator[None]:
+    try:
+        yield
+    except pymysql.Error as error:
+        if number_of(error) not in _DAMAGE:
+            raise
+        raise IndexDamaged(f"The search index is damaged ({error}).") from error
+
+
+def _store(tx: WriteTransaction, documents: Sequence[Document]) -> None:
+    rows = ", ".join(["(?, UTC_TIMESTAMP(6), ?)"] * len(documents))
+    params = [
+        value for document in documents for value in (document.number, f" {document.tokens} ")
+    ]
+    with _noticing_damage():
+        tx.run(
+            f"INSERT INTO search_documents (number, written, tokens) VALUES {rows} "
+            f"ON DUPLICATE KEY UPDATE written = VALUES(written), tokens = VALUES(tokens)",
+            params,
+        )
+
+
+def _matching(
+    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
+) -> list[int]:
+    matching = query.numbers(span.as_sql("number"))
+    rows = tx.all(
+        f"SELECT m.id FROM ({matching.sql}) AS found JOIN messages m ON m.id = found.number "
+        f"JOIN sessions s ON s.id = m.session_id WHERE {where.sql} "
+        f"ORDER BY {order_by(order)} LIMIT ?",
+        (*matching.params, *where.params, limit),
+    )
+    return [row[0] for row in rows]
+
+
+def _cut_among(tx: ReadTransaction, ids: Sequence[int]) -> frozenset[int]:
+    """Return those of *ids* whose text has to be looked at."""
+    if not ids:
+        return frozenset()
+    matching = _CUT.numbers(Where("number BETWEEN ? AND ?", (min(ids), max(ids))))
+    return frozenset(ids) & {row[0] for row in tx.all(matching.sql, matching.params)}

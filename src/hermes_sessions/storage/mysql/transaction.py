@@ -1,0 +1,216 @@
+"""Statements on one connection, with the codec applied to every text.
+
+A transaction begins with its first statement, in the same round trip. The driver's way to stream
+occupies the connection: as soon as another statement comes, what is left of a stream is set aside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from tempfile import SpooledTemporaryFile
+from typing import Any, Final
+
+import pymysql
+
+from hermes_sessions.errors import StatementRefused
+from hermes_sessions.storage.codec import decode_row, encode_text
+from hermes_sessions.storage.mysql.connections import ServerSession
+from hermes_sessions.storage.mysql.failures import is_connection_lost
+from hermes_sessions.storage.provider import Params, Row, placeholders
+
+#: Bytes of rows set aside that stay in memory; more go to a temporary file.
+_KEPT_IN_MEMORY: Final = 4 * 1024 * 1024
+#: Characters of statements that `run_many` sends at a time.
+_SENT_AT_ONCE: Final = 500_000
+
+
+class MySQLTransaction:
+    """The port's read and write transaction."""
+
+    __slots__ = ("_beginning", "_open_stream", "_renewed", "session")
+
+    def __init__(
+        self,
+        session: ServerSession,
+        beginning: tuple[str, ...],
+        renewed: Callable[[ServerSession], ServerSession] | None = None,
+    ) -> None:
+        """*beginning* are the statements that begin it. *renewed* gives another session for one
+        that turns out to be lost before anything was asked.
+        """
+        self.session = session
+        self._beginning = beginning
+        self._renewed = renewed
+        self._open_stream: _Stream | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a statement was sent."""
+        return not self._beginning
+
+    def one(self, sql: str, params: Params = ()) -> Row | None:
+        """See `ReadTransaction.one`."""
+        row = self._ask(sql, params).fetchone()
+        return None if row is None else decode_row(row)
+
+    def all(self, sql: str, params: Params = ()) -> list[Row]:
+        """See `ReadTransaction.all`."""
+        return [decode_row(row) for row in self._ask(sql, params).fetchall()]
+
+    def stream(self, sql: str, params: Params = ()) -> Iterator[Row]:
+        """See `ReadTransaction.stream`."""
+        stream = _Stream(self._ask(sql, params, unbuffered=True))
+        self._open_stream = stream
+        try:
+            while (row := stream.next_row()) is not None:
+                yield decode_row(row)
+        finally:
+            if self._open_stream is stream:
+                self._open_stream = None
+            stream.close()
+
+    def run(self, sql: str, params: Params = ()) -> int:
+        """See `WriteTransaction.run`."""
+        return max(0, self._ask(sql, params).rowcount)
+
+    def run_many(self, sql: str, rows: Iterable[Params]) -> None:
+        """See `WriteTransaction.run_many`."""
+        waiting: list[str] = []
+        size = 0
+        for row in rows:
+            text = with_values(self.session.connection, sql, row)
+            if waiting and size + len(text) > _SENT_AT_ONCE:
+                self.send(*waiting)
+                waiting, size = [], 0
+            waiting.append(text)
+            size += len(text)
+        if waiting:
+            self.send(*waiting)
+
+    def insert_rows(self, table: str, columns: Sequence[str], rows: Iterable[Params]) -> None:
+        """Insert rows, many with a statement; see `bulk_insert`."""
+        names = ", ".join(f'"{name}"' for name in columns)
+        row_of = f"({placeholders(len(columns))})"
+        waiting: list[str] = []
+        size = 0
+        for row in rows:
+            waiting.append(with_values(self.session.connection, row_of, row))
+            size += len(waiting[-1])
+            if size > _SENT_AT_ONCE:
+                self.send(f"INSERT INTO {table} ({names}) VALUES {', '.join(waiting)}")
+                waiting, size = [], 0
+        if waiting:
+            self.send(f"INSERT INTO {table} ({names}) VALUES {', '.join(waiting)}")
+
+    def insert(self, sql: str, params: Params = ()) -> int:
+        """See `WriteTransaction.insert`."""
+        return int(self._ask(sql, params).lastrowid or 0)
+
+    def close_streams(self) -> None:
+        """Read what is left of a stream, so that the connection can be used again."""
+        stream, self._open_stream = self._open_stream, None
+        if stream is not None:
+            stream.close()
+
+    def _ask(self, sql: str, params: Params, *, unbuffered: bool = False) -> pymysql.cursors.Cursor:
+        text = with_values(self.session.connection, sql, params)
+        return self.send(text, unbuffered=unbuffered)
+
+    def send(self, *statements: str, unbuffered: bool = False) -> pymysql.cursors.Cursor:
+        """Execute statements in one round trip; return the cursor on the result of the last."""
+        if self._open_stream is not None:
+            self._open_stream.set_aside()
+            self._open_stream = None
+        if not self._beginning:
+            return _send(self.session, statements, unbuffered)
+        statements = (*self._beginning, *statements)
+        try:
+            cursor = _send(self.session, statements, unbuffered)
+        except pymysql.Error as error:
+            lost = is_connection_lost(error, self.session.connection)
+            if self._renewed is None or not lost:
+                self._beginning = ()
+                raise
+            self.session = self._renewed(self.session)
+            cursor = _send(self.session, statements, unbuffered)
+        self._beginning = ()
+        return cursor
+
+
+def _send(
+    session: ServerSession, statements: tuple[str, ...], unbuffered: bool
+) -> pymysql.cursors.Cursor:
+    return session.execute(
+        "; ".join(statements), skipped=len(statements) - 1, unbuffered=unbuffered
+    )
+
+
+class _Stream:
+    """Rows that arrive one by one, until they have to make room."""
+
+    def __init__(self, cursor: pymysql.cursors.Cursor) -> None:
+        self._cursor: pymysql.cursors.Cursor | None = cursor
+        self._aside: SpooledTemporaryFile[str] | None = None
+
+    def next_row(self) -> Row | None:
+        if self._cursor is not None:
+            row: Row | None = self._cursor.fetchone()
+            return row
+        if self._aside is None:
+            return None
+        line = self._aside.readline()
+        return tuple(json.loads(line)) if line else None
+
+    def set_aside(self) -> None:
+        """Read the rest, so that the connection is free for another statement."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is None:
+            return
+        aside = SpooledTemporaryFile(_KEPT_IN_MEMORY, "w+", encoding="ascii")  # noqa: SIM115
+        self._aside = aside
+        while (row := cursor.fetchone()) is not None:
+            # ASCII, on one line: whatever the texts are.
+            aside.write(json.dumps(row))
+            aside.write("\n")
+        aside.seek(0)
+
+    def close(self) -> None:
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            cursor.close()
+        if self._aside is not None:
+            self._aside.close()
+
+
+@lru_cache(maxsize=1024)
+def _pieces(sql: str) -> list[str]:
+    return sql.split("?")
+
+
+def with_values(connection: pymysql.Connection[Any], sql: str, params: Params) -> str:
+    """Return the statement with its parameters written out, as the driver escapes them.
+
+    Raises:
+        StatementRefused: there are more or fewer parameters than question marks.
+    """
+    pieces = _pieces(sql)
+    if len(pieces) != len(params) + 1:
+        raise StatementRefused(
+            f"The statement has {len(pieces) - 1} question marks and {len(params)} parameters."
+        )
+    if len(pieces) == 1:
+        return sql
+    parts = [pieces[0]]
+    for value, piece in zip(params, pieces[1:], strict=True):
+        if value is None:
+            parts.append("NULL")
+        elif type(value) is str:
+            parts.append(connection.escape(encode_text(value)))
+        elif type(value) is int:
+            parts.append(str(value))
+        else:
+            parts.append(connection.escape(value))
+        parts.append(piece)
+    return "".join(parts)
