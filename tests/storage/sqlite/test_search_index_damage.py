@@ -9,6 +9,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.searching.view import TAIL
+from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.storage.sqlite.indexing import (
     append,
     damage,
@@ -182,3 +183,16 @@ def test_an_index_that_says_something_else(db: SessionDB, path: Path, statement:
     assert found(db, "walrus") == ids
     assert found(db, "title") == ids[:1]
     require_sound_index(db)
+
+
+def test_what_others_merged_meanwhile_is_no_damage(db: SessionDB) -> None:
+    provider = db.provider
+    assert isinstance(provider, SQLiteSessionDBProvider)
+    for number in range(3):
+        append(db, f"walrus {number}")
+        assert len(found(db, "walrus")) == number + 1
+    provider.write_on_connection(
+        lambda writer: writer.execute("INSERT INTO search_index(search_index) VALUES ('optimize')")
+    )
+    with provider.read() as tx:
+        assert provider.search_index.damage(tx) is None
