@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote_from_bytes
 
@@ -100,6 +99,6 @@ def set_durability(connection: apsw.Connection, options: Options) -> None:
 def log_size(path: str) -> int:
     """Return the bytes waiting in the write-ahead log, 0 when there is none."""
     try:
-        return Path(f"{path}-wal").stat().st_size
+        return os.stat(f"{path}-wal").st_size
     except OSError:
         return 0

@@ -111,6 +111,11 @@ class Engine:
             except apsw.Error as error:
                 raise self._our_error(error) from error
 
+    def keep_for_reading(self, connection: apsw.Connection, deadline: Deadline) -> None:
+        """Take over an idle connection that has the options of this engine."""
+        connection.pragma("query_only", "ON")
+        self._readers.add(connection, deadline)
+
     def _connect_reader(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(
             self.path, self.options, deadline, query_only=True, immutable=self._immutable

@@ -50,26 +50,29 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 #: What SQLite keeps beside a file, named after it.
 COMPANIONS: Final = ("-wal", "-shm", "-journal")
 _LOCAL_FUSE: Final = frozenset({"fuseblk"})
+_MOUNT_TABLE: Final = Path("/proc/self/mountinfo")
 _MOST_LINKS: Final = 40
 _OCTAL_ESCAPE: Final = r"\\([0-7]{3})"
 
 
-def file_system_type(path: Path, mount_table: Iterable[str]) -> str | None:
-    """Return the type of the file system that holds *path*, from lines of ``mountinfo``."""
-    best: tuple[int, str] | None = None
-    target = os.path.realpath(path)
+def file_system_type(path: str, mount_table: Iterable[str]) -> str | None:
+    """Return the type of the file system that holds *path*, from lines of ``mountinfo``.
+
+    Links in *path* have been followed.
+    """
+    longest, found = 0, None
     for line in mount_table:
         left, separator, right = line.partition(" - ")
-        fields = left.split()
+        fields = left.split(" ", 5)
         if not separator or len(fields) < 5:
             continue
         mount_point = fields[4]
         if "\\" in mount_point:
             mount_point = re.sub(_OCTAL_ESCAPE, lambda m: chr(int(m[1], 8)), mount_point)
-        inside = target == mount_point or target.startswith(mount_point.rstrip("/") + "/")
-        if inside and (best is None or len(mount_point) >= best[0]):
-            best = (len(mount_point), right.split()[0])
-    return best[1] if best else None
+        inside = path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
+        if inside and len(mount_point) >= longest:
+            longest, found = len(mount_point), right.split()[0]
+    return found
 
 
 def carries_wal(file_system: str | None) -> bool:
@@ -85,9 +88,7 @@ def carries_wal(file_system: str | None) -> bool:
 def read_mount_table() -> list[str]:
     """Return this process's mounts, or nothing where the system does not tell."""
     try:
-        return (
-            Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").split("\n")
-        )
+        return _MOUNT_TABLE.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
         return []
 
@@ -124,7 +125,7 @@ def _make_entry_durable(directory: Path) -> None:
             os.close(descriptor)
 
 
-def check_ownership(path: Path) -> None:
+def check_ownership(path: str) -> None:
     """Refuse a file that belongs to another user, and a link of somebody else's to any file.
 
     Raises:
@@ -148,11 +149,11 @@ def check_ownership(path: Path) -> None:
             return
         if not stat.S_ISLNK(facts.st_mode):
             raise StoreUnreachable(f"unable to open database file: {path} is not a regular file.")
-        step = step.parent / os.readlink(step)
+        step = os.path.join(os.path.dirname(step), os.readlink(step))
     raise StoreUnreachable(f"unable to open database file: {path} is a link that leads nowhere.")
 
 
-def _facts(path: Path, *, follow: bool = True) -> os.stat_result | None:
+def _facts(path: str | Path, *, follow: bool = True) -> os.stat_result | None:
     """Return what the system knows about a file, None when there is none.
 
     Raises:
@@ -167,6 +168,15 @@ def _facts(path: Path, *, follow: bool = True) -> os.stat_result | None:
             f"unable to open database file: {path} cannot be reached ({error.strerror}). Check the "
             f"permissions of its directories, or choose another path."
         ) from error
+
+
+def inode_of(path: str) -> tuple[int, ...] | None:
+    """Return which file this is, however it is called; None when there is none to be seen."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return None
+    return (facts.st_dev, facts.st_ino)
 
 
 def create_private(path: Path) -> bool:
@@ -193,23 +203,27 @@ def can_write(path: str) -> bool:
     )
 
 
-def make_private(path: Path) -> None:
+def make_private(path: str) -> int:
     """Take access to a store away from everybody but its owner, who may write what lies beside it.
 
+    Returns how many files had other permissions.
     (SQLite gives its companions the permissions that the file has at that moment.)
     """
+    others = 0
     for suffix in ("", *COMPANIONS, ".gate"):
-        companion = Path(f"{path}{suffix}")
+        companion = path + suffix
         try:
             facts = os.stat(companion, follow_symlinks=False)
             mode = stat.S_IMODE(facts.st_mode)
             wanted = 0o600 if suffix else mode & 0o700
             if stat.S_ISREG(facts.st_mode) and mode != wanted:
-                companion.chmod(wanted)
+                others += 1
+                os.chmod(companion, wanted)
         except FileNotFoundError:
             continue
         except OSError as error:
             logger.warning("%s keeps its permissions: %s", companion, error.strerror)
+    return others
 
 
 def processes_in_the_way(path: Path, lock_table: Iterable[str]) -> list[int]:

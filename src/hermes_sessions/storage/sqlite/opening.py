@@ -6,15 +6,14 @@ opens are safe: whoever gets the write lock first creates the tables, the others
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import apsw
 
 from hermes_sessions.errors import (
     SchemaRefused,
+    StoreMissing,
     StoreReadOnly,
-    StoreUnreachable,
 )
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import location, schema
@@ -31,67 +30,74 @@ from hermes_sessions.storage.sqlite.nature import Kind, nature_of
 logger = Logger(__name__)
 
 
-def open_engine(path: Path, options: Options) -> Engine:
+def open_engine(path: Path, real: str, options: Options) -> Engine:
     """Return an engine on *path*, creating or upgrading the store as needed.
+
+    *real* is where links lead: SQLite names the companions after the file itself.
 
     Raises:
         StoreUnreachable, UnsafeStore, NotADatabase, StoreCorrupt, SchemaRefused, StoreReadOnly,
         StoreLocked, DiskFull: each says what the file is and what to do; the file was not changed.
     """
-    if str(path) == MEMORY:
-        return _open_memory(options)
-    # Links are followed once, here: SQLite names the companions after the file itself.
-    real = Path(os.path.realpath(path))
-    _prepare_file(path, real, options)
-    kind = location.file_system_type(real, location.read_mount_table())
-    on_local_disk = location.carries_wal(kind)
-    journal = _wanted_journal(real, options, kind)
-    had_log = log_size(str(real)) > 0
+    inode = _prepare_file(path, real, options)
+    file_system = location.file_system_type(real, location.read_mount_table())
+    on_local_disk = location.carries_wal(file_system)
+    journal = _wanted_journal(real, options, file_system)
+    had_log = log_size(real) > 0
     deadline = Deadline()
     deadline.start(options.lock_timeout)
-    with translated(str(real)):
-        connection, options, immutable = _first_connection(str(real), options, deadline)
+    with translated(real):
+        connection, options, immutable = _first_connection(real, options, deadline)
         try:
-            _require_acceptable(path, connection, options)
+            kind = _require_acceptable(path, connection, options)
         except BaseException:
             _leave(connection, has_log=had_log)
             raise
+        is_as_it_was = False
         if not options.read_only:
-            location.make_private(real)
+            is_as_it_was = location.make_private(real) == 0
             connection = _make_current(
-                connection, path, real, options, deadline, journal, gated=on_local_disk
+                connection, kind, path, real, options, deadline, journal, gated=on_local_disk
             )
         # What it is, not what was wanted: others may have kept it from changing.
         is_wal = connection.pragma("journal_mode") == "wal"
         options = options._replace(journal="wal" if is_wal else "delete")
-        connection.close()
-    gated = on_local_disk and not options.read_only
-    return Engine(str(real), options, gated=gated, immutable=immutable)
+        gated = on_local_disk and not options.read_only
+        engine = Engine(real, options, gated=gated, immutable=immutable)
+        if is_as_it_was and engine.inode == inode:
+            # It has read the tables; closing it would remove the log that the next one makes again.
+            # (One that met other permissions would go on with them.)
+            engine.keep_for_reading(connection, deadline)
+        else:
+            connection.close()
+    return engine
 
 
-def _open_memory(options: Options) -> Engine:
+def open_memory(options: Options) -> Engine:
+    """Return an engine on a new database in memory."""
     engine = Engine(MEMORY, options)
     engine.with_writer(_create)
     return engine
 
 
-def _prepare_file(path: Path, real: Path, options: Options) -> None:
-    location.check_ownership(path)
+def _prepare_file(path: Path, real: str, options: Options) -> tuple[int, ...] | None:
+    """Make sure that there is a file which may be used; return which one it is."""
+    location.check_ownership(str(path))
     for suffix in location.COMPANIONS:
         # SQLite believes what stands there: another user's journal would change our file.
-        location.check_ownership(Path(f"{real}{suffix}"))
-    if not options.read_only:
-        location.prepare_directory(real)
-    if real.exists():
-        return
+        location.check_ownership(real + suffix)
+    if (inode := location.inode_of(real)) is not None:
+        return inode
     if options.read_only:
-        raise StoreUnreachable(
+        raise StoreMissing(
             f"unable to open database file: {path} does not exist. Open it once for writing."
         )
-    location.create_private(real)
+    location.prepare_directory(Path(real))
+    location.create_private(Path(real))
+    return location.inode_of(real)
 
 
-def _wanted_journal(real: Path, options: Options, file_system: str | None) -> str:
+def _wanted_journal(real: str, options: Options, file_system: str | None) -> str:
     if options.journal != "auto":
         return options.journal
     if location.carries_wal(file_system):
@@ -155,8 +161,8 @@ def _can_perhaps_be_read(failure: apsw.Error, real: str, options: Options) -> bo
     return isinstance(failure, kinds) and not location.can_write(real)
 
 
-def _require_acceptable(path: Path, connection: apsw.Connection, options: Options) -> None:
-    """Refuse what we must not touch."""
+def _require_acceptable(path: Path, connection: apsw.Connection, options: Options) -> Kind:
+    """Return what the file is; refuse what we must not touch."""
     nature = nature_of(connection)
     if nature.kind is Kind.OTHER:
         raise SchemaRefused(
@@ -180,6 +186,7 @@ def _require_acceptable(path: Path, connection: apsw.Connection, options: Option
             f"knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or open the "
             f"store with read_only=True."
         )
+    return nature.kind
 
 
 def _leave(connection: apsw.Connection, *, has_log: bool) -> None:
@@ -192,8 +199,9 @@ def _leave(connection: apsw.Connection, *, has_log: bool) -> None:
 
 def _make_current(
     connection: apsw.Connection,
+    kind: Kind,
     path: Path,
-    real: Path,
+    real: str,
     options: Options,
     deadline: Deadline,
     journal: str,
@@ -206,7 +214,7 @@ def _make_current(
     looked at again after every wait.
     """
     try:
-        while (kind := nature_of(connection).kind) is not Kind.OURS:
+        while kind is not Kind.OURS:
             deadline.start(options.lock_timeout)
             if kind is Kind.EMPTY:
                 _claim_incremental_vacuum(connection)
@@ -217,14 +225,14 @@ def _make_current(
                 # Our own connection would count as somebody who still uses the old layout.
                 connection.close()
                 _upgrade(real, deadline, options, gated=gated)
-                connection = open_connection(str(real), options, deadline, query_only=False)
-            _require_acceptable(path, connection, options)
+                connection = open_connection(real, options, deadline, query_only=False)
+            kind = _require_acceptable(path, connection, options)
         deadline.start(options.lock_timeout)
         _adopt_journal(connection, deadline, journal, must=not gated)
         if not _up_to_date(connection):
             _migrate(connection, path, options)
     except SchemaRefused:
-        _leave(connection, has_log=log_size(str(real)) > 0)
+        _leave(connection, has_log=log_size(real) > 0)
         raise
     except BaseException:
         connection.close(True)
@@ -237,12 +245,12 @@ def _up_to_date(connection: apsw.Connection) -> bool:
     return all(step.name in applied for step in schema.MIGRATIONS)
 
 
-def _upgrade(real: Path, deadline: Deadline, options: Options, *, gated: bool) -> None:
+def _upgrade(real: str, deadline: Deadline, options: Options, *, gated: bool) -> None:
     # Needed once in a file's life; not loaded otherwise.
     from hermes_sessions.storage.sqlite.upgrade import upgrade_documented_layout
 
     deadline.start(options.lock_timeout)
-    upgrade_documented_layout(real, options, deadline, gated=gated)
+    upgrade_documented_layout(Path(real), options, deadline, gated=gated)
     deadline.start(options.lock_timeout)
 
 

@@ -41,6 +41,13 @@ class Readers:
         self._closed = False
         self._held = False
 
+    def add(self, connection: apsw.Connection, deadline: Deadline) -> None:
+        """Lend this connection, too; *deadline* is what its busy handler asks."""
+        reader = Reader()
+        reader.connection, reader.deadline = connection, deadline
+        with self._lock:
+            self._idle.append(reader)
+
     def borrow(self, patience: float) -> tuple[Reader, apsw.Connection]:
         """Return a reader for the calling thread; it may wait for a lock for *patience* seconds."""
         me = threading.get_ident()

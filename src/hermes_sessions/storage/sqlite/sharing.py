@@ -15,8 +15,8 @@ from hermes_sessions.errors import StoreLocked, StoreUnavailable
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.inheritance import unusable_after_fork
-from hermes_sessions.storage.sqlite.location import can_write
-from hermes_sessions.storage.sqlite.opening import open_engine
+from hermes_sessions.storage.sqlite.location import can_write, inode_of
+from hermes_sessions.storage.sqlite.opening import open_engine, open_memory
 
 #: How long a fork waits for running reads and writes to end.
 FORK_PATIENCE: Final = 5.0
@@ -41,7 +41,7 @@ class SharedEngines:
     def acquire(self, path: Path, options: Options) -> Engine:
         """Return the engine on *path* with one more handle; see `open_engine` for errors."""
         if str(path) == MEMORY:
-            return self._register(open_engine(path, options), None)
+            return self._register(open_memory(options), None)
         real = os.path.realpath(path)
         key = (real, options.read_only)
         with self._one_opener(real, options.lock_timeout):
@@ -54,7 +54,7 @@ class SharedEngines:
                     if options.durability == "full":
                         engine.make_durable()
                     return engine
-            return self._register(open_engine(path, options), key)
+            return self._register(open_engine(path, real, options), key)
 
     def _register(self, engine: Engine, key: tuple[str, bool] | None) -> Engine:
         with self._lock:
@@ -121,7 +121,7 @@ class SharedEngines:
             if not engine.after_fork_in_child() and engine.inode is not None:
                 self._lost[engine.inode] = engine.path
         for real in self._openings:
-            inode = _inode(real)
+            inode = inode_of(real)
             if inode is not None:
                 self._lost[inode] = real
         self._openings.clear()
@@ -131,7 +131,7 @@ class SharedEngines:
                 engine.refuse()
 
     def _refuse_lost(self, real: str) -> None:
-        inode = _inode(real)
+        inode = inode_of(real)
         if inode in self._lost:
             raise StoreUnavailable(unusable_after_fork(self._lost[inode]))
 
@@ -139,14 +139,6 @@ class SharedEngines:
 def _is_as_wanted(engine: Engine, options: Options) -> bool:
     """Return whether the engine writes if it should and can."""
     return options.read_only or not engine.options.read_only or not can_write(engine.path)
-
-
-def _inode(path: str) -> tuple[int, ...] | None:
-    try:
-        facts = os.stat(path)
-    except OSError:
-        return None
-    return (facts.st_dev, facts.st_ino)
 
 
 shared_engines: Final = SharedEngines()
