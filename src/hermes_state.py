@@ -12,14 +12,14 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from hermes_sessions import SessionDB as _SessionDB
-from hermes_sessions.config import hermes_home
 from hermes_sessions.storage.logs import Logger
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
     from hermes_sessions.storage.sqlite.schema import CREATE_TABLES as SCHEMA_SQL
     from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION as SCHEMA_VERSION
@@ -40,10 +40,12 @@ __all__ = [
 logger = Logger(__name__)
 T = TypeVar("T")
 
-#: Where the store is when nothing else is configured, as of import. `SessionDB()` follows the
-#: environment and config.yaml at the time of the call, unless this name was given another value.
-DEFAULT_DB_PATH: Path = hermes_home() / "state.db"
-_DEFAULT_AT_IMPORT: Final = DEFAULT_DB_PATH
+if TYPE_CHECKING:
+    #: Where the store is when nothing else is configured, as of the first use of this name.
+    #: `SessionDB()` follows the environment and config.yaml at the time of the call, unless this
+    #: name was given another value.
+    DEFAULT_DB_PATH: Path
+_default_at_first_use: Path | None = None
 
 #: The documented full-text tables, for code that sets up such tables of its own. The store does
 #: not use them.
@@ -63,22 +65,25 @@ class SessionDB(_SessionDB):
     """`hermes_sessions.SessionDB` with the names that older code reaches into."""
 
     def __init__(self, db_path: str | Path | None = None, **options: Any) -> None:
-        if db_path is None and DEFAULT_DB_PATH != _DEFAULT_AT_IMPORT:
-            db_path = DEFAULT_DB_PATH
+        if db_path is None:
+            named = globals().get("DEFAULT_DB_PATH")
+            db_path = None if named == _default_at_first_use else named
         try:
             super().__init__(db_path, **options)
         except Exception as error:
             _set_last_init_error(f"{type(error).__name__}: {error}")
             raise
         self._lock = threading.RLock()
-        self._db_path = Path(self._sqlite.engine.path) if self.provider.name == "sqlite" else None
+        self._file = self._sqlite.engine.path if self.provider.name == "sqlite" else None
 
     @property
     def db_path(self) -> Path:
         """The file behind this store, also when it is closed."""
-        if self._db_path is None:
+        from pathlib import Path
+
+        if self._file is None:
             raise AttributeError("only SQLite stores have a path")
-        return self._db_path
+        return Path(self._file)
 
     @cached_property
     def _conn(self) -> Statements:
@@ -129,6 +134,14 @@ def format_session_db_unavailable(prefix: str = "Session database not available"
     return f"{prefix}: {cause.rstrip('.')}{hint}."
 
 
+def _remembered_default() -> Path:
+    from hermes_sessions.config import hermes_home
+
+    global DEFAULT_DB_PATH, _default_at_first_use  # noqa: PLW0603 - others may replace the former
+    DEFAULT_DB_PATH = _default_at_first_use = hermes_home() / "state.db"
+    return DEFAULT_DB_PATH
+
+
 class _Executes(Protocol):
     def execute(self, sql: str, /) -> Any: ...
 
@@ -162,6 +175,8 @@ if not TYPE_CHECKING:  # a type checker would take any name for an existing one
 
     def __getattr__(name: str) -> object:
         # What a store is opened with is loaded when one is opened.
+        if name == "DEFAULT_DB_PATH":
+            return _remembered_default()
         from hermes_sessions.storage.sqlite import schema
 
         if name == "SCHEMA_SQL":

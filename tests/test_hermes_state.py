@@ -73,6 +73,15 @@ class TestSurface:
         with closing(SessionDB(db_path=None)) as db:
             assert db.db_path == tmp_path / "deep" / "other.db"
 
+    def test_a_default_path_that_was_put_back_counts_no_more(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as for_a_while:
+            for_a_while.setattr(hermes_state, "DEFAULT_DB_PATH", tmp_path / "other.db")
+        monkeypatch.setenv("HERMES_HOME", str(tmp_path / "home"))
+        with closing(SessionDB()) as db:
+            assert db.db_path == tmp_path / "home" / "state.db"
+
     def test_without_a_path_the_environment_counts(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

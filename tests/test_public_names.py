@@ -60,7 +60,7 @@ def test_importing_the_drop_in_module_loads_no_database() -> None:
         )
     }
     # Slow to load, and needed by few or only once a store is opened.
-    assert not modules & {"apsw", "dataclasses", "inspect", "logging", "random"}
+    assert not modules & {"apsw", "dataclasses", "inspect", "logging", "pathlib", "random"}
 
 
 def test_an_open_store_has_loaded_only_the_verbs_that_were_used() -> None:

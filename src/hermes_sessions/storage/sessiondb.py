@@ -17,7 +17,6 @@ from hermes_sessions.model import title as titles_model
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.parts import Part
 from hermes_sessions.storage.provider import SessionDBProvider, Wishes
-from hermes_sessions.storage.searching.keeper import Keeper
 from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TRASH_DAYS, Store
 
 if TYPE_CHECKING:
@@ -92,6 +91,7 @@ class SessionDB:
             ConfigError: config.yaml is wrong (only when the configured store is opened).
         """
         from hermes_sessions.storage.opening import open_provider
+        from hermes_sessions.storage.searching.keeper import Keeper
 
         trash_days = None
         if provider is None:
