@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes_sessions import SessionDB
 from tests.cli.conversations import AUTH, OLD, PROJECT, WEATHER
-from tests.cli.harness import Hermes
+from tests.cli.harness import NOW, Hermes
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -35,6 +36,18 @@ COMMANDS = {
     "trash": ["trash"],
     "restore": ["restore", PROJECT],
 }
+#: Of ``hermes sessiondb``; {home} is where the store is.
+DATABASE_COMMANDS = {
+    "sessiondb-status": ["status"],
+    "sessiondb-migrate": ["migrate", "--to", "{home}/copy.db"],
+    "sessiondb-migrate-again": ["migrate", "--to", "{home}/copied.db"],
+    "sessiondb-migrate-dry-run": ["migrate", "--to", "{home}/copy.db", "--dry-run"],
+    "sessiondb-migrate-since": ["migrate", "--to", "{home}/copied.db", "--since", "2025-03-05"],
+    "sessiondb-migrate-merge": ["migrate", "--to", "{home}/other.db", "--merge", "overwrite"],
+    "sessiondb-verify": ["verify", "{home}/state.db", "{home}/copied.db"],
+    "sessiondb-verify-different": ["verify", "{home}/state.db", "{home}/other.db"],
+    "sessiondb-upgrade": ["upgrade", "--finish"],
+}
 FORMS = {
     "wide": ([], {"COLUMNS": "140"}),
     "pipe": ([], {}),
@@ -43,11 +56,22 @@ FORMS = {
     "plain": (["--plain"], {}),
     "json": (["--json"], {}),
 }
+#: What they print is not laid out for a width.
+DATABASE_FORMS = ("pipe", "json")
 
 
 def prepared(hermes: Hermes, command: str) -> None:
     if command in {"trash", "restore"}:
         hermes.call("sessions", "delete", PROJECT, OLD, "--yes")
+
+
+def prepared_database(hermes: Hermes, command: str) -> None:
+    if "copied.db" in " ".join(DATABASE_COMMANDS[command]):
+        hermes.call("sessiondb", "migrate", "--to", f"{hermes.home}/copied.db")
+    with SessionDB(hermes.home / "other.db", clock=lambda: NOW) as db:
+        db.create_session(AUTH, "cli")
+        db.append_message(AUTH, "user", "Something else")
+        db.create_session("another", "cli")
 
 
 def settled(text: str) -> str:
@@ -56,6 +80,9 @@ def settled(text: str) -> str:
     """
     text = re.sub(r"Database size: .*", "Database size: 120.0 KB", text)
     text = re.sub(r'"size_bytes": \d+', '"size_bytes": 122880', text)
+    text = re.sub(r"Size: .*", "Size: 120.0 KB", text)
+    text = re.sub(r"Version: .*", "Version: 3.50.0", text)
+    text = re.sub(r'"sqlite_version": ".*"', '"sqlite_version": "3.50.0"', text)
     text = re.sub(r"Gave .* back\.\n", "", text)
     text = re.sub(r'"freed_bytes": \d+', '"freed_bytes": 0', text)
     text = re.sub(r"--cursor \S+", "--cursor WzEsIDE4XQ==", text)
@@ -78,6 +105,24 @@ def test_output(filled: Hermes, pytestconfig: pytest.Config, name: str, form: st
     assert settled(result.out) == file.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("form", DATABASE_FORMS)
+@pytest.mark.parametrize("name", DATABASE_COMMANDS)
+def test_output_about_databases(
+    filled: Hermes, pytestconfig: pytest.Config, name: str, form: str
+) -> None:
+    flags, environ = FORMS[form]
+    prepared_database(filled, name)
+    words = [word.replace("{home}", str(filled.home)) for word in DATABASE_COMMANDS[name]]
+    result = filled.call("sessiondb", *words, *flags, environ=environ)
+    assert result.code == (1 if "different" in name else 0)
+    printed = settled(result.out + result.err).replace(str(filled.home), "/home/.hermes")
+    file = GOLDEN / f"{name}.{form}.txt"
+    if pytestconfig.getoption("--update-golden", default=False):
+        file.write_text(printed, encoding="utf-8")
+    assert printed == file.read_text(encoding="utf-8")
+
+
 def test_no_file_is_left_over() -> None:
     expected = {f"{name}.{form}.txt" for name in COMMANDS for form in FORMS}
+    expected |= {f"{name}.{form}.txt" for name in DATABASE_COMMANDS for form in DATABASE_FORMS}
     assert {file.name for file in GOLDEN.iterdir()} == expected

@@ -66,3 +66,23 @@ def number_of_days(_context: click.Context, parameter: click.Parameter, value: s
     if not 0 <= days < math.inf:
         raise click.BadParameter(f"{value!r} is not a number of days (0 or more).", param=parameter)
     return days
+
+
+def moment(console: Console, name: str, value: str | None) -> float | None:
+    """Return the moment an option names, to the second, so that it can be named again.
+
+    Raises:
+        click.BadParameter: it names none.
+    """
+    if value is None:
+        return None
+    from hermes_sessions.text.query.filters import read_time  # not loaded at every start
+
+    found = read_time(value, console.clock())
+    if found is None:
+        raise click.BadParameter(
+            f"{value!r} is no date. Use 2026-05-01, 2026-05, 2026-05-01T10:30, an age such as "
+            f"30min, 12h, 7d, 2w, or today or yesterday.",
+            param_hint=f"'--{name}'",
+        )
+    return float(math.floor(found))

@@ -10,6 +10,10 @@ COMMANDS = {
     "sessions": LazyCommand(
         "hermes_sessions.cli.sessions.group:sessions", "List, read and manage stored sessions."
     ),
+    "sessiondb": LazyCommand(
+        "hermes_sessions.cli.sessiondb.group:sessiondb",
+        "Look after the database, and move to another one.",
+    ),
 }
 
 

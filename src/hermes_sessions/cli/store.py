@@ -21,7 +21,7 @@ def open_for_reading(console: Console) -> SessionDB:
     Raises:
         ConfigError, StoreError: one line that says what to do.
     """
-    _show_warnings(console)
+    show_warnings(console)
     try:
         return SessionDB(read_only=True, clock=console.clock)
     except (StoreReadOnly, StoreUnreachable):
@@ -35,7 +35,7 @@ def open_for_searching(console: Console) -> SessionDB:
     Where the store cannot be written, it is opened for reading only: a search answers all the
     same. Raises as `open_for_reading`.
     """
-    _show_warnings(console)
+    show_warnings(console)
     try:
         return SessionDB(clock=console.clock)
     except (StoreReadOnly, DiskFull, SchemaRefused):
@@ -47,7 +47,7 @@ def open_for_writing(console: Console, path: Path | None = None) -> SessionDB:
 
     Raises as `open_for_reading`.
     """
-    _show_warnings(console)
+    show_warnings(console)
     if path is None:
         return SessionDB(clock=console.clock)
     settings = load_settings().sessiondb
@@ -70,6 +70,7 @@ def transcripts_directory() -> Path:
     return load_settings().home / "sessions"
 
 
-def _show_warnings(console: Console) -> None:
+def show_warnings(console: Console) -> None:
+    """Say what looks like a mistake in the configuration."""
     for warning in load_settings().warnings:
         console.tell(f"Warning: {warning}")

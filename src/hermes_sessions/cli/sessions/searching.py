@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, whole_number
+from hermes_sessions.cli.options import moment, speaks_to_console, whole_number
 from hermes_sessions.cli.preview import preview_of_session
 from hermes_sessions.cli.render.account import account_lines
 from hermes_sessions.cli.render.command import command_line
@@ -19,7 +18,7 @@ from hermes_sessions.cli.selection import find_session
 from hermes_sessions.cli.store import open_for_searching
 from hermes_sessions.storage.searching.answer import Answer, Hit
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.text.query.filters import Conditions, read_time
+from hermes_sessions.text.query.filters import Conditions
 from hermes_sessions.text.query.parser import FILTER_NAMES
 
 _NOTHING_FOUND = 1
@@ -151,7 +150,7 @@ def _kept_together(word: str) -> str:
 
 
 def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> Conditions:
-    after, before = (_moment(console, name, filters[name]) for name in ("since", "until"))
+    after, before = (moment(console, name, filters[name]) for name in ("since", "until"))
     if after is not None and before is not None and after >= before:
         raise click.BadParameter("It must be later than --since.", param_hint="'--until'")
     sessions = [
@@ -169,20 +168,6 @@ def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> Con
         after=after,
         before=before,
     )
-
-
-def _moment(console: Console, name: str, value: str | None) -> float | None:
-    """Return the moment an option names, to the second, so that it can be named again."""
-    if value is None:
-        return None
-    found = read_time(value, console.clock())
-    if found is None:
-        raise click.BadParameter(
-            f"{value!r} is no date. Use 2026-05-01, 2026-05, 2026-05-01T10:30, an age such as "
-            f"30min, 12h, 7d, 2w, or today or yesterday.",
-            param_hint=f"'--{name}'",
-        )
-    return float(math.floor(found))
 
 
 # ── what is said ──────────────────────────────────────────────────────────────────────────────

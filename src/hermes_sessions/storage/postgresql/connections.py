@@ -80,6 +80,13 @@ class Connections:
         port = f":{facts['port']}" if facts.get("port") else ""
         return f"postgresql://{host}{port}/{facts.get('dbname') or ''}"
 
+    @property
+    def open_count(self) -> int:
+        """How many connections this process has open; 0 if only the application knows."""
+        if self._pool is None:
+            return len(self._idle)
+        return int(self._pool.get_stats()["pool_size"])
+
     # ── lending ───────────────────────────────────────────────────────────────────────────────
 
     def acquire(self, patience: float) -> psycopg.Connection:

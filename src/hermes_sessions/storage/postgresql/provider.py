@@ -40,6 +40,7 @@ from hermes_sessions.storage.provider import (
     NewRow,
     ReadTransaction,
     SessionDBProvider,
+    Steps,
     Wishes,
     WriteTransaction,
 )
@@ -402,6 +403,24 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
             f"nextval(pg_get_serial_sequence('{table}', 'id'))))"
         )
 
+    def steps(self) -> Steps:
+        """See `SessionDBProvider.steps`."""
+        with self.read() as tx:
+            taken = {row[0] for row in tx.all("SELECT name FROM store_migrations")}
+        return schema.steps(taken)
+
+    def finish_steps(self) -> tuple[str, ...]:
+        """See `SessionDBProvider.finish_steps`."""
+        connections = self._writable()
+        connection = self._borrow(connections, None)
+        try:
+            taken = schema.finish(connection, self._options.schema)
+        except psycopg.Error as error:
+            raise translate(error, connections.location) from error
+        finally:
+            connections.release(connection, keep=_is_at_rest(connection))
+        return taken
+
     def describe(self) -> dict[str, Any]:
         """See `SessionDBProvider.describe`."""
         with self.read() as tx:
@@ -414,6 +433,8 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
             "database": database,
             "schema": self._options.schema,
             "user": user,
+            "connections": self._connections.open_count,
+            "max_connections": self._options.max_connections,
             "read_only": self._options.read_only,
         }
 

@@ -6,12 +6,14 @@ Text is collated bytewise, so that comparing, sorting and ``lower`` are the same
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import psycopg
 from psycopg import sql
 
 from hermes_sessions.errors import SchemaRefused, StoreMissing
+from hermes_sessions.storage.provider import Steps
 from hermes_sessions.storage.tables import (
     SEARCH_TABLES,
     SERVER_TABLES,
@@ -163,8 +165,27 @@ def require_known_level(level: int) -> None:
         )
 
 
-def _missing(done: dict[str, int]) -> list[Migration]:
-    return [step for step in MIGRATIONS if step.name not in done and not step.finishing]
+def steps(taken: Collection[str]) -> Steps:
+    """Return the steps taken, and what is left."""
+    left = [step for step in MIGRATIONS if step.name not in taken]
+    return Steps(
+        tuple(sorted(taken)),
+        tuple(step.name for step in left if not step.finishing),
+        tuple(step.name for step in left if step.finishing),
+    )
+
+
+def finish(connection: psycopg.Connection, schema: str) -> tuple[str, ...]:
+    """Take the steps that take something away; return their names. *connection* is inside no
+    transaction.
+    """
+    before = _steps_taken(connection, schema)
+    after = _migrate(connection, schema, finishing=True)
+    return tuple(sorted(set(after) - set(before)))
+
+
+def _missing(done: Collection[str], *, finishing: bool = False) -> list[Migration]:
+    return [step for step in MIGRATIONS if step.name not in done and step.finishing <= finishing]
 
 
 def _steps_taken(connection: psycopg.Connection, schema: str) -> dict[str, int]:
@@ -176,7 +197,9 @@ def _steps_taken(connection: psycopg.Connection, schema: str) -> dict[str, int]:
     return dict(rows)
 
 
-def _migrate(connection: psycopg.Connection, schema: str) -> dict[str, int]:
+def _migrate(
+    connection: psycopg.Connection, schema: str, *, finishing: bool = False
+) -> dict[str, int]:
     with connection.transaction():
         # One at a time, whoever else starts now; ends with the transaction.
         connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
@@ -187,7 +210,7 @@ def _migrate(connection: psycopg.Connection, schema: str) -> dict[str, int]:
                 sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema))
             )
         done = _steps_taken(connection, schema)
-        for step in _missing(done):
+        for step in _missing(done, finishing=finishing):
             connection.execute(step.sql.replace("{schema}", f'"{schema}"').encode())
             connection.execute(
                 "INSERT INTO store_migrations (name, applied_at, writer_level) VALUES (%s, %s, %s)",

@@ -16,9 +16,11 @@ from hermes_sessions.storage.provider import (
     Dialect,
     ReadTransaction,
     SessionDBProvider,
+    Steps,
     Wishes,
     WriteTransaction,
 )
+from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.connection import Options, log_size
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.sharing import shared_engines
@@ -198,6 +200,15 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         options = self.engine.options
         return {
             "provider": self.name,
+    def steps(self) -> Steps:
+        """See `SessionDBProvider.steps`."""
+        with self.read() as tx:
+            taken = {row[0] for row in tx.all("SELECT name FROM store_migrations")}
+        return Steps(
+            tuple(sorted(taken)),
+            tuple(step.name for step in schema.MIGRATIONS if step.name not in taken),
+        )
+
             "path": self.engine.path,
             "sqlite_version": apsw.sqlite_lib_version(),
             "durability": options.durability,

@@ -38,7 +38,7 @@ def identity(provider: SessionDBProvider) -> str:
     place = str(facts.get("path") or facts.get("location") or "")
     schema = facts.get("schema")
     if "://" not in place:
-        place = f"{provider.name}:{place}"
+        place = f"{provider.name}:///{place}"
     return f"{place} ({schema})" if schema and schema != "public" else place
 
 

@@ -1,0 +1,1 @@
+"""``hermes sessiondb``: the database itself."""

@@ -1,0 +1,47 @@
+"""``hermes sessiondb status``."""
+
+from __future__ import annotations
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.render.database import database_lines
+from hermes_sessions.cli.sessiondb.stores import opened
+from hermes_sessions.cli.store import show_warnings
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.transfer.ledger import identity
+
+
+@click.command(short_help="Show the store, its size and its state.")
+@click.argument("store", metavar="[STORE]", required=False)
+@speaks_to_console
+def status(console: Console, *, store: str | None) -> None:
+    """Show where a store is, how much it holds, and whether anything is to be done.
+
+    Without STORE, the configured one. Nothing is changed.
+    """
+    show_warnings(console)
+    with opened(store, read_only=True) as provider:
+        db = SessionDB(provider=provider, clock=console.clock)
+        index = db.search_index_status()
+        steps = provider.steps()
+        document = {
+            "provider": provider.name,
+            "location": identity(provider),
+            "details": provider.describe(),
+            **{name: db.get_stats()[name] for name in _COUNTS},
+            "search_index": {name: index[name] for name in ("complete", "pending")},
+            "schema": {
+                "taken": steps.taken,
+                "waiting": steps.waiting,
+                "finishing": steps.finishing,
+            },
+        }
+    if console.as_json:
+        console.print_json(document)
+    else:
+        console.print(database_lines(document))
+
+
+_COUNTS = ("sessions", "messages", "archived", "trashed", "size_bytes")

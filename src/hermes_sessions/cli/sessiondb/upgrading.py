@@ -1,0 +1,50 @@
+"""``hermes sessiondb upgrade``."""
+
+from __future__ import annotations
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.sessiondb.stores import opened
+from hermes_sessions.cli.store import show_warnings
+from hermes_sessions.errors import StoreError
+
+
+@click.command(short_help="Bring the tables up to date.")
+@click.argument("store", metavar="[STORE]", required=False)
+@click.option(
+    "--finish",
+    is_flag=True,
+    help="Also remove what only older versions need; first end or update all of them.",
+)
+@speaks_to_console
+def upgrade(console: Console, *, store: str | None, finish: bool) -> None:
+    """Bring the tables of a store up to date.
+
+    Without STORE, the configured one. Opening a store for writing does the same; this is for doing
+    it at a time of your choice. Steps that older versions cannot live with wait for --finish.
+    """
+    show_warnings(console)
+    before = _waiting(store)
+    with opened(store, read_only=False) as provider:
+        taken = [name for name in provider.steps().taken if name in before]
+        finished = list(provider.finish_steps()) if finish else []
+        left = list(provider.steps().finishing)
+    if console.as_json:
+        console.print_json({"taken": taken, "finished": finished, "finishing": left})
+        return
+    console.print(f"Took step {name}." for name in [*taken, *finished])
+    if not taken and not finished:
+        console.print("There is nothing to finish." if finish else "The tables are up to date.")
+    if left:
+        console.print(f"Waiting for --finish: {', '.join(left)}")
+
+
+def _waiting(store: str | None) -> tuple[str, ...]:
+    """Return the steps that opening the store will take; of one that cannot be read yet, none."""
+    try:
+        with opened(store, read_only=True) as provider:
+            return provider.steps().waiting
+    except StoreError:
+        return ()

@@ -1,0 +1,292 @@
+"""hermes sessiondb: status, migrate, verify, upgrade."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from tests.cli.conversations import AUTH, PROJECT
+from tests.cli.harness import NOW, Hermes
+from tests.cli.terminal import SLOW_COMMAND, Terminal
+from tests.cli.test_failures import assert_one_line
+from tests.fixtures.hermes import stored
+from tests.servers.launching import Server
+from tests.servers.stores import postgresql_place
+from tests.storage.sqlite.disks import on_a_small_disk, read_only
+
+
+def configure(hermes: Hermes, text: str) -> None:
+    (hermes.home / "config.yaml").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def server_url(postgresql: Server) -> str:
+    return postgresql_place(postgresql, "unused").new_url()
+
+
+# ── the configured store ──────────────────────────────────────────────────────────────────────
+
+
+def test_from_the_home_to_the_configured_server(
+    filled: Hermes, postgresql: Server, server_url: str
+) -> None:
+    schema = server_url.partition("schema=")[2]
+    configure(
+        filled,
+        f"sessiondb:\n  provider: postgresql\n  postgresql:\n    host: 127.0.0.1\n"
+        f"    port: {postgresql.port}\n    user: hermes\n    password: sesame\n"
+        f"    database: postgres\n    schema: {schema}\n",
+    )
+    dry = filled.call("sessiondb", "migrate", "--dry-run")
+    assert (dry.code, dry.err) == (0, "")
+    assert dry.out.startswith("Would copy 10 sessions (18 messages) from sqlite:///")
+    assert dry.out.endswith("to a new store.\n")
+    result = filled.call("sessiondb", "migrate")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "Migrated 10 sessions, 18 messages, 18 FTS entries in 0.0s\n"
+    listed = filled.call("sessions", "search", "token", "--json").json
+    assert listed["hits"][0]["session_id"] == AUTH
+    again = filled.call("sessiondb", "migrate", "--dry-run", "--json").json
+    assert (again["sessions"], again["messages"], again["differences"]) == (0, 0, [])
+
+    status = filled.call("sessiondb", "status")
+    assert (status.code, status.err) == (0, "")
+    lines = dict(line.split(": ", 1) for line in status.out.splitlines())
+    place = f"postgresql://127.0.0.1:{postgresql.port}/postgres ({schema})"
+    assert (lines["Provider"], lines["Location"]) == ("postgresql", place)
+    assert lines["Version"].startswith("PostgreSQL 1")
+    assert (lines["Sessions"], lines["Messages"]) == ("10 (1 archived)", "18")
+    assert lines["Connections"].endswith("open, 10 at most")
+    assert lines["Schema"] == "up to date (0002_search)"
+    whole = filled.call("sessiondb", "status", "--json")
+    assert "sesame" not in whole.out + status.out
+    assert whole.json["schema"] == {
+        "taken": ["0001_base", "0002_search"],
+        "waiting": [],
+        "finishing": [],
+    }
+    assert filled.call("sessiondb", "upgrade").out == "The tables are up to date.\n"
+    assert filled.call("sessiondb", "upgrade", "--finish").out == "There is nothing to finish.\n"
+
+
+def test_the_same_store_twice(filled: Hermes) -> None:
+    assert_one_line(filled.call("sessiondb", "migrate"), 1, "sessiondb.provider is sqlite", "--to")
+    assert_one_line(
+        filled.call("sessiondb", "migrate", "--to", str(filled.store)), 1, "the same store"
+    )
+    assert_one_line(
+        filled.call("sessiondb", "migrate", "--to", str(filled.store), "--dry-run"),
+        1,
+        "the same store",
+    )
+
+
+def test_back_from_a_server(filled: Hermes, server_url: str, tmp_path: Path) -> None:
+    filled.call("sessiondb", "migrate", "--to", server_url)
+    back = f"sqlite:///{tmp_path}/back.db"
+    result = filled.call("sessiondb", "migrate", "--from", server_url, "--to", back)
+    assert result.code == 0
+    assert result.err == (
+        f"To use it from now on, name it in config.yaml: "
+        f"sessiondb.sqlite.path: {tmp_path}/back.db\n"
+    )
+    verified = filled.call("sessiondb", "verify", str(filled.store), back)
+    assert (verified.code, verified.err) == (0, "")
+    assert verified.out == "The same: 10 sessions with 18 messages.\n"
+    compared = filled.call("sessiondb", "verify", server_url, back, "--json").json
+    assert (compared["same"], compared["differences"]) == (True, [])
+
+
+def test_the_hint_for_a_server(filled: Hermes, server_url: str) -> None:
+    result = filled.call("sessiondb", "migrate", "--to", server_url)
+    assert result.err.endswith("sessiondb.provider: postgresql, and sessiondb.postgresql.dsn\n")
+
+
+# ── catching up ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_catching_up_and_finishing(filled: Hermes, tmp_path: Path) -> None:
+    target = str(tmp_path / "copy.db")
+    assert filled.call("sessiondb", "migrate", "--to", target).code == 0
+    with filled.db() as db:
+        db.append_message(AUTH, "user", "one more")
+        db.set_session_title(PROJECT, "renamed")
+    caught_up = filled.call("sessiondb", "migrate", "--to", target, "--since", "1h")
+    assert (caught_up.code, caught_up.err) == (0, "")
+    assert caught_up.out.splitlines() == [
+        "Copied 1 of 2 sessions that were active since then, 5 messages in 0.0s",
+        "To finish, run it once more without --since.",
+    ]
+    with filled.db() as db:
+        db.delete_sessions([PROJECT])
+    finished = filled.call("sessiondb", "migrate", "--to", target)
+    assert finished.code == 0
+    assert "Removed 1 session deleted from the source since." in finished.out
+    assert filled.call("sessiondb", "verify", str(filled.store), target).code == 0
+    wrong = filled.call("sessiondb", "migrate", "--to", target, "--since", "soon")
+    assert wrong.code == 2
+    assert "'soon' is no date" in wrong.err
+
+
+def test_what_was_changed_in_the_target(filled: Hermes, tmp_path: Path) -> None:
+    target = tmp_path / "copy.db"
+    filled.call("sessiondb", "migrate", "--to", str(target))
+    with SessionDB(target, clock=lambda: NOW) as db:
+        db.append_message(AUTH, "user", "written there")
+    result = filled.call("sessiondb", "migrate", "--to", str(target))
+    assert result.code == 1
+    assert result.err.splitlines() == [
+        "Error: 1 difference between source and target:",
+        f"  {AUTH} was changed in the target after it was copied",
+    ]
+    found = filled.call("sessiondb", "migrate", "--to", str(target), "--json")
+    assert (found.code, found.json["complete"]) == (1, False)
+    assert [each["id"] for each in found.json["differences"]] == [AUTH]
+    forced = filled.call("sessiondb", "migrate", "--to", str(target), "--merge", "overwrite")
+    assert (forced.code, forced.out.splitlines()[-1]) == (0, f"Replaced: {AUTH}")
+
+
+def test_a_target_with_other_sessions(filled: Hermes, tmp_path: Path) -> None:
+    target = tmp_path / "copy.db"
+    with SessionDB(target, clock=lambda: NOW) as db:
+        db.create_session("x" * 100, "cli")
+        for number in range(12):
+            db.create_session(f"other {number}", "cli")
+        db.set_session_title("other 1", "refactoring auth")
+        db.create_session(AUTH, "cli")
+    for flags in ([], ["--dry-run"]):
+        assert_one_line(
+            filled.call("sessiondb", "migrate", "--to", str(target), *flags),
+            1,
+            "holds 14 sessions that did not come from",
+            "--merge skip",
+        )
+    dry = filled.call("sessiondb", "migrate", "--to", str(target), "--merge", "skip", "--dry-run")
+    assert dry.out.splitlines()[1:] == [f"Would leave: {AUTH}"]
+    merged = filled.call("sessiondb", "migrate", "--to", str(target), "--merge", "skip")
+    assert (merged.code, merged.out.splitlines()[-1]) == (0, f"Left as it was: {AUTH}")
+    again = filled.call("sessiondb", "migrate", "--to", str(target), "--merge", "overwrite")
+    assert again.code == 0
+    assert again.err.startswith(f"Note: {AUTH} is without its title, which another session there")
+
+
+def test_many_differences_are_not_all_listed(filled: Hermes, tmp_path: Path) -> None:
+    target = tmp_path / "copy.db"
+    with filled.db() as db:
+        for number in range(12):
+            db.create_session(f"new {number}", "cli")
+    filled.call("sessiondb", "migrate", "--to", str(target))
+    with SessionDB(target, clock=lambda: NOW) as db:
+        for number in range(12):
+            db.append_message(f"new {number}", "user", "there")
+    result = filled.call("sessiondb", "migrate", "--to", str(target))
+    assert len(result.err.splitlines()) == 12
+    assert result.err.splitlines()[-1] == "  ... and 2 more (--json has all)"
+
+
+# ── what goes wrong ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["migrate", "--to", "oracle://x/y"], 1, ["no database provider 'oracle'", "sqlite"]),
+        (["migrate", "--to", "sqlite://x"], 1, ["no SQLite URL"]),
+        (["migrate", "--to", "postgresql://u:sesame@127.0.0.1:1/db"], 3, ["cannot be reached"]),
+        (["migrate", "--to", "/proc/nowhere/copy.db"], 3, ["/proc/nowhere"]),
+        (["migrate", "--from", "/nowhere.db", "--to", "copy.db"], 3, ["/nowhere.db", "exist"]),
+        (["migrate", "--from", __file__, "--to", "copy.db"], 3, ["not a database"]),
+        (["verify", "/nowhere.db", "/nowhere.db"], 3, ["does not exist"]),
+        (["status", "/nowhere.db"], 3, ["does not exist"]),
+        (["status", "postgresql://u:sesame@127.0.0.1:1/db"], 3, ["cannot be reached"]),
+        (["upgrade", "/proc/nowhere/copy.db"], 3, ["/proc/nowhere"]),
+    ],
+)
+def test_wrong_places(
+    filled: Hermes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    words: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = filled.call("sessiondb", *arguments)
+    assert_one_line(result, code, *words)
+    assert "sesame" not in result.err
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_wrong_options(filled: Hermes) -> None:
+    assert filled.call("sessiondb", "migrate", "--merge", "both").code == 2
+    assert filled.call("sessiondb", "verify", "one").code == 2
+    assert filled.call("sessiondb", "migrat").err.count("Did you mean 'migrate'?") == 1
+
+
+def test_an_older_layout_is_not_changed_by_looking(hermes: Hermes, tmp_path: Path) -> None:
+    hermes.home.mkdir()
+    stored.unpack("v11", hermes.store)
+    before = hermes.store.read_bytes()
+    for command in (["migrate", "--to", str(tmp_path / "copy.db")], ["status"]):
+        assert_one_line(hermes.call("sessiondb", *command), 3, "upgraded first", "for writing")
+    assert hermes.store.read_bytes() == before
+    assert hermes.call("sessiondb", "upgrade").code == 0
+    moved = hermes.call("sessiondb", "migrate", "--to", str(tmp_path / "copy.db"))
+    assert (moved.code, moved.out[:9]) == (0, "Migrated ")
+
+
+def test_a_target_that_cannot_be_written(filled: Hermes, tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    with SessionDB(folder / "copy.db"):
+        pass
+    result = under(read_only(folder), filled, "migrate", "--to", str(folder / "copy.db"))
+    assert result.returncode == 3
+    assert "readonly" in result.stderr.splitlines()[-1]
+
+
+def test_a_full_disk(filled: Hermes, tmp_path: Path) -> None:
+    folder, results = tmp_path / "small", tmp_path / "results"
+    folder.mkdir()
+    with filled.db() as db:
+        for _ in range(4):
+            db.append_message(AUTH, "user", os.urandom(400_000).hex())
+    target = str(folder / "copy.db")
+    result = under(on_a_small_disk(folder, 2000, results), filled, "migrate", "--to", target)
+    assert result.returncode == 3
+    assert "no space is left" in result.stderr
+    # With more room, the same command does the rest.
+    assert filled.run("sessiondb", "migrate", "--to", target).code == 0
+    assert filled.run("sessiondb", "verify", str(filled.store), target).code == 0
+
+
+def under(prefix: list[str], hermes: Hermes, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*prefix, sys.executable, "-m", "hermes_sessions", "sessiondb", *arguments],
+        env=hermes.environ(),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def test_the_bars(filled: Hermes, tmp_path: Path) -> None:
+    with filled.db() as db:
+        for number in range(250):
+            db.create_session(f"s{number}", "cli")
+            db.append_message(f"s{number}", "user", "words")
+    target = str(tmp_path / "copy.db")
+    with Terminal(filled, "sessiondb", "migrate", "--to", target, program=SLOW_COMMAND) as terminal:
+        assert terminal.finish() == 0
+    for label in ("Copying", "Comparing", "Indexing"):
+        assert label in terminal.screen
+    with Terminal(
+        filled, "sessiondb", "migrate", "--to", target, "--plain", program=SLOW_COMMAND
+    ) as terminal:
+        assert terminal.finish() == 0
+    assert "%" not in terminal.screen
