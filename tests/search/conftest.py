@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.search.stores import PROVIDERS, OpenStore
+from tests.search.stores import PROVIDERS
+from tests.servers.stores import OpenStore
 
 
 @pytest.fixture(scope="module", params=PROVIDERS)

@@ -9,25 +9,30 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-
-#: Opens a handle on one store; takes keyword arguments of `SessionDB`.
-OpenStore = Callable[..., SessionDB]
+from tests.servers.stores import OpenStore, mysql_store, postgresql_store
 
 
 @contextmanager
-def sqlite_store(request: pytest.FixtureRequest) -> Iterator[OpenStore]:
-    """A file that nobody else uses."""
-    factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
-    path = factory.mktemp("search") / "state.db"
+def _on_sqlite(request: pytest.FixtureRequest) -> Iterator[OpenStore]:
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("search")
 
     def open_handle(**options: Any) -> SessionDB:
-        return SessionDB(path, durability="normal", **options)
+        return SessionDB(folder / "state.db", durability="normal", **options)
 
     yield open_handle
 
 
-#: By name: makes an empty store, gives what opens it, and removes it afterwards. A database on a
-#: server asks the request for the fixture of its server.
+def _on_postgresql(request: pytest.FixtureRequest) -> AbstractContextManager[OpenStore]:
+    return postgresql_store(request.getfixturevalue("postgresql"), "search")
+
+
+def _on_mysql(request: pytest.FixtureRequest) -> AbstractContextManager[OpenStore]:
+    return mysql_store(request.getfixturevalue("mariadb"), "search")
+
+
+#: By name: makes an empty store, gives what opens it, and empties or removes it afterwards.
 PROVIDERS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[OpenStore]]] = {
-    "sqlite": sqlite_store,
+    "sqlite": _on_sqlite,
+    "postgresql": _on_postgresql,
+    "mysql": _on_mysql,
 }

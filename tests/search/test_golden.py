@@ -10,7 +10,7 @@ from tests.search.golden.corpus import NOW, load_corpus, sessions
 from tests.search.golden.ndcg import ndcg
 from tests.search.golden.oracle import Means, expected_by_title
 from tests.search.golden.queries import GoldenQuery, queries, questions, stored_expectations
-from tests.search.stores import OpenStore
+from tests.servers.stores import OpenStore
 
 KINDS = sorted({item.kind for item in queries()})
 TIMES = {message.id: message.at for session in sessions() for message in session.messages}

@@ -20,7 +20,7 @@ from hermes_sessions.text.query.parser import MAX_LENGTH, parse
 from hermes_sessions.text.query.tree import Query, Term, print_query, terms_of
 from tests.search.golden import oracle
 from tests.search.query_texts import any_query, tricky_queries
-from tests.search.stores import OpenStore
+from tests.servers.stores import OpenStore
 from tests.text.strategies import any_text
 
 EVERYTHING = 1000
