@@ -191,6 +191,7 @@ SEARCH_TABLES: Final = (
             Column("indexed_through", "integer", required=True),
             Column("newest", "real", required=True, default=0),
             *_counters("ordered_from", required=True),
+            Column("disorder", "real", required=True, default=0),
         ),
     ),
     Table(

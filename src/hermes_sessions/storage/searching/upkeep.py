@@ -36,12 +36,12 @@ _BATCH_CHARACTERS: Final = 400_000
 #: After so many transactions, one merges what they wrote.
 _STEPS_TO_TIDY: Final = 3
 #: Seconds by which the times of messages may run against their ids, because clocks differ and
-#: writers wait for each other, before the order counts as broken; and what that guarantees.
-_TOLERANCE: Final = 30.0
-_TOLERANCE_BESIDE: Final = 1.0
-MOST_DISORDER: Final = 60.0
+#: writers wait for each other, before the order counts as broken.
+_MOST_DISORDER: Final = 30.0
 _COLUMNS: Final = ", ".join(("id", "timestamp", *DOCUMENT_COLUMNS))
-_STATE: Final = "SELECT segmenter, indexed_through, newest, ordered_from FROM search_state"
+_STATE: Final = (
+    "SELECT segmenter, indexed_through, newest, ordered_from, disorder FROM search_state"
+)
 #: Instead of a mark, where everything that is not indexed is in the queue.
 _NO_MARK: Final = 2**62
 
@@ -63,6 +63,8 @@ class Lag:
     outside: int = 0
     #: Above this id, later messages have higher ids; imports can make it otherwise below.
     ordered_from: int = 0
+    #: By how many seconds at most a message above that id is older than one with a lower id.
+    disorder: float = 0.0
     #: Whether the index can be asked at all; if not, it has to be made anew.
     usable: bool = True
 
@@ -122,7 +124,7 @@ class Upkeep:
                 outside=outside,
                 usable=False,
             )
-        _, through, _, ordered_from = state
+        _, through, _, ordered_from, disorder = state
         queued = above = _number(tx, "SELECT COUNT(*) FROM search_queue")
         if self._has_mark:
             above += _number(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through)
@@ -133,6 +135,7 @@ class Upkeep:
             titles=_number(tx, "SELECT COUNT(*) FROM search_titles WHERE stale = 1"),
             outside=outside,
             ordered_from=int(ordered_from),
+            disorder=float(disorder),
         )
 
     def catch_up(
@@ -200,9 +203,9 @@ class Upkeep:
         tx.run("UPDATE search_titles SET stale = 1")
         tx.run("DELETE FROM search_state")
         tx.run(
-            "INSERT INTO search_state (segmenter, indexed_through, newest, ordered_from) "
-            "VALUES (?, ?, ?, ?)",
-            (SEGMENTER_VERSION, 0, 0.0, 0),
+            "INSERT INTO search_state "
+            "(segmenter, indexed_through, newest, ordered_from, disorder) VALUES (?, ?, ?, ?, ?)",
+            (SEGMENTER_VERSION, 0, 0.0, 0, 0.0),
         )
 
     def _reset_outdated(self, tx: WriteTransaction) -> None:
@@ -303,16 +306,7 @@ class Upkeep:
             rows = [row for row in rows if row[0] <= state[1]]
             if new:
                 _move_mark(tx, state, new, new[-1][0])
-        times = [(row[0], time_of(row[1])) for row in rows]
-        displaced = [time for id_, time in times if not _is_between_its_neighbours(tx, id_, time)]
-        if displaced:
-            # It may be newer than all above it: only behind the mark, order begins again.
-            newest = max(displaced)
-            tx.run(
-                "UPDATE search_state SET ordered_from = indexed_through, "
-                "newest = CASE WHEN newest > ? THEN newest ELSE ? END",
-                (newest, newest),
-            )
+        _note_moved(tx, [(row[0], time_of(row[1])) for row in rows])
         taken = [row[0] for row in queued]
         tx.run(f"DELETE FROM search_queue WHERE seq IN ({placeholders(len(taken))})", taken)
         return len(queued)
@@ -346,16 +340,36 @@ class Upkeep:
 
 
 def _move_mark(tx: WriteTransaction, state: Row, rows: list[Row], mark: int) -> None:
-    """Note that *rows*, in the order of their ids, are indexed, and whether they are in order."""
-    _, _, newest, ordered_from = state
+    """Note that *rows*, in the order of their ids, are indexed, and how far they are in order."""
+    _, _, newest, ordered_from, disorder = state
     for row in rows:
         timestamp = time_of(row[1])
-        if timestamp < newest - _TOLERANCE:
-            ordered_from = row[0]
+        if timestamp < newest - _MOST_DISORDER:
+            ordered_from, disorder = row[0], 0.0
+        else:
+            disorder = max(disorder, newest - timestamp)
         newest = max(newest, timestamp)
     tx.run(
-        "UPDATE search_state SET indexed_through = ?, newest = ?, ordered_from = ?",
-        (mark, newest, ordered_from),
+        "UPDATE search_state SET indexed_through = ?, newest = ?, ordered_from = ?, disorder = ?",
+        (mark, newest, ordered_from, disorder),
+    )
+
+
+def _note_moved(tx: WriteTransaction, times: list[tuple[int, float]]) -> None:
+    """Note by how much messages that were changed are out of order now."""
+    added = sum(_out_of_place(tx, number, timestamp) for number, timestamp in times)
+    if not added:
+        return
+    newest = max(timestamp for _, timestamp in times)
+    tx.run(
+        "UPDATE search_state SET disorder = disorder + ?, "
+        "newest = CASE WHEN newest > ? THEN newest ELSE ? END",
+        (added, newest, newest),
+    )
+    # It may be newer than all above it: only behind the mark, order begins again.
+    tx.run(
+        "UPDATE search_state SET ordered_from = indexed_through, disorder = 0 WHERE disorder > ?",
+        (_MOST_DISORDER,),
     )
 
 
@@ -363,12 +377,15 @@ def _tokens(row: Row) -> str:
     return document(texts_of(row[2:])).tokens
 
 
-def _is_between_its_neighbours(tx: ReadTransaction, number: int, timestamp: float) -> bool:
+def _out_of_place(tx: ReadTransaction, number: int, timestamp: float) -> float:
+    """Return by how many seconds a message is older than the one before or newer than the next."""
     select = "SELECT timestamp FROM messages WHERE id"
     before = tx.one(f"{select} < ? ORDER BY id DESC LIMIT 1", (number,))
     after = tx.one(f"{select} > ? ORDER BY id LIMIT 1", (number,))
-    return (before is None or time_of(before[0]) <= timestamp + _TOLERANCE_BESIDE) and (
-        after is None or timestamp <= time_of(after[0]) + _TOLERANCE_BESIDE
+    return max(
+        0.0,
+        time_of(before[0]) - timestamp if before else 0.0,
+        timestamp - time_of(after[0]) if after else 0.0,
     )
 
 

@@ -31,7 +31,7 @@ from hermes_sessions.storage.searching.index import (
     every_message,
 )
 from hermes_sessions.storage.searching.shown import Found, load
-from hermes_sessions.storage.searching.upkeep import MOST_DISORDER, Lag
+from hermes_sessions.storage.searching.upkeep import Lag
 from hermes_sessions.text.query.filters import Conditions
 from hermes_sessions.text.query.matching import Analysed, matches
 from hermes_sessions.text.query.tree import Node, Substring, terms_of
@@ -187,7 +187,8 @@ class View:
         edge = max(times) if oldest else min(times)
         # From the first message on that is so much older or newer, none can be among them.
         sign, direction = (">", "ASC") if oldest else ("<", "DESC")
-        certain = edge + MOST_DISORDER if oldest else edge - MOST_DISORDER
+        disorder = self._lag.disorder
+        certain = edge + disorder if oldest else edge - disorder
         row = self._tx.one(
             f"SELECT id FROM messages WHERE id {sign} ? AND timestamp {sign} ? "
             f"ORDER BY id {direction} LIMIT 1",

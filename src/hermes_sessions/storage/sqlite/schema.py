@@ -266,7 +266,8 @@ CREATE TABLE IF NOT EXISTS search_state (
     segmenter INTEGER NOT NULL,
     indexed_through INTEGER NOT NULL,
     newest REAL NOT NULL DEFAULT 0,
-    ordered_from INTEGER NOT NULL DEFAULT 0
+    ordered_from INTEGER NOT NULL DEFAULT 0,
+    disorder REAL NOT NULL DEFAULT 0
 );
 INSERT INTO search_state (segmenter, indexed_through)
 SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM search_state);
