@@ -14,7 +14,6 @@ import time
 import weakref
 from collections import deque
 from typing import Any, Final, NamedTuple, Protocol
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pymysql
 from pymysql.constants import CLIENT, FIELD_TYPE, SERVER_STATUS
@@ -420,65 +419,3 @@ def _encryption(options: Options) -> dict[str, Any]:
         raise InvalidInput(
             f"The file ssl_ca={options.ssl_ca!r} cannot be used: {error}."
         ) from error
-
-
-# ── URLs ──────────────────────────────────────────────────────────────────────────────────────
-
-_YES: Final = {"1": True, "true": True, "yes": True, "on": True}
-_NO: Final = {"0": False, "false": False, "no": False, "off": False}
-
-
-def options_from_url(url: str) -> Options:
-    """Return the options of ``mysql://user:password@host:port/database?name=value``.
-
-    Special characters are percent-encoded. The names are those of `Options`.
-
-    Raises:
-        InvalidInput: the URL cannot be understood; its password is not repeated.
-    """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        # Python's own parser reads names, not passwords, case-insensitively.
-        host = unquote(parts.hostname or "")
-    except ValueError as error:
-        raise InvalidInput(f"The URL of the server cannot be read: {error}.") from None
-    if parts.scheme not in ("mysql", "mariadb"):
-        raise InvalidInput(f"A URL of a MySQL server begins with mysql://, not {parts.scheme!r}.")
-    found: dict[str, Any] = {
-        "host": host,
-        "port": port,
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "database": unquote(parts.path.removeprefix("/")),
-    }
-    found = {name: value for name, value in found.items() if value}
-    if "/" in found.get("database", ""):
-        raise InvalidInput(f"The URL names no single database: {found['database']!r}.")
-    for name, text in parse_qsl(parts.query, keep_blank_values=True):
-        found[name] = _value(name, text)
-    options = Options(**found)
-    if not options.database:
-        raise InvalidInput("The URL of the server must name a database: mysql://host/database.")
-    return options
-
-
-def _value(name: str, text: str) -> Any:
-    kinds = {"ssl": bool, "read_only": bool, "max_connections": int}
-    kinds |= {"lock_timeout": float, "statement_timeout": float, "unix_socket": str, "ssl_ca": str}
-    if name not in kinds:
-        raise InvalidInput(
-            f"The URL of the server has an unknown parameter {name!r}. Known are: "
-            f"{', '.join(sorted(kinds))}."
-        )
-    kind = kinds[name]
-    try:
-        if kind is bool:
-            return (_YES | _NO)[text.lower()]
-        value = kind(text)
-        if kind is not str and not (math.isfinite(value) and value >= (kind is int)):
-            raise ValueError(text)
-    except (KeyError, ValueError):
-        wanted = {bool: "true or false", int: "a number from 1", float: "seconds"}[kind]
-        raise InvalidInput(f"{name} in the URL must be {wanted}, not {text!r}.") from None
-    return value

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import pymysql
 
@@ -18,6 +18,11 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.storage.mysql import appending, schema
+from hermes_sessions.storage.mysql.configured import (
+    options_from_settings,
+    options_from_url,
+    wished,
+)
 from hermes_sessions.storage.mysql.connections import (
     Connections,
     Options,
@@ -36,15 +41,28 @@ from hermes_sessions.storage.mysql.failures import (
 from hermes_sessions.storage.mysql.search_index import FulltextIndex
 from hermes_sessions.storage.mysql.transaction import MySQLTransaction, with_values
 from hermes_sessions.storage.provider import (
+    NO_WISHES,
     Dialect,
     NewRow,
     ReadTransaction,
     SessionDBProvider,
+    Steps,
+    Wishes,
     WriteTransaction,
     placeholders,
 )
 from hermes_sessions.storage.tables import SEARCH_TABLES, SERVER_TABLES, TABLES
-from hermes_sessions.storage.units import CommitUnknown, NotResolved, RunAgain, new_mark, run_unit
+from hermes_sessions.storage.units import (
+    NEVER,
+    CommitUnknown,
+    NotResolved,
+    RunAgain,
+    new_mark,
+    run_unit,
+)
+
+if TYPE_CHECKING:
+    from hermes_sessions.config.settings import SessionDBSettings
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +97,18 @@ class MySQLSessionDBProvider(SessionDBProvider):
         self._opened: Connections | None = None
         self._level = schema.WRITER_LEVEL
         self._units = 0
+
+    @classmethod
+    def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> MySQLSessionDBProvider:
+        """``mysql://user:password@host:port/database``; see `options_from_url`."""
+        return cls(wished(options_from_url(url), wishes)).initialize()
+
+    @classmethod
+    def from_settings(
+        cls, settings: SessionDBSettings, wishes: Wishes = NO_WISHES
+    ) -> MySQLSessionDBProvider:
+        """See `SessionDBProvider.from_settings`."""
+        return cls(wished(options_from_settings(settings.mysql), wishes)).initialize()
 
     def initialize(self, pool: Pool | None = None) -> MySQLSessionDBProvider:
         """Connect, create or update the tables, and return the provider itself.
@@ -293,28 +323,28 @@ class MySQLSessionDBProvider(SessionDBProvider):
         except RunAgain as again:
             raise NotResolved(again.error) from again
         tx = MySQLTransaction(session, (*_waiting(session, 1.0), *_BY_ROW_LOCKS))
-        row = None
-        is_ours = is_clean = False
+        message_id: int | None = NEVER
+        is_clean = False
         try:
             try:
                 tx.run(
-                    "INSERT INTO write_marks (mark, marked_at) VALUES (?, ?)",
-                    (lost.mark, time.time()),
+                    "INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, ?, ?)",
+                    (lost.mark, NEVER, time.time()),
                 )
-                is_ours = True
             except pymysql.err.IntegrityError as error:
                 if number_of(error) != _DUPLICATE:
                     raise
                 row = tx.one("SELECT message_id FROM write_marks WHERE mark = ?", (lost.mark,))
+                message_id = None if row is None else row[0]
             tx.run("COMMIT")
             is_clean = True
         except pymysql.Error as error:
             raise NotResolved(translate(error, connections.location)) from error
         finally:
             connections.release(session, keep=is_clean or _end(tx, "ROLLBACK"))
-        if is_ours:
+        if message_id == NEVER:
             raise RunAgain(StoreUnavailable(f"{connections.location}: the connection was lost."))
-        return lost.result if row is None or row[0] is None else int(row[0])
+        return lost.result if message_id is None else int(message_id)
 
     def _clean_sometimes(self) -> None:
         self._units += 1
@@ -375,6 +405,24 @@ class MySQLSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.after_explicit_ids`; the server does that by itself."""
         if table not in _OUR_TABLES:
             raise InvalidInput(f"There is no table {table!r}.")
+
+    def steps(self) -> Steps:
+        """See `SessionDBProvider.steps`."""
+        with self.read() as tx:
+            rows = tx.all(schema.STEPS_TAKEN)
+        return schema.steps({row[0] for row in rows})
+
+    def finish_steps(self) -> tuple[str, ...]:
+        """See `SessionDBProvider.finish_steps`."""
+        connections = self._writable()
+        try:
+            session = connections.apart(self._options.lock_timeout)
+            try:
+                return schema.finish(session)
+            finally:
+                connections.give_back(session)
+        except pymysql.Error as error:
+            raise translate(error, connections.location) from error
 
     def describe(self) -> dict[str, Any]:
         """See `SessionDBProvider.describe`."""

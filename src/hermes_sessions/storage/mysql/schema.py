@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import pymysql
 
-from hermes_sessions.errors import SchemaRefused, StoreLocked, StoreUnreachable
+from hermes_sessions.errors import SchemaRefused, StoreLocked, StoreMissing
 from hermes_sessions.storage.mysql.connections import ServerSession
 from hermes_sessions.storage.mysql.failures import number_of
+from hermes_sessions.storage.provider import Steps
 from hermes_sessions.storage.tables import (
     SEARCH_TABLES,
     SERVER_TABLES,
@@ -30,6 +32,9 @@ WRITER_LEVEL: Final = 1
 #: Seconds to wait for another process that changes the tables.
 _MIGRATION_SECONDS: Final = 600
 _NO_TABLE: Final = 1146
+
+#: One that was only started has no time yet.
+STEPS_TAKEN: Final = "SELECT name, writer_level FROM store_migrations WHERE applied_at > 0"
 
 _TYPES: Final = {
     "serial": "BIGINT NOT NULL AUTO_INCREMENT",
@@ -172,13 +177,13 @@ def make_current(session: ServerSession, *, may_write: bool) -> int:
     must know. *session* is inside no transaction.
 
     Raises:
-        StoreUnreachable: there are no tables, and they may not be created.
+        StoreMissing: there are no tables, and they may not be created.
     """
     done = _steps_taken(session)
     if not may_write and not done:
-        raise StoreUnreachable("There is no store in this database yet. Open it once for writing.")
+        raise StoreMissing("There is no store in this database yet. Open it once for writing.")
     if _missing(done) and may_write:
-        done = _migrate(session)
+        done = _migrate(session, finishing=False)
     return max(done.values(), default=WRITER_LEVEL)
 
 
@@ -195,16 +200,26 @@ def require_known_level(level: int) -> None:
         )
 
 
-def _missing(done: dict[str, int]) -> list[Migration]:
-    return [step for step in MIGRATIONS if step.name not in done and not step.finishing]
+def steps(taken: Collection[str]) -> Steps:
+    """Return the steps taken, and what is left."""
+    return Steps.of([(step.name, step.finishing) for step in MIGRATIONS], taken)
+
+
+def finish(session: ServerSession) -> tuple[str, ...]:
+    """Take the steps that take something away; return their names. *session* is inside no
+    transaction.
+    """
+    before = _steps_taken(session)
+    return tuple(sorted(set(_migrate(session, finishing=True)) - set(before)))
+
+
+def _missing(done: Collection[str], *, finishing: bool = False) -> list[Migration]:
+    return [step for step in MIGRATIONS if step.name not in done and step.finishing <= finishing]
 
 
 def _steps_taken(session: ServerSession) -> dict[str, int]:
     try:
-        # One that was only started has no time yet.
-        cursor = session.execute(
-            "SELECT name, writer_level FROM store_migrations WHERE applied_at > 0"
-        )
+        cursor = session.execute(STEPS_TAKEN)
     except pymysql.err.ProgrammingError as error:
         if number_of(error) == _NO_TABLE:
             return {}
@@ -212,7 +227,7 @@ def _steps_taken(session: ServerSession) -> dict[str, int]:
     return dict(cursor.fetchall())
 
 
-def _migrate(session: ServerSession) -> dict[str, int]:
+def _migrate(session: ServerSession, *, finishing: bool = False) -> dict[str, int]:
     escape = session.connection.escape
     [(database,)] = session.execute("SELECT DATABASE()").fetchall()
     # Names of locks are the server's, and short.
@@ -229,7 +244,7 @@ def _migrate(session: ServerSession) -> dict[str, int]:
         for table in SERVER_TABLES:
             _execute(session, _create(table))
         done = _steps_taken(session)
-        for step in _missing(done):
+        for step in _missing(done, finishing=finishing):
             name = escape(step.name)
             session.execute(
                 f"INSERT INTO store_migrations (name, applied_at, writer_level) "
