@@ -6,9 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.stores import Place, postgresql_place, postgresql_store
+from tests.servers.stores import (
+    Place,
+    mysql_place,
+    mysql_store,
+    postgresql_place,
+    postgresql_store,
+)
 
-_SERVERS = {"postgresql": (postgresql_place, postgresql_store)}
+_SERVERS = {
+    "postgresql": (postgresql_place, postgresql_store),
+    "mariadb": (mysql_place, mysql_store),
+}
 
 
 @pytest.fixture(params=_SERVERS)

@@ -27,6 +27,10 @@ _PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
 class Server:
     """A running server; `restart` and `kill` are for tests of what happens then."""
 
+    #: What ends it in order, and what ends it at once.
+    stopped_by = signal.SIGINT
+    killed_by = signal.SIGQUIT
+
     def __init__(
         self, folder: Path, port: int, command: Sequence[str | Path], user: str | None
     ) -> None:
@@ -64,14 +68,14 @@ class Server:
         text = (self.folder / "log").read_text(errors="replace")
         return f"{self._command[0]} did not start:\n{text[-4000:]}"
 
-    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+    def stop(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
             self._process.wait(60)
         self._process = None
 
-    def restart(self, how: signal.Signals = signal.SIGINT) -> None:
-        self.stop(how)
+    def restart(self, *, at_once: bool = False) -> None:
+        self.stop(self.killed_by if at_once else self.stopped_by)
         self.start()
 
     def destroy(self) -> None:
@@ -207,7 +211,7 @@ def start_pgbouncer(behind: Server, **settings: str) -> Server:
     return server
 
 
-def start_mariadb() -> Server:
+def start_mariadb(*settings: str) -> Server:
     import pymysql
 
     user = unprivileged_user("mysql")
@@ -237,8 +241,10 @@ def start_mariadb() -> Server:
         "--innodb-buffer-pool-size=128M",
         "--innodb-log-file-size=64M",
         "--max-connections=200",
+        *settings,
     ]
     server = Server(folder, port, command, user)
+    server.stopped_by, server.killed_by = signal.SIGTERM, signal.SIGKILL
     server.probe = lambda: pymysql.connect(host="127.0.0.1", port=port, user="root").close()
     server.start()
     return server

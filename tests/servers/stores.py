@@ -79,6 +79,16 @@ DO $$ BEGIN IF to_regclass('{schema}.sessions') IS NOT NULL THEN
 END IF; END $$"""
 
 
+def mysql_place(server: Server, name: str) -> Place:
+    def url_of(database: str, port: int) -> str:
+        if database.startswith("new_"):
+            with mysql_connection(server) as connection:
+                connection.cursor().execute(f"CREATE DATABASE {database}")
+        return f"mysql://root@127.0.0.1:{port}/{database}"
+
+    return Place(server, url_of, name)
+
+
 @contextmanager
 def mysql_store(server: Server, name: str) -> Iterator[OpenStore]:
     """An empty store in a database of its own, emptied afterwards, which is faster."""

@@ -74,7 +74,9 @@ def _server_keys(section: str, *, product: str, port: int) -> tuple[Key, ...]:
             None,
             "The URL of the database; wins over the parts below. Secrets as `${VAR}`.",
         ),
-        Key(f"{section}.host", Text(), None, f"The {product} server; a local socket without one."),
+        Key(
+            f"{section}.host", Text(), None, f"The {product} server; without one, on this machine."
+        ),
         Key(f"{section}.port", WholeNumber(at_least=1, at_most=65535), port, "Its port."),
         Key(f"{section}.user", Text(), None, "The user; without one, the driver's default."),
         Key(f"{section}.password", Text(), None, "The password, best as `${VAR}`."),
