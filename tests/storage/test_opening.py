@@ -15,6 +15,7 @@ from hermes_sessions.storage import opening
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.servers.launching import Server, free_port, postgresql_url
+from tests.servers.stores import mysql_store
 
 
 @pytest.fixture
@@ -82,8 +83,28 @@ class TestURLs:
             with pytest.raises(StoreReadOnly):
                 db.create_session("t", "cli")
 
+    @pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
+    def test_another_server(self, mariadb: Server, scheme: str) -> None:
+        with mysql_store(mariadb, "by_url"):
+            url = f"{scheme}://root@127.0.0.1:{mariadb.port}/by_url"
+            with SessionDB.from_url(url) as db:
+                db.create_session("s", "cli")
+            with SessionDB.from_url(url, read_only=True) as db:
+                assert db.get_session("s") is not None
+                with pytest.raises(StoreReadOnly):
+                    db.create_session("t", "cli")
+
 
 class TestConfigured:
+    def test_mysql_by_parts(self, configure: Callable[[str], None], mariadb: Server) -> None:
+        configure(
+            f"sessiondb:\n  provider: mysql\n  mysql:\n    port: {mariadb.port}\n"
+            f"    user: root\n    database: by_parts\n"
+        )
+        with mysql_store(mariadb, "by_parts"), SessionDB() as db:
+            db.create_session("s", "cli")
+            assert db.provider.name == "mysql"
+
     def test_a_server_by_url(
         self, configure: Callable[[str], None], postgresql: Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -120,6 +141,8 @@ class TestConfigured:
             ("{provider: postgresql}", "set sessiondb.postgresql.dsn"),
             ("{provider: postgresql, postgresql: {dsn: 'postgresql://[x'}}", "cannot be read"),
             ("{provider: postgres}", "Did you mean postgresql"),
+            ("{provider: mysql}", "set sessiondb.mysql.dsn"),
+            ("{provider: mysql, mysql: {dsn: mysql://host/a/b}}", "sessiondb.mysql.dsn"),
         ],
     )
     def test_what_is_missing(self, configure: Callable[[str], None], text: str, said: str) -> None:
