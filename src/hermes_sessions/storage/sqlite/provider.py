@@ -195,11 +195,6 @@ class SQLiteSessionDBProvider(SessionDBProvider):
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """AUTOINCREMENT continues above explicit ids by itself."""
 
-    def describe(self) -> dict[str, Any]:
-        """See `SessionDBProvider.describe`."""
-        options = self.engine.options
-        return {
-            "provider": self.name,
     def steps(self) -> Steps:
         """See `SessionDBProvider.steps`."""
         with self.read() as tx:
@@ -209,6 +204,11 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             tuple(step.name for step in schema.MIGRATIONS if step.name not in taken),
         )
 
+    def describe(self) -> dict[str, Any]:
+        """See `SessionDBProvider.describe`."""
+        options = self.engine.options
+        return {
+            "provider": self.name,
             "path": self.engine.path,
             "sqlite_version": apsw.sqlite_lib_version(),
             "durability": options.durability,
