@@ -50,6 +50,12 @@ def test_what_only_searching_needs_is_loaded_when_it_is_asked_for() -> None:
     assert "hermes_sessions.text.query.filters" in asked
 
 
+def test_what_only_an_event_loop_needs_is_loaded_when_it_is_asked_for() -> None:
+    opened = "import hermes_sessions; hermes_sessions.SessionDB(':memory:').session_count()"
+    assert not modules_after(opened) & {"asyncio", "concurrent.futures"}
+    assert "asyncio" in modules_after("from hermes_sessions import AsyncSessionDB")
+
+
 def test_importing_the_drop_in_module_loads_no_database() -> None:
     modules = modules_after("import hermes_state")
     assert not {

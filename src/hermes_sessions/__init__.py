@@ -43,9 +43,11 @@ from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
+    from hermes_sessions.storage.async_db import AsyncSessionDB
     from hermes_sessions.text.query.filters import Conditions
 
 __all__ = [
+    "AsyncSessionDB",
     "Conditions",
     "ConfigError",
     "ConstraintViolated",
@@ -78,10 +80,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when first asked for: most uses of a store do not search.
+    # Loaded when first asked for: most uses of a store do not search, or have no event loop.
     if name == "Conditions":
         from hermes_sessions.text.query.filters import Conditions
 
         globals()[name] = Conditions
         return Conditions
+    if name == "AsyncSessionDB":
+        from hermes_sessions.storage.async_db import AsyncSessionDB
+
+        globals()[name] = AsyncSessionDB
+        return AsyncSessionDB
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

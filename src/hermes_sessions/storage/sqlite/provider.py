@@ -123,6 +123,11 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.read_only`."""
         return self.engine.options.read_only
 
+    @property
+    def serves_one_thread(self) -> bool:
+        """A database in memory is one connection."""
+        return self.engine.path == MEMORY
+
     def read(self) -> AbstractContextManager[ReadTransaction]:
         """See `SessionDBProvider.read`."""
         return self.engine.read(self._lock_timeout)

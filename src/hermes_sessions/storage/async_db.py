@@ -1,0 +1,697 @@
+"""AsyncSessionDB: `SessionDB` for asyncio, verb by verb.
+
+Made from sessiondb.py by scripts/async_twin.py: change that, not this. What a verb does is said
+there; what threads and cancelling have to do with it, in `hermes_sessions.storage.async_handle`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from hermes_sessions.errors import StoreClosed
+from hermes_sessions.model.scope import OWNER, Scope
+from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle
+from hermes_sessions.storage.provider import SessionDBProvider
+from hermes_sessions.storage.sessiondb import Record, SessionDB
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hermes_sessions.storage.searching.answer import Answer
+    from hermes_sessions.text.query.filters import Conditions
+
+
+class AsyncSessionDB(AsyncHandle):
+    """Every verb of `SessionDB`, awaitable; for asyncio only.
+
+    Open one with `open` or `from_url`, or give it a `SessionDB`, which is closed with it. Callbacks
+    and iterables given to a verb are used in the verb's thread.
+    """
+
+    MAX_TITLE_LENGTH: ClassVar[int] = SessionDB.MAX_TITLE_LENGTH
+
+    @classmethod
+    async def open(
+        cls,
+        db_path: str | Path | None = None,
+        *,
+        provider: SessionDBProvider | None = None,
+        read_only: bool = False,
+        durability: Literal["full", "normal"] | None = None,
+        lock_timeout: float | None = None,
+        max_message_bytes: int | None = None,
+        clock: Callable[[], float] = time.time,
+        threads: int = DEFAULT_THREADS,
+    ) -> Self:
+        """Open a store as `SessionDB` does; *threads* is how many calls run at the same time.
+
+        When it is cancelled, what was opened is closed again.
+        """
+        return await cls._open(
+            threads,
+            SessionDB,
+            db_path,
+            provider=provider,
+            read_only=read_only,
+            durability=durability,
+            lock_timeout=lock_timeout,
+            max_message_bytes=max_message_bytes,
+            clock=clock,
+        )
+
+    @classmethod
+    async def from_url(
+        cls,
+        url: str,
+        *,
+        read_only: bool = False,
+        durability: Literal["full", "normal"] | None = None,
+        lock_timeout: float | None = None,
+        threads: int = DEFAULT_THREADS,
+        **options: Any,
+    ) -> Self:
+        """Open a store as `SessionDB.from_url` does; *threads* and cancelling as in `open`."""
+        return await cls._open(
+            threads,
+            SessionDB.from_url,
+            url,
+            read_only=read_only,
+            durability=durability,
+            lock_timeout=lock_timeout,
+            **options,
+        )
+
+    # ── the store itself ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def provider(self) -> SessionDBProvider:
+        """See `SessionDB.provider`."""
+        return self._db.provider
+
+    async def describe(self) -> Record:
+        """See `SessionDB.describe`."""
+        return await self._call(self._db.describe)
+
+    # ── sessions ──────────────────────────────────────────────────────────────────────────────
+
+    async def create_session(
+        self,
+        session_id: str,
+        source: str,
+        *,
+        model: str | None = None,
+        model_config: Mapping[str, Any] | None = None,
+        system_prompt: str | None = None,
+        user_id: str | None = None,
+        parent_session_id: str | None = None,
+        edge_kind: str | None = None,
+        started_at: float | None = None,
+    ) -> str:
+        """See `SessionDB.create_session`."""
+        return await self._call(
+            self._db.create_session,
+            session_id,
+            source,
+            model=model,
+            model_config=model_config,
+            system_prompt=system_prompt,
+            user_id=user_id,
+            parent_session_id=parent_session_id,
+            edge_kind=edge_kind,
+            started_at=started_at,
+        )
+
+    async def ensure_session(
+        self, session_id: str, source: str = "unknown", model: str | None = None, **kwargs: Any
+    ) -> str:
+        """See `SessionDB.ensure_session`."""
+        return await self._call(self._db.ensure_session, session_id, source, model, **kwargs)
+
+    async def get_session(self, session_id: str, *, scope: Scope = OWNER) -> Record | None:
+        """See `SessionDB.get_session`."""
+        return await self._call(self._db.get_session, session_id, scope=scope)
+
+    async def end_session(self, session_id: str, end_reason: str) -> None:
+        """See `SessionDB.end_session`."""
+        await self._call(self._db.end_session, session_id, end_reason)
+
+    async def reopen_session(self, session_id: str) -> None:
+        """See `SessionDB.reopen_session`."""
+        await self._call(self._db.reopen_session, session_id)
+
+    async def promote_to_session_reset(self, session_id: str) -> bool:
+        """See `SessionDB.promote_to_session_reset`."""
+        return await self._call(self._db.promote_to_session_reset, session_id)
+
+    async def update_system_prompt(self, session_id: str, system_prompt: str | None) -> None:
+        """See `SessionDB.update_system_prompt`."""
+        await self._call(self._db.update_system_prompt, session_id, system_prompt)
+
+    async def update_session_model(self, session_id: str, model: str | None) -> None:
+        """See `SessionDB.update_session_model`."""
+        await self._call(self._db.update_session_model, session_id, model)
+
+    async def resolve_session_id(self, session_id_or_prefix: str) -> str | None:
+        """See `SessionDB.resolve_session_id`."""
+        return await self._call(self._db.resolve_session_id, session_id_or_prefix)
+
+    async def find_session_ids(self, prefix: str, limit: int = 20) -> list[str]:
+        """See `SessionDB.find_session_ids`."""
+        return await self._call(self._db.find_session_ids, prefix, limit)
+
+    # ── titles ────────────────────────────────────────────────────────────────────────────────
+
+    @staticmethod
+    def sanitize_title(title: str | None) -> str | None:
+        """See `SessionDB.sanitize_title`; not awaited, because it asks no database."""
+        return SessionDB.sanitize_title(title)
+
+    async def set_session_title(self, session_id: str, title: str | None) -> bool:
+        """See `SessionDB.set_session_title`."""
+        return await self._call(self._db.set_session_title, session_id, title)
+
+    async def set_auto_title_if_empty(self, session_id: str, title: str) -> bool:
+        """See `SessionDB.set_auto_title_if_empty`."""
+        return await self._call(self._db.set_auto_title_if_empty, session_id, title)
+
+    async def get_session_title(self, session_id: str) -> str | None:
+        """See `SessionDB.get_session_title`."""
+        return await self._call(self._db.get_session_title, session_id)
+
+    async def get_session_by_title(self, title: str) -> Record | None:
+        """See `SessionDB.get_session_by_title`."""
+        return await self._call(self._db.get_session_by_title, title)
+
+    async def resolve_session_by_title(self, title: str) -> str | None:
+        """See `SessionDB.resolve_session_by_title`."""
+        return await self._call(self._db.resolve_session_by_title, title)
+
+    async def get_next_title_in_lineage(self, base_title: str) -> str:
+        """See `SessionDB.get_next_title_in_lineage`."""
+        return await self._call(self._db.get_next_title_in_lineage, base_title)
+
+    # ── lineage ───────────────────────────────────────────────────────────────────────────────
+
+    async def get_compression_tip(self, session_id: str) -> str:
+        """See `SessionDB.get_compression_tip`."""
+        return await self._call(self._db.get_compression_tip, session_id)
+
+    async def resolve_resume_session_id(self, session_id: str) -> str:
+        """See `SessionDB.resolve_resume_session_id`."""
+        return await self._call(self._db.resolve_resume_session_id, session_id)
+
+    async def get_conversation_root(self, session_id: str) -> str:
+        """See `SessionDB.get_conversation_root`."""
+        return await self._call(self._db.get_conversation_root, session_id)
+
+    async def list_conversation(self, session_id: str, *, scope: Scope = OWNER) -> list[Record]:
+        """See `SessionDB.list_conversation`."""
+        return await self._call(self._db.list_conversation, session_id, scope=scope)
+
+    async def get_compression_lineage(self, session_id: str) -> list[str]:
+        """See `SessionDB.get_compression_lineage`."""
+        return await self._call(self._db.get_compression_lineage, session_id)
+
+    async def finalize_orphaned_compression_sessions(self) -> int:
+        """See `SessionDB.finalize_orphaned_compression_sessions`."""
+        return await self._call(self._db.finalize_orphaned_compression_sessions)
+
+    # ── listing ───────────────────────────────────────────────────────────────────────────────
+
+    async def list_sessions_rich(
+        self,
+        source: str | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        include_children: bool = False,
+        project_compression_tips: bool = True,
+        order_by_last_active: bool = True,
+        *,
+        include_archived: bool = False,
+        archived_only: bool = False,
+        min_message_count: int = 0,
+        compact_rows: bool = False,
+        scope: Scope = OWNER,
+    ) -> list[Record]:
+        """See `SessionDB.list_sessions_rich`."""
+        return await self._call(
+            self._db.list_sessions_rich,
+            source,
+            exclude_sources,
+            limit,
+            offset,
+            include_children,
+            project_compression_tips,
+            order_by_last_active,
+            include_archived=include_archived,
+            archived_only=archived_only,
+            min_message_count=min_message_count,
+            compact_rows=compact_rows,
+            scope=scope,
+        )
+
+    async def search_sessions(
+        self, source: str | None = None, limit: int = 20, offset: int = 0
+    ) -> list[Record]:
+        """See `SessionDB.search_sessions`."""
+        return await self._call(self._db.search_sessions, source, limit, offset)
+
+    async def session_count(
+        self, source: str | None = None, *, include_archived: bool = False
+    ) -> int:
+        """See `SessionDB.session_count`."""
+        return await self._call(self._db.session_count, source, include_archived=include_archived)
+
+    async def message_count(self, session_id: str | None = None) -> int:
+        """See `SessionDB.message_count`."""
+        return await self._call(self._db.message_count, session_id)
+
+    async def get_stats(self) -> Record:
+        """See `SessionDB.get_stats`."""
+        return await self._call(self._db.get_stats)
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────
+
+    async def append_message(
+        self,
+        session_id: str,
+        role: str,
+        content: Any = None,
+        tool_name: str | None = None,
+        tool_calls: Any = None,
+        tool_call_id: str | None = None,
+        token_count: int | None = None,
+        finish_reason: str | None = None,
+        reasoning: str | None = None,
+        reasoning_content: str | None = None,
+        reasoning_details: Any = None,
+        codex_reasoning_items: Any = None,
+        codex_message_items: Any = None,
+        *,
+        timestamp: float | None = None,
+        external_id: str | None = None,
+        fence: int | None = None,
+    ) -> int:
+        """See `SessionDB.append_message`."""
+        return await self._call(
+            self._db.append_message,
+            session_id,
+            role,
+            content,
+            tool_name,
+            tool_calls,
+            tool_call_id,
+            token_count,
+            finish_reason,
+            reasoning,
+            reasoning_content,
+            reasoning_details,
+            codex_reasoning_items,
+            codex_message_items,
+            timestamp=timestamp,
+            external_id=external_id,
+            fence=fence,
+        )
+
+    async def append_messages(
+        self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None = None
+    ) -> list[int]:
+        """See `SessionDB.append_messages`."""
+        return await self._call(self._db.append_messages, session_id, messages, fence=fence)
+
+    async def replace_messages(
+        self, session_id: str, messages: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """See `SessionDB.replace_messages`."""
+        await self._call(self._db.replace_messages, session_id, messages)
+
+    async def clear_messages(self, session_id: str) -> None:
+        """See `SessionDB.clear_messages`."""
+        await self._call(self._db.clear_messages, session_id)
+
+    async def get_messages(
+        self,
+        session_id: str,
+        *,
+        limit: int | None = None,
+        offset: int = 0,
+        include_inactive: bool = False,
+        scope: Scope = OWNER,
+    ) -> list[Record]:
+        """See `SessionDB.get_messages`."""
+        return await self._call(
+            self._db.get_messages,
+            session_id,
+            limit=limit,
+            offset=offset,
+            include_inactive=include_inactive,
+            scope=scope,
+        )
+
+    async def get_messages_as_conversation(
+        self, session_id: str, include_ancestors: bool = False
+    ) -> list[Record]:
+        """See `SessionDB.get_messages_as_conversation`."""
+        return await self._call(
+            self._db.get_messages_as_conversation, session_id, include_ancestors
+        )
+
+    async def get_messages_around(
+        self, session_id: str, around_message_id: int, window: int = 5, *, scope: Scope = OWNER
+    ) -> Record:
+        """See `SessionDB.get_messages_around`."""
+        return await self._call(
+            self._db.get_messages_around, session_id, around_message_id, window, scope=scope
+        )
+
+    async def get_anchored_view(
+        self,
+        session_id: str,
+        around_message_id: int,
+        window: int = 5,
+        bookend: int = 3,
+        keep_roles: Sequence[str] | None = ("user", "assistant"),
+        *,
+        scope: Scope = OWNER,
+    ) -> Record:
+        """See `SessionDB.get_anchored_view`."""
+        return await self._call(
+            self._db.get_anchored_view,
+            session_id,
+            around_message_id,
+            window,
+            bookend,
+            keep_roles,
+            scope=scope,
+        )
+
+    async def has_external_id(self, session_id: str, external_id: str) -> bool:
+        """See `SessionDB.has_external_id`."""
+        return await self._call(self._db.has_external_id, session_id, external_id)
+
+    # ── rewind ────────────────────────────────────────────────────────────────────────────────
+
+    async def rewind_to_message(self, session_id: str, message_id: int) -> Record:
+        """See `SessionDB.rewind_to_message`."""
+        return await self._call(self._db.rewind_to_message, session_id, message_id)
+
+    async def restore_rewound(self, session_id: str, *, rewind_id: int | None = None) -> int:
+        """See `SessionDB.restore_rewound`."""
+        return await self._call(self._db.restore_rewound, session_id, rewind_id=rewind_id)
+
+    async def list_rewinds(self, session_id: str) -> list[Record]:
+        """See `SessionDB.list_rewinds`."""
+        return await self._call(self._db.list_rewinds, session_id)
+
+    async def list_recent_user_messages(self, session_id: str, limit: int = 10) -> list[Record]:
+        """See `SessionDB.list_recent_user_messages`."""
+        return await self._call(self._db.list_recent_user_messages, session_id, limit)
+
+    # ── usage ─────────────────────────────────────────────────────────────────────────────────
+
+    async def update_token_counts(
+        self,
+        session_id: str,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        model: str | None = None,
+        cache_read_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        reasoning_tokens: int = 0,
+        estimated_cost_usd: float | None = None,
+        actual_cost_usd: float | None = None,
+        cost_status: str | None = None,
+        cost_source: str | None = None,
+        pricing_version: str | None = None,
+        billing_provider: str | None = None,
+        billing_base_url: str | None = None,
+        billing_mode: str | None = None,
+        api_call_count: int = 0,
+        absolute: bool = False,
+    ) -> None:
+        """See `SessionDB.update_token_counts`."""
+        await self._call(
+            self._db.update_token_counts,
+            session_id,
+            input_tokens,
+            output_tokens,
+            model,
+            cache_read_tokens,
+            cache_write_tokens,
+            reasoning_tokens,
+            estimated_cost_usd,
+            actual_cost_usd,
+            cost_status,
+            cost_source,
+            pricing_version,
+            billing_provider,
+            billing_base_url,
+            billing_mode,
+            api_call_count,
+            absolute,
+        )
+
+    async def record_auxiliary_usage(
+        self,
+        session_id: str,
+        task: str,
+        *,
+        model: str | None = None,
+        billing_provider: str | None = None,
+        billing_base_url: str | None = None,
+        billing_mode: str | None = None,
+        estimated_cost_usd: float | None = None,
+        actual_cost_usd: float | None = None,
+        api_call_count: int = 1,
+        **tokens: int,
+    ) -> None:
+        """See `SessionDB.record_auxiliary_usage`."""
+        await self._call(
+            self._db.record_auxiliary_usage,
+            session_id,
+            task,
+            model=model,
+            billing_provider=billing_provider,
+            billing_base_url=billing_base_url,
+            billing_mode=billing_mode,
+            estimated_cost_usd=estimated_cost_usd,
+            actual_cost_usd=actual_cost_usd,
+            api_call_count=api_call_count,
+            **tokens,
+        )
+
+    async def get_model_usage(self, session_id: str) -> list[Record]:
+        """See `SessionDB.get_model_usage`."""
+        return await self._call(self._db.get_model_usage, session_id)
+
+    # ── archive, trash, delete ────────────────────────────────────────────────────────────────
+
+    async def set_session_archived(self, session_id: str, archived: bool = True) -> bool:
+        """See `SessionDB.set_session_archived`."""
+        return await self._call(self._db.set_session_archived, session_id, archived)
+
+    async def trash_sessions(self, session_ids: Iterable[str]) -> list[str]:
+        """See `SessionDB.trash_sessions`."""
+        return await self._call(self._db.trash_sessions, session_ids)
+
+    async def restore_sessions(self, session_ids: Iterable[str]) -> list[str]:
+        """See `SessionDB.restore_sessions`."""
+        return await self._call(self._db.restore_sessions, session_ids)
+
+    async def list_trash(self) -> list[Record]:
+        """See `SessionDB.list_trash`."""
+        return await self._call(self._db.list_trash)
+
+    async def purge_trash(
+        self, older_than_days: float = 0, sessions_dir: str | Path | None = None
+    ) -> int:
+        """See `SessionDB.purge_trash`."""
+        return await self._call(self._db.purge_trash, older_than_days, sessions_dir)
+
+    async def delete_session(self, session_id: str, sessions_dir: str | Path | None = None) -> bool:
+        """See `SessionDB.delete_session`."""
+        return await self._call(self._db.delete_session, session_id, sessions_dir)
+
+    async def delete_sessions(
+        self, session_ids: Iterable[str], sessions_dir: str | Path | None = None
+    ) -> int:
+        """See `SessionDB.delete_sessions`."""
+        return await self._call(self._db.delete_sessions, session_ids, sessions_dir)
+
+    async def list_prune_candidates(
+        self, older_than_days: float = 90, source: str | None = None
+    ) -> list[Record]:
+        """See `SessionDB.list_prune_candidates`."""
+        return await self._call(self._db.list_prune_candidates, older_than_days, source)
+
+    async def prune_sessions(
+        self,
+        older_than_days: float = 90,
+        source: str | None = None,
+        sessions_dir: str | Path | None = None,
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """See `SessionDB.prune_sessions`."""
+        return await self._call(
+            self._db.prune_sessions, older_than_days, source, sessions_dir, on_progress=on_progress
+        )
+
+    async def prune_empty_ghost_sessions(self, sessions_dir: str | Path | None = None) -> int:
+        """See `SessionDB.prune_empty_ghost_sessions`."""
+        return await self._call(self._db.prune_empty_ghost_sessions, sessions_dir)
+
+    # ── export and import ─────────────────────────────────────────────────────────────────────
+
+    async def export_session(self, session_id: str) -> Record | None:
+        """See `SessionDB.export_session`."""
+        return await self._call(self._db.export_session, session_id)
+
+    async def export_session_lineage(self, session_id: str) -> list[Record]:
+        """See `SessionDB.export_session_lineage`."""
+        return await self._call(self._db.export_session_lineage, session_id)
+
+    async def export_all(self, source: str | None = None) -> list[Record]:
+        """See `SessionDB.export_all`."""
+        return await self._call(self._db.export_all, source)
+
+    def iter_export(self, source: str | None = None) -> AsyncGenerator[Record, None]:
+        """See `SessionDB.iter_export`; leave it early inside ``contextlib.aclosing``."""
+        return self._iterate(self._db.iter_export, source)
+
+    async def import_sessions(
+        self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool = False
+    ) -> Record:
+        """See `SessionDB.import_sessions`."""
+        return await self._call(
+            self._db.import_sessions, sessions, leave_out_invalid=leave_out_invalid
+        )
+
+    # ── search ────────────────────────────────────────────────────────────────────────────────
+
+    async def search_messages(
+        self,
+        query: str | None,
+        source_filter: Sequence[str] | None = None,
+        exclude_sources: Sequence[str] | None = None,
+        role_filter: Sequence[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        *,
+        sort: str | None = None,
+        include_inactive: bool = False,
+        scope: Scope = OWNER,
+    ) -> list[Record]:
+        """See `SessionDB.search_messages`."""
+        return await self._call(
+            self._db.search_messages,
+            query,
+            source_filter,
+            exclude_sources,
+            role_filter,
+            limit,
+            offset,
+            sort=sort,
+            include_inactive=include_inactive,
+            scope=scope,
+        )
+
+    async def search(
+        self,
+        query: str,
+        *,
+        conditions: Conditions | None = None,
+        limit: int = 20,
+        sort: str | None = None,
+        cursor: str | None = None,
+        relax: bool = True,
+        count: bool = True,
+        scope: Scope = OWNER,
+    ) -> Answer:
+        """See `SessionDB.search`."""
+        return await self._call(
+            self._db.search,
+            query,
+            conditions=conditions,
+            limit=limit,
+            sort=sort,
+            cursor=cursor,
+            relax=relax,
+            count=count,
+            scope=scope,
+        )
+
+    async def search_index_status(self) -> Record:
+        """See `SessionDB.search_index_status`."""
+        return await self._call(self._db.search_index_status)
+
+    async def optimize_search(
+        self, *, rebuild: bool = False, on_progress: Callable[[int, int], None] | None = None
+    ) -> Record:
+        """See `SessionDB.optimize_search`."""
+        return await self._call(self._db.optimize_search, rebuild=rebuild, on_progress=on_progress)
+
+    # ── meta, locks, maintenance ──────────────────────────────────────────────────────────────
+
+    async def get_meta(self, key: str) -> str | None:
+        """See `SessionDB.get_meta`."""
+        return await self._call(self._db.get_meta, key)
+
+    async def set_meta(self, key: str, value: Any) -> None:
+        """See `SessionDB.set_meta`."""
+        await self._call(self._db.set_meta, key, value)
+
+    async def try_acquire_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = 300
+    ) -> bool:
+        """See `SessionDB.try_acquire_compression_lock`."""
+        return await self._call(
+            self._db.try_acquire_compression_lock, session_id, holder, ttl_seconds
+        )
+
+    async def refresh_compression_lock(
+        self, session_id: str, holder: str, ttl_seconds: float = 300
+    ) -> bool:
+        """See `SessionDB.refresh_compression_lock`."""
+        return await self._call(self._db.refresh_compression_lock, session_id, holder, ttl_seconds)
+
+    async def release_compression_lock(self, session_id: str, holder: str) -> bool:
+        """See `SessionDB.release_compression_lock`."""
+        return await self._call(self._db.release_compression_lock, session_id, holder)
+
+    async def get_compression_lock_holder(self, session_id: str) -> str | None:
+        """See `SessionDB.get_compression_lock_holder`."""
+        return await self._call(self._db.get_compression_lock_holder, session_id)
+
+    async def vacuum(self) -> None:
+        """See `SessionDB.vacuum`."""
+        await self._call(self._db.vacuum)
+
+    async def trim(self) -> int:
+        """See `SessionDB.trim`."""
+        return await self._call(self._db.trim)
+
+    async def maybe_auto_prune_and_vacuum(
+        self,
+        retention_days: int = 90,
+        min_interval_hours: int = 24,
+        vacuum: bool = True,
+        sessions_dir: str | Path | None = None,
+        *,
+        trash_days: float | None = None,
+    ) -> Record:
+        """See `SessionDB.maybe_auto_prune_and_vacuum`."""
+        try:
+            return await self._call(
+                self._db.maybe_auto_prune_and_vacuum,
+                retention_days,
+                min_interval_hours,
+                vacuum,
+                sessions_dir,
+                trash_days=trash_days,
+            )
+        except StoreClosed as error:
+            return {"skipped": False, "pruned": 0, "vacuumed": False, "error": str(error)}
