@@ -13,7 +13,7 @@ inside the transaction, so that no caller can forget it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import (
     TYPE_CHECKING,
@@ -164,6 +164,16 @@ class Steps(NamedTuple):
     waiting: tuple[str, ...] = ()
     #: Take something away, and wait until no older version runs any more.
     finishing: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, declared: Iterable[tuple[str, bool]], taken: Collection[str]) -> Steps:
+        """Return what is left of the *declared* steps: their names, and whether they finish."""
+        left = [(name, is_finishing) for name, is_finishing in declared if name not in taken]
+        return cls(
+            tuple(sorted(taken)),
+            tuple(name for name, is_finishing in left if not is_finishing),
+            tuple(name for name, is_finishing in left if is_finishing),
+        )
 
 
 class SessionDBProvider(ABC):

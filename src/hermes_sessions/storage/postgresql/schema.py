@@ -167,12 +167,7 @@ def require_known_level(level: int) -> None:
 
 def steps(taken: Collection[str]) -> Steps:
     """Return the steps taken, and what is left."""
-    left = [step for step in MIGRATIONS if step.name not in taken]
-    return Steps(
-        tuple(sorted(taken)),
-        tuple(step.name for step in left if not step.finishing),
-        tuple(step.name for step in left if step.finishing),
-    )
+    return Steps.of([(step.name, step.finishing) for step in MIGRATIONS], taken)
 
 
 def finish(connection: psycopg.Connection, schema: str) -> tuple[str, ...]:
