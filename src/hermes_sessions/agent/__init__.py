@@ -1,0 +1,1 @@
+"""The conversation loop that the command line and the gateway share."""

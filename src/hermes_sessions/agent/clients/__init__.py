@@ -1,0 +1,1 @@
+"""Models: the port, and the clients behind it."""
