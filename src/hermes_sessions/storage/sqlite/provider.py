@@ -204,10 +204,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.steps`."""
         with self.read() as tx:
             taken = {row[0] for row in tx.all("SELECT name FROM store_migrations")}
-        return Steps(
-            tuple(sorted(taken)),
-            tuple(step.name for step in schema.MIGRATIONS if step.name not in taken),
-        )
+        return Steps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
 
     def describe(self) -> dict[str, Any]:
         """See `SessionDBProvider.describe`."""
