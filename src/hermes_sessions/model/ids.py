@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from hermes_sessions.errors import InvalidInput
 
-#: Server databases index ids in bounded columns, so the bound holds on every database.
+#: Server databases index ids in bounded columns, so the bound holds on every database. It counts
+#: what is stored, see `stored_length`.
 MAX_ID_LENGTH = 191
 
 
@@ -26,11 +27,30 @@ def require_id(value: object, what: str = "session id") -> str:
         raise InvalidInput(f"A {what} must be text, not {type(value).__name__}.")
     if not value:
         raise InvalidInput(f"A {what} must not be empty.")
-    if len(value) > MAX_ID_LENGTH:
+    return require_bounded(value, what)
+
+
+def require_bounded(value: str, what: str) -> str:
+    """Return *value* when it is short enough to be looked up.
+
+    Raises:
+        InvalidInput: longer than `MAX_ID_LENGTH` characters.
+    """
+    # No text gets shorter when it is stored, and an ordinary one no longer.
+    if (len(value) * 5 > MAX_ID_LENGTH) and (length := stored_length(value)) > MAX_ID_LENGTH:
         raise InvalidInput(
-            f"The {what} is {len(value)} characters long; at most {MAX_ID_LENGTH} are allowed."
+            f"The {what} is {length} characters long; at most {MAX_ID_LENGTH} are allowed."
         )
     return value
+
+
+def stored_length(text: str) -> int:
+    """Return how many characters a text has in the database: NUL, lone surrogates and U+FDD0 are
+    written as five.
+    """
+    if text.isascii() and "\x00" not in text:
+        return len(text)
+    return len(text) + 4 * sum(c in "\x00\ufdd0" or "\ud800" <= c <= "\udfff" for c in text)
 
 
 def require_new_id(value: object) -> str:

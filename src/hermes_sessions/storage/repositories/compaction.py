@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.store import Store
 
@@ -14,6 +15,7 @@ class CompressionLocks:
 
     def acquire(self, session_id: str, holder: str, ttl_seconds: float) -> bool:
         """See `SessionDB.try_acquire_compression_lock`."""
+        require_bounded(session_id, "session id")
         now = self._store.clock()
         dialect = self._store.provider.dialect
 

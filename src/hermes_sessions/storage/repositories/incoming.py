@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from hermes_sessions.errors import InvalidInput, InvalidTitle
-from hermes_sessions.model.ids import MAX_ID_LENGTH, require_id, require_new_id
+from hermes_sessions.model.ids import (
+    MAX_ID_LENGTH,
+    require_bounded,
+    require_id,
+    require_new_id,
+    stored_length,
+)
 from hermes_sessions.model.lineage import require_edge_kind
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
@@ -180,7 +186,8 @@ def _title(title: Any, notes: list[str]) -> str | None:
         cleaned = sanitize_title(text)
     except InvalidTitle:
         # Numbers added to a title of full length may have made it longer; that is kept.
-        cleaned = text if text is not None and len(text) <= MAX_ID_LENGTH else None
+        is_kept = text is not None and stored_length(text) <= MAX_ID_LENGTH
+        cleaned = text if is_kept else None
         if cleaned is None and text is not None:
             cleaned = sanitize_title(text[:MAX_TITLE_LENGTH])
     if cleaned != (text or None):
@@ -252,6 +259,7 @@ def _messages(
                 raise InvalidInput("ordinals must rise.")
             external_id = message.values[_EXTERNAL_ID]
             if external_id is not None:
+                require_bounded(external_id, "external id")
                 if external_id in externals:
                     raise InvalidInput(f"the external id {external_id!r:.100} appears twice.")
                 externals.add(external_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.store import Store
 
@@ -26,6 +27,7 @@ class Meta:
 
     def put(self, tx: WriteTransaction, key: str, value: Any) -> None:
         """Set a value inside an open transaction."""
+        require_bounded(key, "key")
         text = value if value is None or isinstance(value, str) else str(value)
         tx.run(
             self._store.provider.dialect.upsert(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge
+from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.model.message import count_tool_calls, preview_of
 from hermes_sessions.storage.codec import encode_content, encode_text, from_json, to_json
 from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, STORED_FIELDS
@@ -47,6 +48,8 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
     for name in MESSAGE_TEXTS:
         if (value := message.get(name)) is not None:
             columns[name] = _text(name, value)
+    if columns["external_id"] is not None:
+        require_bounded(columns["external_id"], "external id")
     for name in MESSAGE_JSON:
         if value := message.get(name):
             columns[name] = _json(name, value)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from hermes_sessions.errors import ImportRefused
-from hermes_sessions.model.ids import MAX_ID_LENGTH
+from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.model.legacy import documented_edge_kind
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.jsonl import Progress, Record
@@ -24,6 +24,7 @@ from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.exchange import export_records
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS
 from hermes_sessions.storage.sqlite.foreign_values import (
+    bounded,
     decoded,
     is_finite,
     jsonable,
@@ -117,7 +118,7 @@ class HermesDatabase:
             if self.is_ours:
                 key, value = decoded(key), decoded(value)
             if key is not None:
-                yield key, value
+                yield bounded(key), value
 
     def other_rows(self) -> Iterator[tuple[str, str, str, str]]:
         """Yield (origin, table, key, JSON) of rows that have no place of their own here."""
@@ -290,7 +291,7 @@ class HermesDatabase:
         )
         names = [str(row[0]) for row in key_columns] or list(values)
         key = to_json(list(jsonable({name: values[name] for name in names}).values()))
-        if len(key) <= MAX_ID_LENGTH:
+        if stored_length(key) <= MAX_ID_LENGTH:
             return key
         return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 

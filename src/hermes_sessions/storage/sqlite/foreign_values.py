@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hermes_sessions.model.ids import MAX_ID_LENGTH
+from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.storage.codec import decode_content, decode_text
 from hermes_sessions.storage.repositories.incoming import (
     SESSION_COSTS,
@@ -141,10 +141,18 @@ def usable_id(key: Any) -> str | None:
     text = plain_text(key)
     if text is None or not text.strip():
         return None
-    if len(text) <= MAX_ID_LENGTH:
+    return bounded(text)
+
+
+def bounded(text: str) -> str:
+    """Return *text*, or a shorter name of its own if it is too long to be a key."""
+    if stored_length(text) <= MAX_ID_LENGTH:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{text[: MAX_ID_LENGTH - 17]}~{digest[:16]}"
+    kept = text[: MAX_ID_LENGTH - 17]
+    while stored_length(kept) > MAX_ID_LENGTH - 17:
+        kept = kept[:-1]
+    return f"{kept}~{digest[:16]}"
 
 
 def key_mark(key: Any) -> str:

@@ -89,6 +89,38 @@ class TestIds:
             assert db.message_count(name) == 1
             assert db.resolve_session_id(letter * 10) == name
 
+    def test_characters_that_are_stored_as_several(self, db: SessionDB) -> None:
+        """What the databases see of an id counts: lone surrogates and NUL are five characters."""
+        longest = "\ud800" * (MAX_ID_LENGTH // 5) + "x"
+        db.create_session(longest, "cli")
+        db.append_message(longest, "user", "hi", external_id=longest)
+        db.set_meta(longest, "value")
+        assert session(db, longest)["id"] == longest
+        assert db.has_external_id(longest, longest)
+        assert db.get_meta(longest) == "value"
+        assert db.resolve_session_id("\ud800" * 7) == longest
+
+    @pytest.mark.parametrize(
+        "name", ["語" * (MAX_ID_LENGTH + 1), "\x00" * (MAX_ID_LENGTH // 5 + 1)]
+    )
+    def test_names_that_are_too_long(self, db: SessionDB, name: str) -> None:
+        """The bound of ids holds for everything that is looked up by name."""
+        db.create_session("s", "cli")
+        with pytest.raises(InvalidInput):
+            db.create_session(name, "cli")
+        with pytest.raises(InvalidInput):
+            db.append_message("s", "user", "hi", external_id=name)
+        with pytest.raises(InvalidInput):
+            db.set_meta(name, "value")
+        with pytest.raises(InvalidInput):
+            db.try_acquire_compression_lock(name, "me")
+        record = {"id": "t", "messages": [{"role": "user", "timestamp": 1, "external_id": name}]}
+        assert not db.import_sessions([record])["ok"]
+        assert db.get_meta(name) is None
+        assert not db.has_external_id("s", name)
+        assert db.get_session(name) is None
+        assert (db.session_count(), db.message_count()) == (1, 0)
+
     @pytest.mark.parametrize(
         "name", ["", " ", "\t\n", "\u3000", "x" * (MAX_ID_LENGTH + 1), None, 5, b"s"]
     )
