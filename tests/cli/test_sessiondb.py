@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.storage.postgresql import schema as postgresql_schema
+from hermes_sessions.storage.sqlite import schema
 from tests.cli.conversations import AUTH, PROJECT
 from tests.cli.harness import NOW, Hermes
 from tests.cli.terminal import SLOW_COMMAND, Terminal
+from tests.cli.test_exchange import MEASURED
 from tests.cli.test_failures import assert_one_line
 from tests.fixtures.hermes import stored
 from tests.servers.launching import Server
@@ -290,3 +293,87 @@ def test_the_bars(filled: Hermes, tmp_path: Path) -> None:
     ) as terminal:
         assert terminal.finish() == 0
     assert "%" not in terminal.screen
+
+
+# ── steps ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_step_that_waits(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = schema.Migration("0003_more", "CREATE TABLE more (number INTEGER)")
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    status = filled.call("sessiondb", "status")
+    assert status.out.splitlines()[-1] == "Schema: waiting: 0003_more (hermes sessiondb upgrade)"
+    assert filled.call("sessiondb", "upgrade").out == "Took step 0003_more.\n"
+    assert filled.call("sessiondb", "upgrade", "--json").json == {
+        "taken": [],
+        "finished": [],
+        "finishing": [],
+    }
+    status = filled.call("sessiondb", "status")
+    assert status.out.splitlines()[-1] == "Schema: up to date (0003_more)"
+
+
+def test_a_step_that_is_to_finish(
+    hermes: Hermes, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = postgresql_schema.Migration("0003_less", "DROP TABLE compression_locks", finishing=True)
+    monkeypatch.setattr(postgresql_schema, "MIGRATIONS", (*postgresql_schema.MIGRATIONS, step))
+    assert hermes.call("sessiondb", "upgrade", server_url).out.splitlines() == [
+        "The tables are up to date.",
+        "Waiting for --finish: 0003_less",
+    ]
+    assert hermes.call("sessiondb", "status", server_url).out.splitlines()[-1] == (
+        "Schema: to finish: 0003_less (hermes sessiondb upgrade --finish)"
+    )
+    finished = hermes.call("sessiondb", "upgrade", "--finish", server_url)
+    assert finished.out == "Took step 0003_less.\n"
+
+
+# ── size ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def fill(path: Path, name: str, sessions: int, messages: int) -> None:
+    """Store as many messages as in a year, with the least effort."""
+    with SessionDB(path, clock=lambda: NOW, durability="normal") as db:
+        for number in range(sessions):
+            db.create_session(f"{name} {number}", "cli")
+            db.append_messages(
+                f"{name} {number}",
+                [
+                    {"role": "user", "content": f"message {n} of {number}: {'words ' * 30}"}
+                    for n in range(messages)
+                ],
+            )
+
+
+def measured(hermes: Hermes, *arguments: str) -> int:
+    """Return how many kilobytes a run took."""
+    process = hermes.start_program(MEASURED, "sessiondb", *arguments)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return int(out.split()[-1])
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_memory_does_not_grow_with_the_store(
+    hermes: Hermes, tmp_path: Path, server_url: str, kind: str
+) -> None:
+    hermes.home.mkdir()
+    target = f"sqlite:///{tmp_path}/copy.db" if kind == "sqlite" else server_url
+    fill(hermes.store, "few", 100, 20)
+    few = measured(hermes, "migrate", "--to", target)
+    fill(hermes.store, "many", 400, 50)
+    many = measured(hermes, "migrate", "--to", target)
+    assert many - few < 40_000
+    assert hermes.call("sessiondb", "verify", str(hermes.store), target).code == 0
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_memory_for_a_million_messages(
+    hermes: Hermes, tmp_path: Path, server_url: str, kind: str
+) -> None:
+    hermes.home.mkdir()
+    target = f"sqlite:///{tmp_path}/copy.db" if kind == "sqlite" else server_url
+    fill(hermes.store, "many", 20_000, 50)
+    assert measured(hermes, "migrate", "--to", target) < 100_000

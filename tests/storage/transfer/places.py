@@ -12,8 +12,6 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.jsonl import write_jsonl
-from hermes_sessions.storage.opening import open_url
-from hermes_sessions.storage.provider import Wishes
 from hermes_sessions.storage.transfer.comparing import Comparison, compare_stores
 from hermes_sessions.storage.transfer.moving import Report, Transfer
 from tests.servers.launching import Server, mysql_connection, mysql_url
@@ -22,16 +20,16 @@ from tests.servers.stores import postgresql_place
 #: Gives the URL of a store of this kind that nobody has opened yet.
 NewStore = Callable[[str], str]
 
-#: A kind is a provider's name, and needs a line in `new_store`.
+#: Names of providers.
 KINDS = ("sqlite", "postgresql", "mysql")
 
 
 def stores_in(tmp_path: Path, request: pytest.FixtureRequest) -> NewStore:
     def new(kind: str) -> str:
-        if kind == "mysql":
-            return new_mysql_url(request.getfixturevalue("mariadb"))
         if kind == "postgresql":
             return postgresql_place(request.getfixturevalue("postgresql"), "unused").new_url()
+        if kind == "mysql":
+            return new_mysql_url(request.getfixturevalue("mariadb"))
         return f"sqlite:///{tmp_path}/{uuid4().hex[:8]}.db"
 
     return new
@@ -44,15 +42,7 @@ def new_mysql_url(server: Server) -> str:
     return mysql_url(server, name)
 
 
-def _mysql(url, **options):
-    from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
-    from hermes_sessions.storage.mysql.configured import options_from_url
-    return MySQLSessionDBProvider(options_from_url(url)._replace(read_only=options.pop("read_only", False))).initialize()
-
 def opened(url: str, **options: Any) -> SessionDB:
-    if url.startswith("mysql"):
-        read_only = options.pop("read_only", False); options.pop("durability",None)
-        return SessionDB(provider=_mysql(url, read_only=read_only), **options)
     return SessionDB.from_url(url, **options)
 
 
@@ -63,12 +53,8 @@ def move(source: str, target: str, **options: Any) -> Report:
 
 
 def compared(first: str, second: str) -> Comparison:
-    left, right = (_mysql(url, read_only=True) if url.startswith("mysql") else open_url(url, Wishes(read_only=True)) for url in (first, second))
-    try:
-        return compare_stores(left, right)
-    finally:
-        left.close()
-        right.close()
+    with opened(first, read_only=True) as left, opened(second, read_only=True) as right:
+        return compare_stores(left.provider, right.provider)
 
 
 def exported(url: str) -> bytes:

@@ -9,7 +9,6 @@ import pytest
 
 from hermes_sessions.errors import TransferRefused
 from hermes_sessions.storage.opening import open_url
-from hermes_sessions.storage.provider import Wishes
 from hermes_sessions.storage.transfer.moving import Transfer
 from hermes_sessions.storage.transfer.planning import plan
 from tests.storage.exchange_samples import everything, fill, ticking
@@ -276,9 +275,8 @@ def test_a_plan_writes_nothing(new_store: NewStore, kind: str) -> None:
         assert (alone.copied, alone.copied_messages) == (sessions, messages)
         with opened(target):
             pass
-        there = open_url(target, Wishes(read_only=True))
-        assert plan(db.provider, there).copied == sessions
-        there.close()
+        with opened(target, read_only=True) as empty:
+            assert plan(db.provider, empty.provider).copied == sessions
     assert rows(target, "SELECT COUNT(*) FROM sessions") == [(0,)]
     move(source, target)
     with opened(source) as db:

@@ -25,8 +25,9 @@ def database_lines(document: Mapping[str, Any]) -> Iterator[str]:
     index = document["search_index"]
     waiting = f"{counted(index['pending'], 'message')} waiting"
     yield f"Search index: {'complete' if index['complete'] else waiting}"
-    if "connections" in details:
-        yield f"Connections: {details['connections']} open, {details['max_connections']} at most"
+    if "max_connections" in details:
+        number = f"{details['connections']} open, " if "connections" in details else ""
+        yield f"Connections: {number}{details['max_connections']} at most"
     yield f"Schema: {_schema(document['schema'])}"
 
 

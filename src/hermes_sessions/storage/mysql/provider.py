@@ -435,6 +435,7 @@ class MySQLSessionDBProvider(SessionDBProvider):
             "server_version": str(version),
             "database": database,
             "user": user,
+            "max_connections": self._options.max_connections,
             "read_only": self._options.read_only,
         }
 
