@@ -1,0 +1,1 @@
+"""Tools an agent may call: the registry, and those that come with it."""

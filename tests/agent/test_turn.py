@@ -1,0 +1,219 @@
+"""One turn: what is stored, whatever happens amid it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.agent.clients.port import (
+    ModelUnavailable,
+    ReasoningPiece,
+    Reply,
+    TextPiece,
+    ToolCall,
+    Usage,
+)
+from hermes_sessions.agent.sequence import NO_RESULT
+from hermes_sessions.agent.tools.builtin import default_tools
+from hermes_sessions.agent.tools.registry import Tool, ToolRegistry
+from hermes_sessions.agent.turn import Agent, Ended, Stored, ToolFinished, ToolStarted
+from tests.agent.scripted import ScriptedClient, says
+
+CALL = ToolCall("c1", "echo", '{"text": "hi"}')
+ECHO = Tool("echo", "Says it again.", {"type": "object"}, lambda given, _: given.get("text", ""))
+
+
+@pytest.fixture
+def db() -> Iterator[SessionDB]:
+    with SessionDB(":memory:") as db:
+        db.create_session("s", "cli", system_prompt="Be brief.")
+        yield db
+
+
+def agent(db: SessionDB, client: ScriptedClient, *tools: Tool) -> Agent:
+    return Agent(db, client, ToolRegistry(*tools))
+
+
+def transcript(db: SessionDB) -> list[tuple[str, Any]]:
+    return [(message["role"], message["content"]) for message in db.get_messages("s")]
+
+
+class TestAnswer:
+    def test_question_and_answer(self, db: SessionDB) -> None:
+        client = ScriptedClient(says("It is done."))
+        events = list(agent(db, client).run_turn("s", "Is it?"))
+        assert isinstance(events[0], Stored)
+        assert "".join(e.text for e in events if isinstance(e, TextPiece)) == "Itisdone."
+        assert events[-1] == Ended("answered")
+        assert transcript(db) == [("user", "Is it?"), ("assistant", "It is done.")]
+        (request,) = client.requests
+        assert request.model == "scripted-1"
+        assert request.messages == [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Is it?"},
+        ]
+
+    def test_the_question_is_stored_before_the_model_is_asked(self, db: SessionDB) -> None:
+        seen: list[Any] = []
+        client = ScriptedClient([lambda: seen.append(transcript(db)), *says("yes")])
+        list(agent(db, client).run_turn("s", "hello"))
+        assert seen == [[("user", "hello")]]
+
+    def test_tokens_are_counted(self, db: SessionDB) -> None:
+        usage = Usage(input_tokens=7, output_tokens=3, cache_read_tokens=2)
+        client = ScriptedClient([Reply("ok", "stop", usage=usage, model="m-1")])
+        list(agent(db, client).run_turn("s", "hello"))
+        session = db.get_session("s")
+        assert session is not None
+        assert (session["input_tokens"], session["output_tokens"]) == (7, 3)
+        assert session["cache_read_tokens"] == 2
+        assert session["api_call_count"] == 1
+        assert [row["model"] for row in db.get_model_usage("s")] == ["m-1"]
+        assert db.get_messages("s")[-1]["token_count"] == 3
+
+    def test_the_same_message_twice(self, db: SessionDB) -> None:
+        client = ScriptedClient(says("one"), says("two"))
+        for _ in range(2):
+            list(agent(db, client).run_turn("s", "hello", external_id="m1"))
+        assert [text for role, text in transcript(db) if role == "user"] == ["hello"]
+
+
+class TestTools:
+    def test_results_go_back_to_the_model(self, db: SessionDB) -> None:
+        client = ScriptedClient([Reply("", "tool_calls", tool_calls=(CALL,))], says("It said hi."))
+        events = list(agent(db, client, ECHO).run_turn("s", "say hi"))
+        assert [e.call.name for e in events if isinstance(e, ToolStarted)] == ["echo"]
+        assert [e.result for e in events if isinstance(e, ToolFinished)] == ["hi"]
+        assert transcript(db) == [
+            ("user", "say hi"),
+            ("assistant", None),
+            ("tool", "hi"),
+            ("assistant", "It said hi."),
+        ]
+        assert client.requests[1].messages[-1] == {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "content": "hi",
+        }
+        assert client.requests[0].tools[0]["function"]["name"] == "echo"
+
+    @pytest.mark.parametrize(
+        ("call", "said"),
+        [
+            (ToolCall("c", "unknown", "{}"), "There is no tool"),
+            (ToolCall("c", "echo", "{oops"), "no JSON"),
+            (ToolCall("c", "echo", "[1]"), "must be a JSON object"),
+            (ToolCall("c", "fails", ""), "ZeroDivisionError"),
+        ],
+    )
+    def test_what_goes_wrong_is_told_to_the_model(
+        self, db: SessionDB, call: ToolCall, said: str
+    ) -> None:
+        fails = Tool("fails", "", {}, lambda *_: 1 / 0)
+        client = ScriptedClient([Reply("", tool_calls=(call,))], says("sorry"))
+        list(agent(db, client, ECHO, fails).run_turn("s", "try"))
+        assert said in transcript(db)[2][1]
+        assert transcript(db)[-1] == ("assistant", "sorry")
+
+    def test_a_turn_does_not_go_on_for_ever(self, db: SessionDB) -> None:
+        again = [Reply("", tool_calls=(CALL,))]
+        client = ScriptedClient(*[again] * 3)
+        looping = Agent(db, client, ToolRegistry(ECHO), most_steps=3)
+        assert list(looping.run_turn("s", "loop"))[-1] == Ended("too many steps")
+        assert [role for role, _ in transcript(db)] == ["user"] + ["assistant", "tool"] * 3
+
+    def test_recall_of_other_sessions(self, db: SessionDB) -> None:
+        db.create_session("old", "cli")
+        db.append_message("old", "user", "the pangolin lives in the ledger")
+        call = ToolCall("c", "session_search", '{"query": "pangolin"}')
+        client = ScriptedClient([Reply("", tool_calls=(call,))], says("in the ledger"))
+        list(Agent(db, client, default_tools()).run_turn("s", "where is it?"))
+        assert "pangolin" in transcript(db)[2][1]
+
+
+class TestInterruption:
+    def test_what_was_said_is_kept(self, db: SessionDB) -> None:
+        stop = threading.Event()
+        client = ScriptedClient([TextPiece("half "), TextPiece("a sent"), stop.set, *says("never")])
+        events = list(agent(db, client).run_turn("s", "go", interrupt=stop))
+        assert events[-1] == Ended("interrupted")
+        assert client.closed == 1
+        stored = db.get_messages("s")[-1]
+        assert (stored["content"][:11], stored["finish_reason"]) == ("half a sent", "interrupted")
+
+    def test_ctrl_c_amid_a_reply(self, db: SessionDB) -> None:
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        client = ScriptedClient([ReasoningPiece("hm"), TextPiece("so"), interrupt])
+        with pytest.raises(KeyboardInterrupt):
+            list(agent(db, client).run_turn("s", "go"))
+        stored = db.get_messages("s")[-1]
+        assert (stored["content"], stored["reasoning"]) == ("so", "hm")
+        assert stored["finish_reason"] == "interrupted"
+
+    def test_ctrl_c_amid_a_tool(self, db: SessionDB) -> None:
+        def run(*_: Any) -> str:
+            raise KeyboardInterrupt
+
+        calls = (ToolCall("c1", "slow", "{}"), ToolCall("c2", "slow", "{}"))
+        client = ScriptedClient([Reply("", tool_calls=calls)], says("going on"))
+        slow = Tool("slow", "", {}, run)
+        with pytest.raises(KeyboardInterrupt):
+            list(agent(db, client, slow).run_turn("s", "go"))
+        assert [m["tool_call_id"] for m in db.get_messages("s")[2:]] == ["c1", "c2"]
+        assert list(agent(db, client, slow).run_turn("s", "and now?"))[-1] == Ended("answered")
+
+    def test_an_iterator_that_is_closed(self, db: SessionDB) -> None:
+        client = ScriptedClient([TextPiece("one"), TextPiece("two")])
+        events = agent(db, client).run_turn("s", "go")
+        next(events)
+        next(events)
+        events.close()  # type: ignore[attr-defined]
+        assert transcript(db)[-1] == ("assistant", "one")
+        assert client.closed == 1
+
+    def test_before_a_tool_runs(self, db: SessionDB) -> None:
+        stop = threading.Event()
+        calls = (CALL, ToolCall("c2", "stopping", "{}"), ToolCall("c3", "echo", "{}"))
+        stopping = Tool("stopping", "", {}, lambda *_: stop.set() or "stopped")
+        client = ScriptedClient([Reply("", tool_calls=calls)])
+        events = list(agent(db, client, ECHO, stopping).run_turn("s", "go", interrupt=stop))
+        assert events[-1] == Ended("interrupted")
+        results = [text for role, text in transcript(db) if role == "tool"]
+        assert results == ["hi", "stopped", "[Interrupted before it ran.]"]
+
+
+class TestFailure:
+    def test_an_outage_keeps_what_was_said(self, db: SessionDB) -> None:
+        error = ModelUnavailable("broke off")
+        client = ScriptedClient([TextPiece("It is "), error], says("It is done."))
+        assert list(agent(db, client).run_turn("s", "Is it?"))[-1] == Ended("failed", error)
+        assert db.get_messages("s")[-1]["finish_reason"] == "error"
+        assert list(agent(db, client).answer("s"))[-1] == Ended("answered")
+
+    def test_an_outage_before_a_word(self, db: SessionDB) -> None:
+        client = ScriptedClient([ModelUnavailable("down")])
+        list(agent(db, client).run_turn("s", "Is it?"))
+        assert transcript(db) == [("user", "Is it?")]
+
+    def test_a_crash_amid_a_tool_leaves_a_session_that_goes_on(self, db: SessionDB) -> None:
+        """As after a kill: the call is stored, its result is not."""
+        db.append_message("s", "user", "go")
+        db.append_message("s", "assistant", None, tool_calls=[CALL.as_message_part()])
+        client = ScriptedClient(says("Where were we?"))
+        list(agent(db, client, ECHO).run_turn("s", "hello?"))
+        sent = client.requests[0].messages
+        assert [message["role"] for message in sent] == [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "user",
+        ]
+        assert sent[3]["content"] == NO_RESULT
+        assert "tool" not in [role for role, _ in transcript(db)]
