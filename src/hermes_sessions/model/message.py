@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 PREVIEW_LENGTH = 60
@@ -16,6 +16,16 @@ def count_tool_calls(tool_calls: Any) -> int:
     if not tool_calls:
         return 0
     return len(tool_calls) if isinstance(tool_calls, (list, tuple)) else 1
+
+
+def names_of_calls(tool_calls: Any) -> Iterator[str]:
+    """Yield the name of each tool that a message calls, as far as names are given."""
+    for call in tool_calls if isinstance(tool_calls, (list, tuple)) else [tool_calls]:
+        if isinstance(call, dict):
+            function = call.get("function")
+            name = function.get("name") if isinstance(function, dict) else call.get("name")
+            if isinstance(name, str) and name:
+                yield name
 
 
 def text_of(content: Any) -> str:

@@ -17,6 +17,7 @@ from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import Record, SessionDB
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
     from pathlib import Path
 
     from hermes_sessions.storage.searching.answer import Answer
@@ -290,6 +291,17 @@ class AsyncSessionDB(AsyncHandle):
         reasoning_details: Any = None,
         codex_reasoning_items: Any = None,
         codex_message_items: Any = None,
+    async def get_insights(
+        self,
+        days: float = 30,
+        source: str | None = None,
+        *,
+        zone: tzinfo | None = None,
+        scope: Scope = OWNER,
+    ) -> Record:
+        """See `SessionDB.get_insights`."""
+        return await self._call(self._db.get_insights, days, source, zone=zone, scope=scope)
+
         *,
         timestamp: float | None = None,
         external_id: str | None = None,

@@ -20,6 +20,7 @@ from hermes_sessions.storage.provider import SessionDBProvider, Wishes
 from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TRASH_DAYS, Store
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
     from pathlib import Path
 
     from hermes_sessions.storage.repositories.anchors import Anchors
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.conversation import Conversations
     from hermes_sessions.storage.repositories.exchange import Exchange
     from hermes_sessions.storage.repositories.lineage import Lineage
+    from hermes_sessions.storage.repositories.insights import Insights
     from hermes_sessions.storage.repositories.listing import Listing
     from hermes_sessions.storage.repositories.messages import Messages
     from hermes_sessions.storage.repositories.meta import Meta
@@ -55,6 +57,7 @@ class SessionDB:
     _lineage: Part[Lineage] = Part("lineage", "Lineage")
     _listing: Part[Listing] = Part("listing", "Listing")
     _usage: Part[Usage] = Part("usage", "Usage")
+    _insights: Part[Insights] = Part("insights", "Insights")
     _rewinds: Part[Rewinds] = Part("rewind", "Rewinds")
     _retention: Part[Retention] = Part("retention", "Retention")
     _trash: Part[Trash] = Part("trash", "Trash")
@@ -420,6 +423,27 @@ class SessionDB:
         Raises:
             UnknownSession: create the session first.
             MessageTooLarge, InvalidInput: nothing was written.
+    def get_insights(
+        self,
+        days: float = 30,
+        source: str | None = None,
+        *,
+        zone: tzinfo | None = None,
+        scope: Scope = OWNER,
+    ) -> Record:
+        """Return how the store was used by sessions that started in the last *days*, 0 for all:
+        ``overview``, ``models``, ``tools``, ``platforms``, ``activity`` by hour and weekday,
+        ``over_time`` by day, and ``top_sessions``.
+
+        Hours and days are those of *zone*, the machine's unless given. A cost that nobody stated
+        is None; ``cost_complete`` says whether a sum lacks some. Archived sessions, subagents and
+        side calls count; the trash does not.
+
+        Raises:
+            InvalidInput: *days* is not a number of 0 or more.
+        """
+        return self._insights.report(days, source, zone, scope)
+
             StaleFence: *fence* is not the token that holds the conversation.
         """
         return self._messages.append(

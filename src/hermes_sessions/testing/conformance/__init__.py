@@ -46,6 +46,7 @@ SUBJECTS: Final = (
     "handles",
     "idempotency",
     "ids",
+    "insights",
     "lifecycle",
     "lineage",
     "listing",
@@ -91,6 +92,7 @@ from hermes_sessions.testing.conformance.idempotency import (
 )
 from hermes_sessions.testing.conformance.ids import TestIds
 from hermes_sessions.testing.conformance.lifecycle import TestLifecycle
+from hermes_sessions.testing.conformance.insights import TestInsights
 from hermes_sessions.testing.conformance.lineage import TestLineage
 from hermes_sessions.testing.conformance.listing import TestListing
 from hermes_sessions.testing.conformance.locks import TestCompressionLocks
@@ -134,6 +136,7 @@ __all__ = [
     "TestImportLimits",
     "TestIsolation",
     "TestLifecycle",
+    "TestInsights",
     "TestLineage",
     "TestListing",
     "TestMaintenance",

@@ -1,8 +1,9 @@
 """The numbered behaviours of the documented API, as this store keeps them.
 
 The numbers are those under which the behaviours of the documented ``hermes_state`` module were
-first written down. Numbers that are not here belong to subjects outside the kit: files of SQLite
-(10, 84 to 89), handoff (80, 81) and Telegram topics (82, 83).
+first written down; those from 103 on are of verbs that it did not have. Numbers that are not here
+belong to subjects outside the kit: files of SQLite (10, 84 to 89), handoff (80, 81) and Telegram
+topics (82, 83).
 Where the documented module had a defect, the sentence says what this store does instead.
 """
 
@@ -105,6 +106,7 @@ BEHAVIOURS: Final[dict[int, str]] = {
     100: "Lone surrogates and NUL read back unchanged, in every text column.",
     101: "Only accidental ends are promoted to `session_reset`.",
     102: "Writing through a read-only handle is an OperationalError.",
+    103: "Insights count what was used; a cost that nobody stated is None, never 0.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)
