@@ -297,3 +297,50 @@ def test_long_sessions_take_several_transactions(new_store: NewStore) -> None:
     report = move(source, target)
     assert (report.sessions, report.messages, report.differences) == (4, 7505, [])
     assert exported(source) == exported(target)
+
+
+def test_two_runs_at_once(new_store: NewStore) -> None:
+    source, target = filled(new_store("sqlite")), new_store("sqlite")
+
+    def another(phase: str, _done: int, _total: int) -> None:
+        if phase == "Copying" and not rows(target, "SELECT 1 FROM foreign_rows LIMIT 1"):
+            move(source, target)
+
+    report = move(source, target, on_progress=another)
+    assert report.differences == []
+    assert exported(source) == exported(target)
+
+
+def test_a_writer_who_takes_the_same_ids(new_store: NewStore) -> None:
+    source, target = filled(new_store("sqlite")), new_store("sqlite")
+    crowded = opened(target)
+
+    class Crowded:
+        """The target, with somebody who writes before the first copy does."""
+
+        def __getattr__(self, name: str) -> object:
+            if name == "write" and crowded.get_session("quick") is None:
+                crowded.create_session("quick", "cli")
+                crowded.append_message("quick", "user", "takes the first id")
+            return getattr(crowded.provider, name)
+
+    with crowded, opened(source, read_only=True) as db:
+        with pytest.raises(TransferRefused, match="Perhaps another run copies"):
+            Transfer(db.provider, Crowded()).run()  # type: ignore[arg-type]
+        assert crowded.session_count() == 1
+
+
+def test_a_proven_session_is_noted_as_such(new_store: NewStore) -> None:
+    source, target = filled(new_store("sqlite")), new_store("sqlite")
+    move(source, target)
+    with opened(target) as db:
+        db.provider.write(
+            lambda tx: tx.run(
+                'UPDATE foreign_rows SET "row" = ? WHERE table_name = ?',
+                ("begun", "transferred_sessions"),
+            )
+        )
+    assert move(source, target, since=0.0).copied == 0
+    with opened(target) as db:
+        db.append_message("tip", "user", "mine")
+    assert [each.id for each in move(source, target).differences] == ["tip"]

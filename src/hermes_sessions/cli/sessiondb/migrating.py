@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Literal
@@ -74,7 +75,7 @@ def migrate(
         report = Transfer(first, second, merge=merge, since=earliest, on_progress=bars.reach).run()
         place = _keys(second)
     _tell(console, report, console.stopwatch() - started, is_catch_up=since is not None)
-    if target is not None and not report.differences and since is None:
+    if place and not report.differences and since is None:
         console.tell(f"To use it from now on, name it in config.yaml: {place}")
     if report.differences:
         raise click.exceptions.Exit(1)
@@ -123,8 +124,15 @@ class _Bars:
 
 
 def _keys(provider: SessionDBProvider) -> str:
+    """Return what to set to use a store, "" if that is probably so."""
+    settings = load_settings().sessiondb
+    is_kind = settings.provider == provider.name
     if provider.name == "sqlite":
-        return f"sessiondb.sqlite.path: {provider.describe()['path']}"
+        path = provider.describe()["path"]
+        is_path = os.path.realpath(settings.sqlite.path) == path
+        return "" if is_kind and is_path else f"sessiondb.sqlite.path: {path}"
+    if is_kind:
+        return ""
     return f"sessiondb.provider: {provider.name}, and sessiondb.{provider.name}.dsn"
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from hermes_sessions.errors import ConstraintViolated, TransferRefused
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
 from hermes_sessions.storage.repositories.adoption import place_children
 from hermes_sessions.storage.searching.upkeep import Upkeep
@@ -30,6 +31,7 @@ from hermes_sessions.storage.transfer.reading import (
     PAGE,
     Piece,
     Summed,
+    count_messages,
     count_rows,
     messages_of,
     pages,
@@ -133,7 +135,8 @@ class Transfer:
     # ── the whole store ───────────────────────────────────────────────────────────────────────
 
     def _copy_all(self) -> None:
-        self._start("Copying", count_rows(self._source, "messages"))
+        with self._source.read() as tx:
+            self._start("Copying", count_messages(tx))
         for page in pages(self._source):
             with self._target.read() as tx:
                 entries = self._ledger.entries(tx, "session", page)
@@ -153,7 +156,8 @@ class Transfer:
         return not is_stored or self._merge == "overwrite"
 
     def _compare_all(self) -> None:
-        self._start("Comparing", count_rows(self._source, "messages"))
+        with self._source.read() as tx:
+            self._start("Comparing", count_messages(tx, self._since))
         for page in pages(self._source, self._since):
             self._settle(page)
 
@@ -230,12 +234,15 @@ class Transfer:
             found = sum_sessions(tx, ids)
             entries = self._ledger.entries(tx, "session", ids)
         again = []
+        proven: list[tuple[str, str]] = []
         for session_id, summed in wanted.items():
             entry = entries.get(session_id)
             verdict, reason = judge(summed, found.get(session_id), entry, self._merge)
             if verdict is Verdict.SAME:
                 self._report.sessions += 1
                 self._report.messages += summed.messages
+                if entry is not None and entry != str(summed.checksum):
+                    proven.append((session_id, str(summed.checksum)))
             elif verdict is Verdict.SKIP:
                 self._report.skipped.append(session_id)
             elif verdict is Verdict.CONFLICT or is_last:
@@ -246,6 +253,8 @@ class Transfer:
                     self._report.overwritten.append(session_id)
                 continue
             self._advance(summed.messages)
+        if proven:
+            self._target.write(lambda tx: self._ledger.note(tx, "session", proven), isolated=False)
         return again
 
     def _copy(self, ids: Sequence[str], *, is_counted: bool = True) -> None:
@@ -266,7 +275,14 @@ class Transfer:
     def _write(self, batch: Sequence[Piece], *, is_counted: bool) -> None:
         if not batch:
             return
-        self._report.untitled += self._writer.write(batch).untitled
+        try:
+            written = self._writer.write(batch)
+        except ConstraintViolated as error:
+            raise TransferRefused(
+                f"{error} Perhaps another run copies into the same store: let it end, then run "
+                f"this again."
+            ) from error
+        self._report.untitled += written.untitled
         messages = sum(len(piece.messages) for piece in batch)
         self._report.copied += sum(piece.checksum is not None for piece in batch)
         self._report.copied_messages += messages

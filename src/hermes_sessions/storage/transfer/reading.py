@@ -23,6 +23,7 @@ PAGE: Final = 100
 #: Messages, and characters of them, in one piece.
 _PIECE: Final = 1000
 _PIECE_CHARACTERS: Final = 2_000_000
+_TIMES: Final = ("last_active", "started_at", "ended_at", "archived_at", "trashed_at")
 _SESSION_ID: Final = [column.name for column in MESSAGES.columns].index("session_id")
 
 
@@ -51,25 +52,30 @@ def columns(table: Table) -> str:
     return ", ".join(f'"{column.name}"' for column in table.columns)
 
 
-def ids_page(
-    tx: ReadTransaction, after: str | None, since: float | None = None, size: int = PAGE
-) -> list[str]:
+def ids_page(tx: ReadTransaction, after: str | None, since: float | None) -> list[str]:
     """Return the next session ids, those of the trash included; with *since*, only of sessions
     that were active, started, ended, archived or trashed at that time or later.
     """
-    where = ["1 = 1"]
-    params: list[str | float] = []
+    where, params = _active(since)
     if after is not None:
-        where.append("id > ?")
-        params.append(after)
-    if since is not None:
-        times = ("last_active", "started_at", "ended_at", "archived_at", "trashed_at")
-        where.append(f"({' OR '.join(f'{name} >= ?' for name in times)})")
-        params += [since] * len(times)
-    rows = tx.all(
-        f"SELECT id FROM sessions WHERE {' AND '.join(where)} ORDER BY id LIMIT ?", (*params, size)
-    )
+        where += " AND id > ?"
+        params = [*params, after]
+    rows = tx.all(f"SELECT id FROM sessions WHERE {where} ORDER BY id LIMIT ?", (*params, PAGE))
     return [row[0] for row in rows]
+
+
+def count_messages(tx: ReadTransaction, since: float | None = None) -> int:
+    """Return how many messages there are, or how many in the sessions of `ids_page`."""
+    where, params = _active(since)
+    among = f"WHERE session_id IN (SELECT id FROM sessions WHERE {where})" if params else ""
+    row = tx.one(f"SELECT COUNT(*) FROM messages {among}", params)
+    return int(row[0]) if row else 0
+
+
+def _active(since: float | None) -> tuple[str, list[str | float]]:
+    if since is None:
+        return "1 = 1", []
+    return f"({' OR '.join(f'{name} >= ?' for name in _TIMES)})", [since] * len(_TIMES)
 
 
 def pages(provider: SessionDBProvider, since: float | None = None) -> Iterator[list[str]]:
