@@ -9,6 +9,7 @@ import pytest
 from hermes_sessions import config
 from hermes_sessions.config import (
     DisplaySettings,
+    ModelSettings,
     MySQLSettings,
     PostgreSQLSettings,
     SessionDBSettings,
@@ -71,6 +72,16 @@ def test_defaults(tmp_path: Path) -> None:
             ),
             mysql=MySQLSettings(**SERVER_DEFAULTS, port=3306, ssl_ca=None),
         ),
+        model=ModelSettings(
+            base_url=None,
+            api_key=None,
+            default=None,
+            context_length=None,
+            connect_timeout=10.0,
+            first_byte_timeout=180.0,
+            piece_timeout=180.0,
+            retry_time=60.0,
+        ),
         sessions=SessionsSettings(trash_days=30),
         display=DisplaySettings(resume_display="full"),
     )
@@ -103,6 +114,9 @@ def test_every_key_can_be_set(load: Load, tmp_path: Path) -> None:
             synchronous_commit: remote_write
           mysql: {dsn: "mysql://db/x", host: db, port: 3307, user: ada, password: a, database: x,
             max_connections: 3, lock_timeout: 4, statement_timeout: 5, ssl_ca: /ca.pem}
+        model: {base_url: "http://gpu:8080/v1", api_key: "${WORD}", default: big,
+          context_length: 32000, connect_timeout: 1, first_byte_timeout: 2, piece_timeout: 3,
+          retry_time: 4}
         sessions: {trash_days: 7}
         display:
           resume_display: minimal
@@ -142,6 +156,16 @@ def test_every_key_can_be_set(load: Load, tmp_path: Path) -> None:
             mysql=MySQLSettings(
                 **server, dsn="mysql://db/x", password="a", port=3307, ssl_ca="/ca.pem"
             ),
+        ),
+        model=ModelSettings(
+            base_url="http://gpu:8080/v1",
+            api_key="secret",
+            default="big",
+            context_length=32000,
+            connect_timeout=1.0,
+            first_byte_timeout=2.0,
+            piece_timeout=3.0,
+            retry_time=4.0,
         ),
         sessions=SessionsSettings(trash_days=7),
         display=DisplaySettings(resume_display="minimal"),
@@ -216,6 +240,23 @@ def test_variables_of_other_programs_are_left_alone(load: Load, tmp_path: Path) 
     with pytest.raises(ConfigError, match="in quotes"):
         load(text)
     assert load(text.replace("${X}", "'${X}'")) == default_settings(tmp_path)
+
+
+def test_the_store_opens_without_the_key_of_a_model(load: Load) -> None:
+    settings = load(
+        "model: {base_url: 'http://${GPU}/v1', api_key: '${UNSET_KEY}', context_length: ''}"
+    )
+    assert settings.model.base_url is None
+    assert settings.model.api_key is None
+    assert settings.model.context_length is None
+    with pytest.raises(ConfigError, match="api_key contains a"):
+        load("model:\n  api_key: ${unclosed\n")
+
+
+def test_a_model_may_be_given_by_its_name_alone(load: Load, tmp_path: Path) -> None:
+    assert load("model: small-one\n").model.default == "small-one"
+    assert load("model:\n") == default_settings(tmp_path)
+    assert load("model: {provider: other, default: x}\n").warnings == ()
 
 
 def test_unset_variable_names_key_and_variable(problems: Callable[..., list[str]]) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hermes_sessions.config.paths import config_file_path, default_store_path, hermes_home
     from hermes_sessions.config.settings import (
         DisplaySettings,
+        ModelSettings,
         MySQLSettings,
         PostgreSQLSettings,
         SessionDBSettings,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DisplaySettings",
+    "ModelSettings",
     "MySQLSettings",
     "PostgreSQLSettings",
     "SQLiteSettings",
@@ -38,6 +40,7 @@ __all__ = [
 
 _MODULE_OF = {
     "DisplaySettings": "settings",
+    "ModelSettings": "settings",
     "MySQLSettings": "settings",
     "PostgreSQLSettings": "settings",
     "SQLiteSettings": "settings",

@@ -16,6 +16,7 @@ from hermes_sessions.config.kinds import (
     FilePath,
     Kind,
     Name,
+    OrNothing,
     Seconds,
     Size,
     Text,
@@ -50,6 +51,9 @@ class Key(NamedTuple):
     doc: str
     environment: tuple[str, ...] = ()
     """Environment variables that win over the file; the first that is set and not empty."""
+
+    may_be_unset: bool = False
+    """Whether a `${VAR}` that is not set means the default, for keys that the store can do without."""
 
     @property
     def default_text(self) -> str:
@@ -172,6 +176,57 @@ KEYS: tuple[Key, ...] = (
         "A file with the certificates to trust; the connection is encrypted then.",
     ),
     Key(
+        "model.base_url",
+        Text(),
+        None,
+        "The address of an OpenAI-compatible endpoint, usually ending in `/v1`.",
+        may_be_unset=True,
+    ),
+    Key(
+        "model.api_key",
+        Text(),
+        None,
+        "Its key, best as `${VAR}`; sent to that address only.",
+        may_be_unset=True,
+    ),
+    Key(
+        "model.default",
+        Text(),
+        None,
+        "The model to ask; may also be written as `model: name`.",
+        may_be_unset=True,
+    ),
+    Key(
+        "model.context_length",
+        OrNothing(WholeNumber(at_least=256, at_most=100_000_000)),
+        None,
+        "How many tokens the model takes in; when it is not set, what is known of the model.",
+    ),
+    Key(
+        "model.connect_timeout",
+        Seconds(at_most=600),
+        10.0,
+        "How long connecting to the endpoint may take.",
+    ),
+    Key(
+        "model.first_byte_timeout",
+        Seconds(at_most=86400),
+        180.0,
+        "How long the endpoint may think before its answer begins.",
+    ),
+    Key(
+        "model.piece_timeout",
+        Seconds(at_most=86400),
+        180.0,
+        "How long it may fall silent after that.",
+    ),
+    Key(
+        "model.retry_time",
+        Seconds(at_most=3600),
+        60.0,
+        "How long a call that failed before its first piece is tried again, at most five times.",
+    ),
+    Key(
         "sessions.trash_days",
         WholeNumber(at_least=0, at_most=36500),
         30,
@@ -193,7 +248,10 @@ SECTIONS: frozenset[str] = frozenset(
 )
 """Every path that leads to a key and must hold further keys."""
 
-SHARED_SECTIONS: frozenset[str] = frozenset({"", "display"})
+SHORT_FORMS: dict[str, str] = {"model": "model.default"}
+"""Sections that may be written as a single value, and the key that value is for."""
+
+SHARED_SECTIONS: frozenset[str] = frozenset({"", "display", "model"})
 """Where other programs that read the same file keep keys of their own ("" is the top level): an
 unknown key is mentioned only when it looks like a misspelt one of ours."""
 
@@ -205,7 +263,6 @@ RESERVED: frozenset[str] = frozenset(
         "gateway",
         "group_sessions_per_user",
         "max_concurrent_sessions",
-        "model",
         "platforms",
         "privacy",
         "session_reset",

@@ -111,6 +111,22 @@ class WholeNumber:
         return str(value)
 
 
+class OrNothing:
+    """A value of another kind, or nothing when it is blank."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self.allowed = kind.allowed
+
+    def parse(self, text: str, surroundings: Surroundings) -> object:
+        """Return the value, None when the text is blank, or raise NotAllowed."""
+        return self._kind.parse(text, surroundings) if text.strip() else None
+
+    def show(self, value: object) -> str:
+        """Return the value as its kind shows it, nothing for None."""
+        return "" if value is None else self._kind.show(value)
+
+
 class Seconds:
     """A time span in seconds, fractions allowed, above zero."""
 

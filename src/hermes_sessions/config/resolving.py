@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hermes_sessions.config.document import Node, Scalar, Section, read_document
-from hermes_sessions.config.keys import KEY_AT, KEYS, SECTIONS, Key
+from hermes_sessions.config.keys import KEY_AT, KEYS, SECTIONS, SHORT_FORMS, Key
 from hermes_sessions.config.kinds import Choice, NotAllowed, Surroundings
-from hermes_sessions.config.substitution import SubstitutionError, substitute
+from hermes_sessions.config.substitution import SubstitutionError, VariableUnset, substitute
 from hermes_sessions.config.unknown import warning_about
 from hermes_sessions.config.wording import closest, is_secret, shown
 from hermes_sessions.errors import ConfigError
@@ -68,6 +68,8 @@ def _search(prefix: str, section: Section, findings: Findings) -> None:
                 findings.at[path] = (key.line, node)
             elif isinstance(node, Section):
                 _search(path, node, findings)
+            elif isinstance(node, Scalar) and path in SHORT_FORMS:
+                findings.at[SHORT_FORMS[path]] = (key.line, node)
             elif not (isinstance(node, Scalar) and node.is_null):
                 findings.problems.append((key.line, _not_a_section(path, node)))
 
@@ -112,6 +114,8 @@ def _value_of(key: Key, node: Node, surroundings: Surroundings) -> object:
     try:
         text, variables = substitute(node.text, surroundings.environ)
     except SubstitutionError as error:
+        if isinstance(error, VariableUnset) and key.may_be_unset:
+            return key.default_value(surroundings.home)
         raise ConfigError(f"{key.path} {error}.") from None
     return _parse(key, text, variables, surroundings)
 

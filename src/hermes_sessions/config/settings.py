@@ -70,6 +70,19 @@ class SessionDBSettings(SettingsSection):
     mysql: MySQLSettings
 
 
+class ModelSettings(SettingsSection):
+    """``model``: the endpoint that answers, and how patient to be with it."""
+
+    base_url: str | None
+    api_key: str | None
+    default: str | None
+    context_length: int | None
+    connect_timeout: float
+    first_byte_timeout: float
+    piece_timeout: float
+    retry_time: float
+
+
 class SessionsSettings(SettingsSection):
     """``sessions``: what happens to sessions over time."""
 
@@ -90,6 +103,7 @@ class Settings(SettingsSection):
     warnings: tuple[str, ...]
     """What looks like a mistake in the file but does not stop anything; one line each."""
     sessiondb: SessionDBSettings
+    model: ModelSettings
     sessions: SessionsSettings
     display: DisplaySettings
 
@@ -100,6 +114,7 @@ SECTION_CLASSES: dict[str, type[SettingsSection]] = {
     "sessiondb.sqlite": SQLiteSettings,
     "sessiondb.postgresql": PostgreSQLSettings,
     "sessiondb.mysql": MySQLSettings,
+    "model": ModelSettings,
     "sessions": SessionsSettings,
     "display": DisplaySettings,
 }

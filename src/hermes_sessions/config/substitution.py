@@ -32,11 +32,15 @@ class SubstitutionError(Exception):
     """A reference cannot be replaced; the message never contains the value of a variable."""
 
 
+class VariableUnset(SubstitutionError):
+    """A variable is not set and has no default."""
+
+
 def substitute(text: str, environ: Mapping[str, str]) -> Substituted:
     """Return ``text`` with every reference replaced from ``environ``.
 
-    Raises SubstitutionError for a variable that is unset and has no default, and for a ``${``
-    that does not begin a reference.
+    Raises VariableUnset for a variable that is unset and has no default, and SubstitutionError
+    for a ``${`` that does not begin a reference.
     """
     if "${" not in text:
         return Substituted(text, ())
@@ -64,7 +68,7 @@ def substitute(text: str, environ: Mapping[str, str]) -> Substituted:
     result = _REFERENCE.sub(replacement, text)
     if unset:
         names = ", ".join(dict.fromkeys(unset))
-        raise SubstitutionError(
+        raise VariableUnset(
             f"refers to {names}, not set in the environment. "
             f"Set it, or write a default, like ${{{unset[0]}:-default}}"
         )
