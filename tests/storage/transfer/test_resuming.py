@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_sessions.errors import StoreUnavailable
+from tests.servers.launching import Server
 from tests.storage.exchange_samples import fill, ticking
 from tests.storage.transfer.places import KINDS, NewStore, compared, exported, move, opened, rows
 
@@ -90,3 +92,32 @@ def test_what_a_killed_copy_left_may_be_deleted_in_the_source(new_store: NewStor
 def rows_of_long(source: str, target: str, step: int) -> int:
     assert run_and_die(source, target, "Copying", step) == -signal.SIGKILL
     return len(rows(target, "SELECT id FROM messages WHERE session_id = ?", "long"))
+
+
+class Restarting:
+    """Restarts a server when a copy has come so far."""
+
+    def __init__(self, server: Server, phase: str) -> None:
+        self._server = server
+        self._phase: str | None = phase
+
+    def __call__(self, phase: str, _done: int, _total: int) -> None:
+        if phase == self._phase:
+            self._phase = None
+            self._server.restart()
+
+
+@pytest.mark.parametrize("phase", ["Copying", "Comparing", "Indexing"])
+def test_a_target_that_is_restarted(new_store: NewStore, postgresql: Server, phase: str) -> None:
+    source, target = long_store(new_store("sqlite")), new_store("postgresql")
+    report = move(source, target, on_progress=Restarting(postgresql, phase))
+    assert report.differences == []
+    assert compared(source, target).differences == []
+
+
+def test_a_source_that_is_restarted(new_store: NewStore, postgresql: Server) -> None:
+    source, target = long_store(new_store("postgresql")), new_store("sqlite")
+    with pytest.raises(StoreUnavailable):
+        move(source, target, on_progress=Restarting(postgresql, "Copying"))
+    assert move(source, target).differences == []
+    assert exported(source) == exported(target)
