@@ -215,6 +215,23 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_compression_lineage`."""
         return await self._call(self._db.get_compression_lineage, session_id)
 
+    async def continue_session(
+        self,
+        session_id: str,
+        new_session_id: str,
+        messages: Iterable[Mapping[str, Any]] = (),
+        *,
+        system_prompt: str | None = None,
+    ) -> str:
+        """See `SessionDB.continue_session`."""
+        return await self._call(
+            self._db.continue_session,
+            session_id,
+            new_session_id,
+            messages,
+            system_prompt=system_prompt,
+        )
+
     async def finalize_orphaned_compression_sessions(self) -> int:
         """See `SessionDB.finalize_orphaned_compression_sessions`."""
         return await self._call(self._db.finalize_orphaned_compression_sessions)
@@ -274,6 +291,17 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_stats`."""
         return await self._call(self._db.get_stats)
 
+    async def get_insights(
+        self,
+        days: float = 30,
+        source: str | None = None,
+        *,
+        zone: tzinfo | None = None,
+        scope: Scope = OWNER,
+    ) -> Record:
+        """See `SessionDB.get_insights`."""
+        return await self._call(self._db.get_insights, days, source, zone=zone, scope=scope)
+
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
     async def append_message(
@@ -291,17 +319,6 @@ class AsyncSessionDB(AsyncHandle):
         reasoning_details: Any = None,
         codex_reasoning_items: Any = None,
         codex_message_items: Any = None,
-    async def get_insights(
-        self,
-        days: float = 30,
-        source: str | None = None,
-        *,
-        zone: tzinfo | None = None,
-        scope: Scope = OWNER,
-    ) -> Record:
-        """See `SessionDB.get_insights`."""
-        return await self._call(self._db.get_insights, days, source, zone=zone, scope=scope)
-
         *,
         timestamp: float | None = None,
         external_id: str | None = None,

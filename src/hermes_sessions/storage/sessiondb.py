@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
     from hermes_sessions.storage.repositories.anchors import Anchors
     from hermes_sessions.storage.repositories.compaction import CompressionLocks
+    from hermes_sessions.storage.repositories.continuation import Continuations
     from hermes_sessions.storage.repositories.conversation import Conversations
     from hermes_sessions.storage.repositories.exchange import Exchange
-    from hermes_sessions.storage.repositories.lineage import Lineage
     from hermes_sessions.storage.repositories.insights import Insights
+    from hermes_sessions.storage.repositories.lineage import Lineage
     from hermes_sessions.storage.repositories.listing import Listing
     from hermes_sessions.storage.repositories.messages import Messages
     from hermes_sessions.storage.repositories.meta import Meta
@@ -56,8 +57,8 @@ class SessionDB:
     _titles: Part[Titles] = Part("titles", "Titles")
     _lineage: Part[Lineage] = Part("lineage", "Lineage")
     _listing: Part[Listing] = Part("listing", "Listing")
-    _usage: Part[Usage] = Part("usage", "Usage")
     _insights: Part[Insights] = Part("insights", "Insights")
+    _usage: Part[Usage] = Part("usage", "Usage")
     _rewinds: Part[Rewinds] = Part("rewind", "Rewinds")
     _retention: Part[Retention] = Part("retention", "Retention")
     _trash: Part[Trash] = Part("trash", "Trash")
@@ -144,6 +145,12 @@ class SessionDB:
         from hermes_sessions.storage.repositories.messages import Messages
 
         return Messages(self._store, on_change=self._noticed)
+
+    @cached_property
+    def _continuations(self) -> Continuations:
+        from hermes_sessions.storage.repositories.continuation import Continuations
+
+        return Continuations(self._store, on_change=self._noticed)
 
     @cached_property
     def _search(self) -> Search:
@@ -330,6 +337,29 @@ class SessionDB:
         """Return the ids of the compression chain this session is part of, oldest first."""
         return self._lineage.chain_of(session_id)
 
+    def continue_session(
+        self,
+        session_id: str,
+        new_session_id: str,
+        messages: Iterable[Mapping[str, Any]] = (),
+        *,
+        system_prompt: str | None = None,
+    ) -> str:
+        """Continue a session under a new id, with *messages* instead of its own, and return that
+        id; all of it happens or nothing.
+
+        The new session has its source, user, model and prompt (unless one is given), the next
+        number of its title, and the edge kind ``compression``. The old one ends with the reason
+        ``compression``; its messages stay as they are, and are found.
+
+        Raises:
+            UnknownSession: there is no such session.
+            InvalidInput: it is continued already, or the new id or a message cannot be used.
+        """
+        return self._continuations.start(
+            session_id, new_session_id, messages, system_prompt=system_prompt
+        )
+
     def finalize_orphaned_compression_sessions(self) -> int:
         """End continuations of a week or older that never reached a model; return how many."""
         return self._lineage.finalize_orphans()
@@ -393,6 +423,27 @@ class SessionDB:
         """
         return self._listing.stats()
 
+    def get_insights(
+        self,
+        days: float = 30,
+        source: str | None = None,
+        *,
+        zone: tzinfo | None = None,
+        scope: Scope = OWNER,
+    ) -> Record:
+        """Return how the store was used by sessions that started in the last *days*, 0 for all:
+        ``overview``, ``models``, ``tools``, ``platforms``, ``activity`` by hour and weekday,
+        ``over_time`` by day, and ``top_sessions``.
+
+        Hours and days are those of *zone*, the machine's unless given. A cost that nobody stated
+        is None; ``cost_complete`` says whether a sum lacks some. Archived sessions, subagents and
+        side calls count; the trash does not.
+
+        Raises:
+            InvalidInput: *days* is not a number of 0 or more.
+        """
+        return self._insights.report(days, source, zone, scope)
+
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
     def append_message(
@@ -423,27 +474,6 @@ class SessionDB:
         Raises:
             UnknownSession: create the session first.
             MessageTooLarge, InvalidInput: nothing was written.
-    def get_insights(
-        self,
-        days: float = 30,
-        source: str | None = None,
-        *,
-        zone: tzinfo | None = None,
-        scope: Scope = OWNER,
-    ) -> Record:
-        """Return how the store was used by sessions that started in the last *days*, 0 for all:
-        ``overview``, ``models``, ``tools``, ``platforms``, ``activity`` by hour and weekday,
-        ``over_time`` by day, and ``top_sessions``.
-
-        Hours and days are those of *zone*, the machine's unless given. A cost that nobody stated
-        is None; ``cost_complete`` says whether a sum lacks some. Archived sessions, subagents and
-        side calls count; the trash does not.
-
-        Raises:
-            InvalidInput: *days* is not a number of 0 or more.
-        """
-        return self._insights.report(days, source, zone, scope)
-
             StaleFence: *fence* is not the token that holds the conversation.
         """
         return self._messages.append(

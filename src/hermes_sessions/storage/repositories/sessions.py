@@ -108,7 +108,7 @@ class Sessions:
             "SELECT trashed_at, parent_session_id, source FROM sessions WHERE id = ?", (session_id,)
         )
         if existing is None:
-            self._insert(tx, values, parent_id, edge_kind, config)
+            self.insert(tx, values, parent_id, edge_kind, config)
             return
         trashed_at, stored_parent, source = existing
         if trashed_at is not None:
@@ -130,13 +130,14 @@ class Sessions:
             )
 
     @staticmethod
-    def _insert(
+    def insert(
         tx: WriteTransaction,
         values: dict[str, Any],
         parent_id: str | None,
         edge_kind: str | None,
-        config: dict[str, Any] | None,
+        config: dict[str, Any] | None = None,
     ) -> None:
+        """Insert a session that is not there, below its parent."""
         session_id = require_new_id(values["id"])
         edge = _Edge(session_id)
         if parent_id is not None:

@@ -39,6 +39,7 @@ SUBJECTS: Final = (
     "archive",
     "atomicity",
     "concurrency",
+    "continuation",
     "conversation",
     "deletion",
     "exchange",
@@ -80,6 +81,7 @@ from hermes_sessions.testing.conformance.anchors import TestAnchors
 from hermes_sessions.testing.conformance.archive import TestArchive
 from hermes_sessions.testing.conformance.atomicity import TestAtomicity
 from hermes_sessions.testing.conformance.concurrency import TestThreads, TestThreadsWithHandles
+from hermes_sessions.testing.conformance.continuation import TestContinuation
 from hermes_sessions.testing.conformance.conversation import TestConversation
 from hermes_sessions.testing.conformance.deletion import TestDeletion
 from hermes_sessions.testing.conformance.exchange import TestExport, TestImport, TestImportLimits
@@ -91,8 +93,8 @@ from hermes_sessions.testing.conformance.idempotency import (
     TestIdempotencyAcrossHandles,
 )
 from hermes_sessions.testing.conformance.ids import TestIds
-from hermes_sessions.testing.conformance.lifecycle import TestLifecycle
 from hermes_sessions.testing.conformance.insights import TestInsights
+from hermes_sessions.testing.conformance.lifecycle import TestLifecycle
 from hermes_sessions.testing.conformance.lineage import TestLineage
 from hermes_sessions.testing.conformance.listing import TestListing
 from hermes_sessions.testing.conformance.locks import TestCompressionLocks
@@ -124,6 +126,7 @@ __all__ = [
     "TestAtomicity",
     "TestClosing",
     "TestCompressionLocks",
+    "TestContinuation",
     "TestConversation",
     "TestDeletion",
     "TestExport",
@@ -134,9 +137,9 @@ __all__ = [
     "TestIds",
     "TestImport",
     "TestImportLimits",
+    "TestInsights",
     "TestIsolation",
     "TestLifecycle",
-    "TestInsights",
     "TestLineage",
     "TestListing",
     "TestMaintenance",
