@@ -1,0 +1,173 @@
+"""Compaction: a long session goes on under a new id, with a summary of what was said.
+
+The model writes the summary; the last messages are taken along as they are. The original stays
+unchanged and is found by search. One process at a time compacts a session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from hermes_sessions.agent.clients.port import ModelClient, ModelGarbled, Reply, Request, Usage
+from hermes_sessions.errors import InvalidInput, UnknownSession
+from hermes_sessions.storage.sessiondb import SessionDB
+
+#: Of the context, so much may be full before a session is compacted by itself.
+FULL: Final = 0.8
+#: Messages at the end that are taken along as they are, at most, and of how many characters.
+_KEPT: Final = 6
+_KEPT_CHARACTERS: Final = 6_000
+#: What one message may add to what the model is asked to summarise.
+_EXCERPT: Final = 2_000
+_CHARACTERS_PER_TOKEN: Final = 4
+_TTL: Final = 300.0
+
+_INSTRUCTION: Final = (
+    "Summarise this conversation so that it can go on without the earlier messages. Keep facts, "
+    "decisions and their reasons, names, paths, identifiers, open questions and what was agreed to "
+    "do next. Write plain text, no greeting."
+)
+HEADING: Final = "[Summary of the conversation so far]"
+
+
+class CompactionBusy(InvalidInput):
+    """Somebody else is compacting the session."""
+
+
+def estimated_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Return a rough count for when no provider has counted."""
+    return sum(len(_text(message)) for message in messages) // _CHARACTERS_PER_TOKEN
+
+
+def is_nearly_full(used: int, context_length: int) -> bool:
+    """Whether a session that takes so many tokens should be compacted now."""
+    return used > context_length * FULL
+
+
+def compact(
+    db: SessionDB,
+    session_id: str,
+    client: ModelClient,
+    *,
+    new_session_id: str,
+    model: str | None = None,
+    focus: str | None = None,
+    most_input: int = 24_000,
+    on_piece: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Continue a session under *new_session_id* with a summary; return that id.
+
+    *focus* says what matters most; *most_input* bounds, in tokens, what the model is asked to
+    read. Nothing is written until the summary is there.
+
+    Raises:
+        CompactionBusy: another process compacts it now.
+        InvalidInput: there is nothing to summarise, or it was continued meanwhile.
+        ModelError: the model failed; the session is as it was.
+    """
+    if db.get_session(session_id) is None:
+        raise UnknownSession(session_id)
+    holder = f"{socket.gethostname()}:{os.getpid()}:{new_session_id}"
+    if not db.try_acquire_compression_lock(session_id, holder, _TTL):
+        other = db.get_compression_lock_holder(session_id) or "another process"
+        raise CompactionBusy(f"{other} is compacting this session now. Try again in a moment.")
+    try:
+        history = db.get_messages_as_conversation(session_id)
+        kept = _kept(history)
+        rest = history[: len(history) - len(kept)]
+        if not rest:
+            raise InvalidInput("The session is too short to be compacted.")
+        used_model = model or client.default_model
+        reply = _summarise(client, used_model, rest, focus, most_input, on_piece)
+        _count(db, session_id, reply.usage, reply.model or used_model)
+        summary = {"role": "user", "content": f"{HEADING}\n{reply.text.strip()}"}
+        return db.continue_session(session_id, new_session_id, [summary, *map(_stored, kept)])
+    finally:
+        db.release_compression_lock(session_id, holder)
+
+
+def _summarise(
+    client: ModelClient,
+    model: str,
+    messages: Sequence[Mapping[str, Any]],
+    focus: str | None,
+    most_input: int,
+    on_piece: Callable[[str], None],
+) -> Reply:
+    instruction = _INSTRUCTION + (f" Above all, keep what concerns: {focus}." if focus else "")
+    text = _transcript(messages, most_input * _CHARACTERS_PER_TOKEN)
+    request = Request([{"role": "user", "content": f"{instruction}\n\n{text}"}], model)
+    reply: Reply | None = None
+    for event in client.stream(request):
+        if isinstance(event, Reply):
+            reply = event
+        else:
+            on_piece(event.text)
+    if reply is None or not reply.text.strip():
+        raise ModelGarbled("The model gave no summary. The session is as it was; try again.")
+    return reply
+
+
+def _transcript(messages: Sequence[Mapping[str, Any]], room: int) -> str:
+    """Return the messages as text; where there is no room for all, the oldest are left out."""
+    lines: list[str] = []
+    for message in reversed(messages):
+        text = _text(message)
+        if not text:
+            continue
+        if len(text) > _EXCERPT:
+            text = f"{text[: _EXCERPT // 2]} […] {text[-_EXCERPT // 2 :]}"
+        line = f"{message.get('role')}: {text}"
+        room -= len(line)
+        if room < 0 and lines:
+            lines.append("[earlier messages left out]")
+            break
+        lines.append(line)
+    return "\n\n".join(reversed(lines))
+
+
+def _kept(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the last messages, from a user's on, so that no call loses its result."""
+    start = len(history)
+    characters = 0
+    for place in range(len(history) - 1, max(-1, len(history) - 1 - _KEPT), -1):
+        characters += len(_text(history[place]))
+        if characters > _KEPT_CHARACTERS:
+            break
+        if history[place].get("role") == "user":
+            start = place
+    # Of a session that consists of one question alone, something must be left to summarise.
+    return list(history[start:]) if start > 0 else []
+
+
+def _stored(message: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("role", "content", "tool_calls", "tool_call_id", "tool_name", "finish_reason")
+    return {name: message[name] for name in names if message.get(name) is not None}
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        text = content
+    elif isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, Mapping))
+        text = "\n".join(part for part in parts if isinstance(part, str))
+    else:
+        text = ""
+    calls = message.get("tool_calls")
+    return f"{text} {json.dumps(calls, ensure_ascii=False)}".strip() if calls else text.strip()
+
+
+def _count(db: SessionDB, session_id: str, usage: Usage, model: str) -> None:
+    db.record_auxiliary_usage(
+        session_id,
+        "compression",
+        model=model,
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=usage.cache_read_tokens or 0,
+    )

@@ -1,0 +1,130 @@
+"""Titles for sessions that have none: three to seven words about what they are.
+
+The model is asked after the first exchange, in the background; without one, or when it fails, the
+title is taken from the question. A title that somebody set is never overwritten.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hermes_sessions.agent.clients.port import ModelClient, ModelError, Reply, Request
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.sessiondb import SessionDB
+
+logger = Logger(__name__)
+
+_LONGEST: Final = 80
+_EXCERPT: Final = 500
+_MOST_WORDS: Final = 7
+_INSTRUCTION: Final = (
+    "Give this conversation a title of three to seven words, in its own language. Answer with the "
+    "title alone: no quotes, no full stop, no label."
+)
+_LABEL: Final = re.compile(r"^\s*(?:title|titel|titre|título|标题)\s*[:：]\s*", re.IGNORECASE)
+_THOUGHT: Final = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+_QUOTES: Final = "\"'`“”„«»‘’「」『』*#"
+_SPACE: Final = re.compile(r"\s+")
+#: Beginnings of questions that say nothing about their subject.
+_OPENING: Final = re.compile(
+    r"^(?:(?:hi|hello|hey|please|ok(?:ay)?|so|can you|could you|would you|will you|help me"
+    r"(?: to| with)?|i (?:want|need|would like|'d like) (?:you )?to|how (?:do|can|should) i|"
+    r"let's|tell me|show me|explain)\b[\s,:]*)+",
+    re.IGNORECASE,
+)
+
+
+def title_session(
+    db: SessionDB, session_id: str, client: ModelClient | None, model: str | None
+) -> str | None:
+    """Give a session a title unless it has one; return the title it got, None otherwise.
+
+    Never raises because of the model: then the question itself gives the title.
+    """
+    if db.get_session_title(session_id) is not None:
+        return None
+    question, answer = _first_exchange(db, session_id)
+    if not question:
+        return None
+    title = None
+    if client is not None:
+        try:
+            title = _ask(db, session_id, client, model, question, answer)
+        except ModelError as error:
+            logger.info("no title from the model: %s", error)
+    title = title or title_from(question)
+    if title and db.set_auto_title_if_empty(session_id, title):
+        return db.get_session_title(session_id)
+    return None
+
+
+def title_from(question: str) -> str | None:
+    """Return a title made of the first words of a question; None when it has none."""
+    first = next((line for line in question.splitlines() if line.strip()), "")
+    text = _SPACE.sub(" ", first).strip(_QUOTES + " ")
+    text = _OPENING.sub("", text) or text
+    sentence = re.split(r"(?<=[.!?。！？])\s|[。！？]", text, maxsplit=1)[0].rstrip(" .!?:;,")
+    words = sentence.split(" ")
+    title = " ".join(words[:_MOST_WORDS])
+    if len(title) > _LONGEST:
+        title = title[: _LONGEST - 1].rstrip() + "…"
+    return title[:1].upper() + title[1:] if title else None
+
+
+def cleaned(answer: str) -> str | None:
+    """Return a model's answer as a title: without label, quotes and thoughts; None when nothing or
+    no title is left.
+    """
+    text = _THOUGHT.sub("", answer).strip()
+    text = next((line for line in text.splitlines() if line.strip()), "")
+    text = _LABEL.sub("", text).strip(_QUOTES + " .")
+    text = _SPACE.sub(" ", text)
+    if len(text) > _LONGEST:
+        text = text[: _LONGEST - 1].rstrip() + "…"
+    return text or None
+
+
+def _ask(
+    db: SessionDB,
+    session_id: str,
+    client: ModelClient,
+    model: str | None,
+    question: str,
+    answer: str,
+) -> str | None:
+    used = model or client.default_model
+    excerpt = f"user: {question[:_EXCERPT]}\n\nassistant: {answer[:_EXCERPT]}"
+    request = Request(
+        [{"role": "user", "content": f"{_INSTRUCTION}\n\n{excerpt}"}],
+        used,
+        max_tokens=500,
+        temperature=0.3,
+    )
+    reply = None
+    for event in client.stream(request):
+        if isinstance(event, Reply):
+            reply = event
+    if reply is None:
+        return None
+    db.record_auxiliary_usage(
+        session_id,
+        "title",
+        model=reply.model or used,
+        input_tokens=reply.usage.input_tokens or 0,
+        output_tokens=reply.usage.output_tokens or 0,
+    )
+    return cleaned(reply.text)
+
+
+def _first_exchange(db: SessionDB, session_id: str) -> tuple[str, str]:
+    question = answer = ""
+    for message in db.get_messages(session_id, limit=20):
+        content = message["content"]
+        text = content if isinstance(content, str) else ""
+        if message["role"] == "user" and not question:
+            question = text.strip()
+        elif message["role"] == "assistant" and question and text.strip():
+            answer = text.strip()
+            break
+    return question, answer
