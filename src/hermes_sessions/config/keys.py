@@ -53,7 +53,7 @@ class Key(NamedTuple):
     """Environment variables that win over the file; the first that is set and not empty."""
 
     may_be_unset: bool = False
-    """Whether a `${VAR}` that is not set means the default, for keys that the store can do without."""
+    """Whether a `${VAR}` that is not set means the default: the store can do without this key."""
 
     @property
     def default_text(self) -> str:
