@@ -36,6 +36,13 @@ COMMANDS = {
     "trash": ["trash"],
     "restore": ["restore", PROJECT],
 }
+#: Beside ``hermes sessions``.
+OTHER_COMMANDS = {
+    "insights": ["insights"],
+    "insights-all": ["insights", "--days", "0"],
+    "insights-source": ["insights", "--source", "telegram"],
+    "insights-empty": ["insights", "--days", "7", "--source", "matrix"],
+}
 #: Of ``hermes sessiondb``; {home} is where the store is.
 DATABASE_COMMANDS = {
     "sessiondb-status": ["status"],
@@ -93,11 +100,12 @@ def settled(text: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *OTHER_COMMANDS])
 def test_output(filled: Hermes, pytestconfig: pytest.Config, name: str, form: str) -> None:
     flags, environ = FORMS[form]
     prepared(filled, name)
-    result = filled.call("sessions", *COMMANDS[name], *flags, environ=environ)
+    words = OTHER_COMMANDS.get(name) or ["sessions", *COMMANDS[name]]
+    result = filled.call(*words, *flags, environ=environ)
     assert (result.code, result.err) == (0, "")
     file = GOLDEN / f"{name}.{form}.txt"
     if pytestconfig.getoption("--update-golden", default=False):
@@ -123,6 +131,6 @@ def test_output_about_databases(
 
 
 def test_no_file_is_left_over() -> None:
-    expected = {f"{name}.{form}.txt" for name in COMMANDS for form in FORMS}
+    expected = {f"{name}.{form}.txt" for name in [*COMMANDS, *OTHER_COMMANDS] for form in FORMS}
     expected |= {f"{name}.{form}.txt" for name in DATABASE_COMMANDS for form in DATABASE_FORMS}
     assert {file.name for file in GOLDEN.iterdir()} == expected

@@ -10,6 +10,10 @@ COMMANDS = {
     "sessions": LazyCommand(
         "hermes_sessions.cli.sessions.group:sessions", "List, read and manage stored sessions."
     ),
+    "insights": LazyCommand(
+        "hermes_sessions.cli.insights:insights",
+        "Show how the store was used: models, tools, hours, cost.",
+    ),
     "sessiondb": LazyCommand(
         "hermes_sessions.cli.sessiondb.group:sessiondb",
         "Look after the database, and move to another one.",
