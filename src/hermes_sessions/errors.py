@@ -15,7 +15,7 @@ with the cause kept. Messages say what to do next.
     ├── ConfigError (ValueError)              config.yaml or the environment is wrong
     ├── NotFound (LookupError)                a session or message that must exist does not
     ├── ImportRefused (ValueError)            a file offered for import cannot be read
-    ├── TransferRefused                       sessions cannot be moved as asked
+    ├── TransferRefused (ValueError)          sessions cannot be moved as asked
     └── StoreError (sqlite3.DatabaseError)    the database said no
         ├── ConstraintViolated (sqlite3.IntegrityError)
         │   ├── UnknownSession                a write names a session that does not exist
@@ -92,7 +92,7 @@ class ImportRefused(HermesSessionsError, ValueError):
     """A file offered for import cannot be read as sessions; nothing was written."""
 
 
-class TransferRefused(HermesSessionsError):
+class TransferRefused(HermesSessionsError, ValueError):
     """Sessions cannot be moved between two stores as asked; the message says what to do."""
 
 

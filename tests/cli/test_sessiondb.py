@@ -73,6 +73,11 @@ def test_from_the_home_to_the_configured_server(
         "waiting": [],
         "finishing": [],
     }
+    back = filled.call("sessiondb", "migrate", "--from", server_url, "--to", str(filled.store))
+    assert (back.code, "did not come from" in back.err) == (1, True)
+    new = str(filled.home / "new.db")
+    back = filled.call("sessiondb", "migrate", "--from", server_url, "--to", new)
+    assert back.err.endswith(f": sessiondb.provider: sqlite, and sessiondb.sqlite.path: {new}\n")
     assert filled.call("sessiondb", "upgrade").out == "The tables are up to date.\n"
     assert filled.call("sessiondb", "upgrade", "--finish").out == "There is nothing to finish.\n"
 

@@ -130,7 +130,8 @@ def _keys(provider: SessionDBProvider) -> str:
     if provider.name == "sqlite":
         path = provider.describe()["path"]
         is_path = os.path.realpath(settings.sqlite.path) == path
-        return "" if is_kind and is_path else f"sessiondb.sqlite.path: {path}"
+        kind = "" if is_kind else "sessiondb.provider: sqlite, and "
+        return "" if is_kind and is_path else f"{kind}sessiondb.sqlite.path: {path}"
     if is_kind:
         return ""
     return f"sessiondb.provider: {provider.name}, and sessiondb.{provider.name}.dsn"
