@@ -1,0 +1,140 @@
+"""What an endpoint's errors mean: try again, make it shorter, or change something. No I/O.
+
+Vendors agree on statuses, hardly on codes, and not at all on wording; so a history that is too
+long is recognised by what the usual servers write.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_sessions.agent.clients.port import ModelError, ModelRefused, ModelUnavailable
+
+#: The same request may well succeed in a moment.
+PASSING = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
+
+_MAX_SHOWN = 300
+
+_TOO_LONG_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "exceed_context_size_error",
+        "model_max_prompt_tokens_exceeded",
+        "request_too_large",
+        "string_above_max_length",
+    }
+)
+_TOO_LONG = re.compile(
+    r"""
+      context[ _-]?(?:length|window|size|limit)
+    | maximum\ (?:prompt|input|context|sequence)\ length
+    | max_model_len
+    | (?:prompt|input|request|messages?|conversation)(?:\ \w+){0,2}\ (?:is|are)\ too\ (?:long|large)
+    | too\ (?:many\ (?:input\ )?tokens|large\ for\ model)
+    | reduce\ the\ (?:length|size|number\ of\ tokens)
+    | (?:prompt|input)\ tokens?\b.*\bexceed
+    | tokens?\ (?:count\ )?.{0,60}\bexceeds?\b.{0,40}\b(?:maximum|limit|allowed)
+    | exceeded\ model\ token\ limit
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+#: A 429 that no waiting helps.
+_SPENT = re.compile(
+    r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
+)
+
+
+def failure_of(status: int, body: bytes | str) -> ModelError:
+    """Return the error that an answer with this status and body stands for."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    codes, message = _described(value)
+    return _failure(status, codes, message or (text if "<" not in text[:200] else ""))
+
+
+def failure_in(chunk: Mapping[str, Any]) -> ModelError | None:
+    """Return the error that a chunk of a reply is, or None when it is none."""
+    if not chunk.get("error"):
+        return None
+    codes, message = _described(chunk)
+    status = next((int(code) for code in codes if re.fullmatch(r"[45]\d\d", code)), 0)
+    if not status:
+        # Errors amid an answer are outages unless they say otherwise.
+        refused = re.search(r"invalid|not_found|authentication|permission", " ".join(codes))
+        status = 400 if refused else 503
+    return _failure(status, codes, message)
+
+
+def is_too_long(codes: frozenset[str], message: str) -> bool:
+    """Tell whether a shorter history would do."""
+    return bool(codes & _TOO_LONG_CODES or _TOO_LONG.search(message))
+
+
+def is_passing(status: int, body: bytes) -> bool:
+    """Tell whether a request that failed like this is worth sending again."""
+    return status in PASSING and isinstance(failure_of(status, body), ModelUnavailable)
+
+
+def shortened(text: str) -> str:
+    """Return text of a stranger for a message: one line, printable, cut when long."""
+    line = " ".join(text.split())
+    line = "".join(character if character.isprintable() else "?" for character in line)
+    return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"
+
+
+def _described(value: object) -> tuple[frozenset[str], str]:
+    """Return the codes and the message of an error in any of the usual shapes."""
+    if isinstance(value, list) and value:  # as Gemini wraps it
+        value = value[0]
+    if not isinstance(value, dict):
+        return frozenset(), ""
+    error = value.get("error", value)
+    if isinstance(error, str):
+        error = {**value, "message": error}
+    if not isinstance(error, dict):
+        return frozenset(), ""
+    codes = {str(error[name]) for name in ("code", "type", "status") if error.get(name)}
+    message = error.get("message") or error.get("detail") or ""
+    if not isinstance(message, str):
+        message = json.dumps(message, ensure_ascii=False)
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if isinstance(raw, str):  # what the provider behind a router said
+        message = f"{message}: {raw}"
+    return frozenset(codes), message
+
+
+def _failure(status: int, codes: frozenset[str], message: str) -> ModelError:
+    said = f" It says: {shortened(message)}" if message.strip() else ""
+    if status == 413 or (status not in {401, 403, 429} and is_too_long(codes, message)):
+        return ModelRefused(f"The conversation is too long for the model.{said}", too_long=True)
+    if status == 402 or (status == 429 and _SPENT.search(f"{message} {' '.join(codes)}")):
+        return ModelRefused(f"The endpoint wants to be paid first ({status}).{said}")
+    if status in PASSING:
+        reason = "limits how often it may be asked" if status == 429 else "cannot answer now"
+        return ModelUnavailable(f"The endpoint {reason} ({status}).{said}")
+    if 300 <= status < 400:
+        return ModelRefused(
+            f"The endpoint points to another address ({status}). Set that one as HERMES_BASE_URL "
+            f"or model.base_url."
+        )
+    remedy = _REMEDIES.get(status, f"The endpoint refused the request ({status}).")
+    return ModelRefused(remedy + said)
+
+
+_REMEDIES = {
+    401: "The endpoint does not accept the key (401). Set HERMES_API_KEY or model.api_key.",
+    403: "The endpoint does not allow this with the key it got (403). Set HERMES_API_KEY or "
+    "model.api_key, or ask for another model.",
+    404: "The endpoint does not know this model, or its address is not complete (404). Set "
+    "HERMES_MODEL or model.default, and HERMES_BASE_URL or model.base_url, which usually ends "
+    "in /v1.",
+    405: "This is not the address of an endpoint (405). Set HERMES_BASE_URL or model.base_url, "
+    "which usually ends in /v1.",
+}
