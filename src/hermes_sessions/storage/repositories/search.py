@@ -149,8 +149,16 @@ class Search:
         return {"indexed": indexed, "rebuilt": rebuild or rebuilt}
 
     def catch_up(self, is_unwanted: Callable[[], bool] = lambda: False) -> None:
-        """Index everything that waits, and merge a little, unless somebody wants the store more."""
-        self._upkeep.catch_up(patience=_BACKGROUND_PATIENCE, is_unwanted=is_unwanted)
+        """Index what waits now, and merge a little, unless somebody wants the store more.
+
+        What comes meanwhile waits for the next time: in a stream of messages, a few at a time
+        would cost more than the messages themselves.
+        """
+        with self._store.provider.read() as tx:
+            lag = self._upkeep.lag(tx)
+        waiting = lag.pending + lag.titles if lag.usable else None
+        if waiting != 0:
+            self._upkeep.catch_up(waiting, patience=_BACKGROUND_PATIENCE, is_unwanted=is_unwanted)
         if not is_unwanted():
             self._upkeep.tidy_once(patience=_BACKGROUND_PATIENCE)
 
