@@ -79,6 +79,19 @@ def test_a_file_is_not_replaced_by_accident(filled: Hermes, tmp_path: Path) -> N
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
+def test_the_store_is_never_replaced_by_its_export(filled: Hermes, tmp_path: Path) -> None:
+    before = everything(filled.store)
+    symbolic, hard = tmp_path / "symbolic.db", tmp_path / "hard.db"
+    symbolic.symlink_to(filled.store)
+    hard.hardlink_to(filled.store)
+    for target in (filled.store, symbolic, hard, Path(f"{filled.store}-wal")):
+        result = filled.call("sessions", "export", str(target), "--force")
+        assert (result.code, result.out) == (1, "")
+        assert result.err == f"Error: {target} belongs to the store itself. Choose another name.\n"
+    hard.unlink()
+    assert everything(filled.store) == before
+
+
 def test_places_that_cannot_be_written(filled: Hermes, tmp_path: Path) -> None:
     for target, words in (
         (tmp_path, "is a directory"),
@@ -102,6 +115,15 @@ def test_a_device_or_pipe_stays_what_it_is(filled: Hermes, tmp_path: Path) -> No
     reader.join()
     assert len(received[0].splitlines()) == ALL
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_pipes_of_a_shell_are_written_to(filled: Hermes) -> None:
+    reading, writing = os.pipe()
+    with filled.start("sessions", "export", f"/dev/fd/{writing}", pass_fds=[writing]) as process:
+        os.close(writing)
+        with os.fdopen(reading, encoding="utf-8") as pipe:
+            assert len(pipe.read().splitlines()) == ALL
+    assert process.returncode == 0
 
 
 # An export that stops in the middle until it is told to end.
@@ -337,6 +359,14 @@ def test_into_another_file(filled: Hermes, tmp_path: Path, backup: Path) -> None
     assert everything(target) == everything(filled.store)
     jsonl = filled.call("sessions", "import", str(backup), "--into", str(target), "--json")
     assert jsonl.json["skipped"] == ALL
+
+
+def test_the_advice_after_an_import_holds_from_everywhere(
+    filled: Hermes, tmp_path: Path, backup: Path
+) -> None:
+    # A relative path in the configuration starts at the home directory.
+    done = filled.run("sessions", "import", str(backup), "--into", "other.db", cwd=tmp_path)
+    assert done.err.endswith(f"sessiondb.sqlite.path: {tmp_path / 'other.db'}\n")
 
 
 def test_a_store_cannot_be_imported_into_itself(filled: Hermes) -> None:

@@ -38,11 +38,13 @@ def written_whole(target: str, *, replace: bool) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = Path(os.path.realpath(target))
-    if path.exists() and not path.is_file() and not path.is_dir():
-        with _explained(target), path.open("wb") as stream:
+    named = Path(target)
+    # Not by its real path: a pipe of a shell (/dev/fd/63) has none.
+    if named.exists() and not named.is_file() and not named.is_dir():
+        with _explained(target), named.open("wb") as stream:
             yield stream
         return
+    path = Path(os.path.realpath(target))
     _require_free(target, path, replace=replace)
     with _explained(target), _removed_when_told_to_end():
         descriptor, name = tempfile.mkstemp(

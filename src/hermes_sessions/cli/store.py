@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
     from hermes_sessions.cli.console import Console
+
+_BESIDE_STORE = ("-wal", "-shm", "-journal", ".gate")
 
 
 def open_for_reading(console: Console) -> SessionDB:
@@ -63,6 +66,16 @@ def open_for_writing(console: Console, path: Path | None = None) -> SessionDB:
 def configured_file() -> Path:
     """Return the SQLite file that is the store when no other is named."""
     return load_settings().sessiondb.sqlite.path
+
+
+def is_file_of_store(path: str) -> bool:
+    """Return whether *path* names the configured SQLite file or one that SQLite keeps beside it.
+
+    Looks at names and links only: a live database file must not be opened by anything else.
+    """
+    store, place = configured_file(), Path(os.path.realpath(path))
+    beside = {os.path.realpath(store) + ending for ending in ("", *_BESIDE_STORE)}
+    return str(place) in beside or (place.exists() and store.exists() and place.samefile(store))
 
 
 def transcripts_directory() -> Path:

@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.files import STANDARD_STREAM, written_whole
+from hermes_sessions.cli.files import STANDARD_STREAM, FileRefused, written_whole
 from hermes_sessions.cli.options import source_option, speaks_to_console
 from hermes_sessions.cli.progress import Progress
 from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_session
-from hermes_sessions.cli.store import open_for_reading
+from hermes_sessions.cli.store import is_file_of_store, open_for_reading
 from hermes_sessions.errors import NotFound
 from hermes_sessions.storage.jsonl import write_jsonl
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -63,6 +64,8 @@ def export(
         raise click.UsageError(
             "--source and --session-id cannot be combined.", click.get_current_context()
         )
+    if target != STANDARD_STREAM and is_file_of_store(target):
+        raise FileRefused(f"{target} belongs to the store itself. Choose another name.")
     with open_for_reading(console) as db:
         ids = [find_session(db, reference)["id"] for reference in references]
         ids = list(dict.fromkeys(ids))
@@ -96,4 +99,4 @@ def _report(console: Console, target: str, tally: _Tally) -> None:
         console.print_json({"exported": tally.sessions, "messages": tally.messages, "file": target})
         return
     what = f"{counted(tally.sessions, 'session')} ({counted(tally.messages, 'message')})"
-    console.print(f"Exported {what} to {target}")
+    console.print(f"Exported {what} to {one_line(target)}")

@@ -55,7 +55,9 @@ def import_(console: Console, *, source: str, into: str | None) -> None:
         console.print(_summary(report, source, target))
     console.tell(_remarks(report))
     if target is not None and os.path.realpath(configured_file()) != os.path.realpath(target):
-        console.tell(f"To use these sessions, set in config.yaml: sessiondb.sqlite.path: {target}")
+        # A relative path would start at the home directory there.
+        place = one_line(os.path.abspath(target))  # noqa: PTH100 - links stay as they are
+        console.tell(f"To use these sessions, set in config.yaml: sessiondb.sqlite.path: {place}")
     if report["conflicts"] or report["errors"] or report.get("damage"):
         raise click.exceptions.Exit(1)
 
@@ -81,7 +83,7 @@ def _summary(report: Record, source: str, target: Path | None) -> str:
         parts.append(f"extended {report['extended']}")
     if report["skipped"]:
         parts.append(f"{report['skipped']} were already there")
-    return ", ".join(parts) + "."
+    return one_line(", ".join(parts) + ".")
 
 
 def _document(report: Record) -> Record:
