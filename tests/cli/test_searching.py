@@ -179,6 +179,13 @@ def test_an_id_with_blanks_is_quoted_in_the_command(hermes: Hermes) -> None:
     )
 
 
+def test_an_id_that_begins_with_a_dash_is_no_option_in_the_command(hermes: Hermes) -> None:
+    say(hermes, "hello there", session="-x")
+    out = hermes.call("sessions", "search", "hello").out
+    assert "  hermes sessions show --around 1 -- -x\n" in out
+    assert hermes.call("sessions", "show", "--around", "1", "--", "-x").code == 0
+
+
 def test_text_that_has_marks_of_its_own(hermes: Hermes) -> None:
     say(hermes, ">>> import docker\n\x1b[31m>>> docker.ping()")
     result = hermes.call("sessions", "search", "docker")

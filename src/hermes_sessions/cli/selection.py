@@ -86,9 +86,11 @@ def _ambiguous(reference: str, candidates: Sequence[Mapping[str, Any]]) -> str:
 
 def _not_found(db: SessionDB, reference: str) -> str:
     if any(reference in {session["id"], session["title"]} for session in db.list_trash()):
+        from hermes_sessions.cli.render.command import command_on
+
         return (
             f"{reference!r} is in the trash. "
-            f"To bring it back, run: hermes sessions restore {_quoted(reference)}"
+            f"To bring it back, run: {command_on('restore', reference)}"
         )
     latest = db.list_sessions_rich(
         limit=_COMPARED, include_children=True, include_archived=True, compact_rows=True
@@ -108,9 +110,3 @@ def _nearest(reference: str, sessions: Iterable[Mapping[str, Any]]) -> str:
                 names.setdefault(name.lower(), name)
     near = get_close_matches(reference.lower(), names, n=_SUGGESTED)
     return f" Did you mean {' or '.join(repr(names[name]) for name in near)}?" if near else ""
-
-
-def _quoted(text: str) -> str:
-    from shlex import quote
-
-    return quote(text)

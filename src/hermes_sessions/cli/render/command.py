@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from shlex import quote
+
+from hermes_sessions.cli.render.safety import lines
 
 
 def command_line(name: str, *arguments: str) -> str:
-    """Return a ``hermes sessions`` command as one types it, quoted where a shell needs it."""
-    return " ".join(["hermes sessions", name, *map(quote, arguments)])
+    """Return a ``hermes sessions`` command as one types it, quoted where a shell needs it.
+
+    What would act on the terminal is replaced; a name that has such characters cannot be copied.
+    """
+    return " ".join(lines(" ".join(["hermes sessions", name, *map(quote, arguments)])))
+
+
+def command_on(name: str, *sessions: str, options: Sequence[str] = ()) -> str:
+    """Return a command on *sessions*, as `command_line`; ids and titles may begin with a dash."""
+    if any(session.startswith("-") for session in sessions):
+        return command_line(name, *options, "--", *sessions)
+    return command_line(name, *sessions, *options)

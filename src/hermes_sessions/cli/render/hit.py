@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from hermes_sessions.cli.render.age import moment
 from hermes_sessions.cli.render.columns import cut, display_width, wrap
-from hermes_sessions.cli.render.command import command_line
+from hermes_sessions.cli.render.command import command_on
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.transcript import in_one_line, painter, speaker
@@ -58,7 +58,7 @@ def hit_lines(hit: Hit, surroundings: Surroundings, *, now: float, style: Style)
     if surroundings.after is not None:
         lines.append(_neighbour(surroundings.after, style))
     # It stays whole, whatever the window does to it: it is there to be copied.
-    opening = command_line("show", hit.session_id, "--around", str(hit.id))
+    opening = command_on("show", hit.session_id, options=("--around", str(hit.id)))
     return [*lines, _INDENT + style.dim(opening)]
 
 

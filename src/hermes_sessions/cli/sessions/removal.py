@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from shlex import quote
 from typing import Any
 
 import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.render.command import command_on
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_session
@@ -87,8 +87,9 @@ def report_removal(
     if purged:
         console.print(f"Deleted {what} for good.")
     else:
-        ids = " ".join(quote(one_line(i)) for i in undo) if len(undo) <= _IDS_SHOWN else "ID..."
-        console.print(f"Moved {what} to the trash. To undo: hermes sessions restore {ids}")
+        many = len(undo) > _IDS_SHOWN
+        undoing = "hermes sessions restore ID..." if many else command_on("restore", *undo)
+        console.print(f"Moved {what} to the trash. To undo: {undoing}")
 
 
 def _messages_in(sessions: Iterable[Record]) -> str:
