@@ -97,6 +97,8 @@ def test_names_cannot_paint_the_terminal(hermes: Hermes) -> None:
         db.create_session(name, "\x1b]0;source\x07", model="\x1b[1m", user_id="\x1b[2m")
         db.set_session_title(name, "title \x9b31m")
         db.create_session(f"{name} again", "cli")
+        db.append_message(name, "user", "needle")
+        db.append_message(name, "user", "needle")
     shown = [
         hermes.call("sessions", *command)
         for command in (
@@ -104,6 +106,8 @@ def test_names_cannot_paint_the_terminal(hermes: Hermes) -> None:
             ["list", "--source", "cli"],
             ["show", name],
             ["show", "\x1b"],
+            ["search", "needle"],
+            ["search", "needle OR \x1b[1m", "--limit", "1"],
             ["stats"],
             ["rename", name, "another", "\x9b31m"],
             ["delete", name],
@@ -146,6 +150,50 @@ def test_names_cannot_paint_the_terminal(hermes: Hermes) -> None:
 def test_wrong_usage(hermes: Hermes, arguments: list[str], words: list[str]) -> None:
     assert_one_line(hermes.call(*arguments), 2, *words)
     assert not hermes.home.exists()
+
+
+def test_numbers_of_any_length(filled: Hermes) -> None:
+    for digits in ("9" * 25, "9" * 5000):
+        assert filled.call("sessions", "list", "--limit", digits).code == 0
+        assert filled.call("sessions", "show", AUTH, "--messages", digits).code == 0
+        assert filled.call("sessions", "search", "auth", "--limit", digits).code == 0
+        assert_one_line(
+            filled.call("sessions", "show", AUTH, "--around", digits), 1, "There is no message"
+        )
+
+
+# Runs the command after closing one of its standard streams.
+CLOSED = "import os, sys; os.close(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "result"),
+    [
+        (0, ["delete", AUTH], (1, "Cancelled")),
+        (0, ["import", "-"], (0, "")),
+        (1, ["list"], (1, "standard output: Bad file descriptor.")),
+        (1, ["list", "--json"], (1, "standard output: Bad file descriptor.")),
+        (1, ["export", "-"], (1, "standard output: Bad file descriptor.")),
+        (2, ["show", "nobody"], (1, "")),
+    ],
+)
+def test_standard_streams_that_are_closed(
+    filled: Hermes, number: int, arguments: list[str], result: tuple[int, str]
+) -> None:
+    program = str(Path(sys.executable).with_name("hermes"))
+    command = [sys.executable, "-c", CLOSED, str(number), program, "sessions", *arguments]
+    done = subprocess.run(
+        command,
+        env=filled.environ(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    code, said = result
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["sessions"], ["--help"], ["sessions", "list", "-h"]])

@@ -37,6 +37,7 @@ def run(arguments: Sequence[str] | None = None, console: Console | None = None) 
     is_whole_process = arguments is None
     if is_whole_process:
         gc.set_threshold(_SELDOM)
+        _open_missing_streams()
     try:
         _never_fail_on_encoding()
         return _run(sys.argv[1:] if arguments is None else arguments, console)
@@ -99,6 +100,25 @@ def _report(console: Console, message: str) -> None:
 def _program_name() -> str:
     name = os.path.basename(sys.argv[0])  # noqa: PTH119 - pathlib is not loaded yet
     return name if name in {"hermes", "hermes-sessions"} else "hermes"
+
+
+def _open_missing_streams() -> None:
+    """Put something in the place of standard streams that were closed when the process began.
+
+    Otherwise the next file that is opened would take their numbers, and be written to. Input is at
+    its end then, what is said to nobody is lost, and printing data fails as on a full disk.
+    """
+    for number, name, mode, way in (
+        (0, "stdin", "r", os.O_RDONLY),
+        (1, "stdout", "w", os.O_RDONLY),
+        (2, "stderr", "w", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, way)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _never_fail_on_encoding() -> None:

@@ -11,6 +11,10 @@ import click
 
 from hermes_sessions.cli.console import Console
 
+#: What fits into 64 bits, whatever the digits are.
+_DIGITS = 18
+_MORE_THAN_ANY = 10**_DIGITS
+
 
 def speaks_to_console(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command ``--json`` and ``--plain``, and the console as its first argument.
@@ -44,11 +48,13 @@ def whole_number(at_least: int) -> Callable[[click.Context, click.Parameter, str
     """Return what checks the value of an option that is a whole number of at least so much."""
 
     def check(_context: click.Context, parameter: click.Parameter, value: str) -> int:
-        if not value.isdecimal() or int(value) < at_least:
+        # More digits than any count has: as many as one likes.
+        number = _MORE_THAN_ANY if value.isdecimal() and len(value) > _DIGITS else value
+        if not value.isdecimal() or int(number) < at_least:
             raise click.BadParameter(
                 f"{value!r} is not a whole number ({at_least} or more).", param=parameter
             )
-        return int(value)
+        return int(number)
 
     return check
 
