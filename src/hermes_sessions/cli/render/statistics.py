@@ -33,6 +33,6 @@ def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
 def _state(index: Mapping[str, Any]) -> str:
     if index["complete"]:
         return "complete"
-    return (
-        f"{counted(index['pending'], 'message')} waiting (to index now: hermes sessions optimize)"
-    )
+    # What is not complete without a message that waits lacks titles.
+    waiting = counted(index["pending"], "message") if index["pending"] else "titles"
+    return f"{waiting} waiting (to index now: hermes sessions optimize)"

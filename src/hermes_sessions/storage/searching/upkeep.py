@@ -70,8 +70,8 @@ class Lag:
 
     @property
     def complete(self) -> bool:
-        """Whether the index holds everything that it can."""
-        return self.usable and self.pending == 0 and self.titles == 0
+        """Whether the index holds everything that it can; where there is nothing, that is so."""
+        return self.pending == 0 and self.titles == 0
 
     @property
     def not_indexed(self) -> int:
