@@ -56,7 +56,7 @@ def in_one_line(message: Record, style: Style) -> str:
     text = one_line(text_of(message.get("content"))[:_CHARACTERS_OF_A_LINE])
     if not text and message.get("content"):
         text = _NO_TEXT
-    return text or _calls(message.get("tool_calls"), False, style)
+    return text or called_tools(message.get("tool_calls"), False, style)
 
 
 def _body(message: Record, style: Style, full: bool) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _body(message: Record, style: Style, full: bool) -> Iterator[str]:
             yield from _indented(line if full else cut(line, _COLUMNS_SHOWN, style.ellipsis), style)
         if left_out:
             yield style.dim(f"{_INDENT}{style.ellipsis} {counted(left_out, 'more line')}")
-    calls = _calls(message.get("tool_calls"), full, style)
+    calls = called_tools(message.get("tool_calls"), full, style)
     if calls:
         yield from (style.dim(line) for line in _indented(calls, style))
 
@@ -84,7 +84,8 @@ def _indented(line: str, style: Style) -> Iterator[str]:
         yield _INDENT + piece
 
 
-def _calls(tool_calls: Any, full: bool, style: Style) -> str:
+def called_tools(tool_calls: Any, full: bool, style: Style) -> str:
+    """Return how many tools a message calls, and which; unless *full*, the first of them."""
     if not tool_calls:
         return ""
     calls = tool_calls if isinstance(tool_calls, list) else [tool_calls]
