@@ -42,6 +42,14 @@ from hermes_sessions.text.query.tree import Node
 _STORED_AT_ONCE: Final = 1_000_000
 #: Documents younger than this may be missing in FULLTEXT.
 _RECENT: Final = "written > UTC_TIMESTAMP(6) - INTERVAL 5 SECOND"
+#: Documents that are looked at one by one before FULLTEXT is asked: at first, then, at most (and so
+#: many more for each match that is wanted), and for how many matches; and titles.
+_FIRST_LOOK: Final = 500
+_SECOND_LOOK: Final = 1_500
+_LONGEST_LOOK: Final = 3_000
+_LONGER_FOR_EACH: Final = 16
+_MOST_LOOKED_FOR: Final = 1_000
+_TITLES_LOOKED_AT: Final = 5_000
 _MATCH: Final = "MATCH (tokens) AGAINST (? IN BOOLEAN MODE)"
 #: No table, no column, no FULLTEXT index, damage, or made anew since this transaction began.
 _DAMAGE: Final = frozenset({1034, 1054, 1146, 1191, 1194, 1195, 1412, 1712, 1877, 1932})
@@ -221,18 +229,30 @@ class FulltextIndex(SearchIndex):
         after = Where("number < 0")
         if beyond is not None:
             after &= Where("number > ?", (-beyond,))
-        matching = compiled[1].numbers(after)
+        query = compiled[1]
         with _noticing_damage():
-            rows = tx.all(
-                f"SELECT number FROM ({matching.sql}) AS found ORDER BY number LIMIT ?",
-                (*matching.params, limit),
+            row = tx.one(
+                f"SELECT MIN(number) FROM search_documents WHERE {after.sql}", after.params
             )
-        return [-row[0] for row in rows]
+            if row is None or row[0] is None:
+                return []
+            # They are short and few: looking is faster than finding all messages with the words.
+            edge = row[0] + _TITLES_LOOKED_AT
+            near = after & Where("number < ?", (edge,))
+            select = Where(
+                f"SELECT number FROM search_documents WHERE {near.sql} AND {query.condition}",
+                near.params,
+            )
+            found = _first(tx, select, limit)
+            if len(found) < limit and edge < 0:
+                matching = query.numbers(Where("number < 0 AND number >= ?", (edge,)))
+                found += _first(tx, matching, limit - len(found))
+        return [-number for number in found]
 
     def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
         """See `SearchIndex.has_cut`."""
         with _noticing_damage():
-            return bool(_matching(tx, _CUT, where, 1, "last stored", EVERYWHERE))
+            return bool(_asked(tx, _CUT, where, 1, "last stored", EVERYWHERE))
 
 
 def _compile(node: Node) -> tuple[Expression, _Query] | None:
@@ -270,12 +290,74 @@ def _store(tx: WriteTransaction, documents: Sequence[Document]) -> None:
 def _matching(
     tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
 ) -> list[int]:
+    if order not in ("last stored", "first stored") or limit > _MOST_LOOKED_FOR:
+        return _asked(tx, query, where, limit, order, span)
+    found, rest = _looked_at(tx, query, where, limit, order, span)
+    if rest is None:
+        return found
+    return found + _asked(tx, query, where, limit - len(found), order, rest)
+
+
+def _looked_at(
+    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
+) -> tuple[list[int], Span | None]:
+    """Return matches among the first documents in this order, and where to go on, if at all.
+
+    FULLTEXT collects every document that has a word before it gives the first. What many have is
+    found sooner by looking at one after the other.
+    """
+    is_last = order == "last stored"
+    end = "MAX(number)" if is_last else "MIN(number)"
+    found: list[int] = []
+    looked, size = 0, _FIRST_LOOK
+    while True:
+        bound = span.as_sql("number")
+        row = tx.one(f"SELECT {end} FROM search_documents WHERE {bound.sql}", bound.params)
+        if row is None or row[0] is None:
+            return found, None
+        edge = row[0] - size if is_last else row[0] + size
+        near = span._replace(above=max(edge, span.above)) if is_last else Span(span.above, edge)
+        bound = near.as_sql("number")
+        rows = tx.all(
+            f"SELECT number FROM search_documents "
+            f"STRAIGHT_JOIN messages m ON m.id = number "
+            f"STRAIGHT_JOIN sessions s ON s.id = m.session_id "
+            f"WHERE {bound.sql} AND {query.condition} AND {where.sql} "
+            f"ORDER BY {order_by(order, 'number')} LIMIT ?",
+            (*bound.params, *where.params, limit - len(found)),
+        )
+        found += [row[0] for row in rows]
+        looked += size
+        if len(found) >= limit:
+            return found, None
+        span = span._replace(below=edge + 1) if is_last else span._replace(above=edge - 1)
+        needed = looked * (limit - len(found)) // max(1, len(found))
+        if looked + needed <= _LONGEST_LOOK + _LONGER_FOR_EACH * limit:
+            size = max(needed, _FIRST_LOOK)
+        elif looked < _SECOND_LOOK:
+            size = _SECOND_LOOK
+        else:
+            return found, span
+
+
+def _asked(
+    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
+) -> list[int]:
+    """Return matches that FULLTEXT finds."""
     matching = query.numbers(span.as_sql("number"))
     rows = tx.all(
         f"SELECT m.id FROM ({matching.sql}) AS found JOIN messages m ON m.id = found.number "
         f"JOIN sessions s ON s.id = m.session_id WHERE {where.sql} "
         f"ORDER BY {order_by(order)} LIMIT ?",
         (*matching.params, *where.params, limit),
+    )
+    return [row[0] for row in rows]
+
+
+def _first(tx: ReadTransaction, select: Where, limit: int) -> list[int]:
+    rows = tx.all(
+        f"SELECT number FROM ({select.sql}) AS found ORDER BY number LIMIT ?",
+        (*select.params, limit),
     )
     return [row[0] for row in rows]
 
