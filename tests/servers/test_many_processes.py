@@ -65,3 +65,32 @@ def test_twenty_first_openers(place: Place) -> None:
         assert said.split() == ["0"]
     with SessionDB.from_url(url) as db, db.provider.read() as tx:
         assert tx.one("SELECT COUNT(*) FROM state_meta") == (20,)
+
+
+@pytest.mark.slow
+def test_writers_that_are_killed(place: Place, long_run: bool) -> None:
+    """What they had acknowledged is there, once and in order, and nothing holds the others up."""
+    with SessionDB.from_url(place.url()) as db:
+        for round_ in range(20 if long_run else 4):
+            session = f"s{round_}"
+            db.create_session(session, "cli")
+            writers = [start("append", place.url(), session, f"w{n}", "100000") for n in range(3)]
+            outputs = [writer.stdout for writer in writers if writer.stdout is not None]
+            said = [
+                [output.readline().strip() for _ in range(5 + 7 * number)]
+                for number, output in enumerate(outputs)
+            ]
+            for writer in writers:
+                writer.kill()
+            for number, output in enumerate(outputs):
+                said[number] += output.read().split()
+                with writers[number]:
+                    pass  # Ended, and its pipes closed.
+            messages = db.get_messages(session)
+            assert [m["ordinal"] for m in messages] == list(range(1, len(messages) + 1))
+            for number in range(3):
+                mine = [m["content"] for m in messages if m["content"].startswith(f"w{number} ")]
+                # One more may be stored whose acknowledgement was never printed.
+                assert len(mine) - len(said[number]) in (0, 1)
+                assert mine == [f"w{number} {n}" for n in range(len(mine))]
+            db.append_message(session, "user", "afterwards")
