@@ -66,6 +66,9 @@ class Connections:
         self.is_bare = pool is not None
         self._lock = threading.Lock()
         self._idle: deque[psycopg.Connection] = deque()
+        self._prepared: weakref.WeakKeyDictionary[psycopg.Connection, set[bytes]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._pool: ConnectionPool[psycopg.Connection] | None = None
         self._closed = False
         _forking.watch(self)
@@ -86,6 +89,13 @@ class Connections:
         if self._pool is None:
             return len(self._idle)
         return int(self._pool.get_stats()["pool_size"])
+
+    def prepared_on(self, connection: psycopg.Connection) -> set[bytes]:
+        """The names of the statements that were prepared on a connection of ours, to be added to.
+
+        Where a pooler stands in between (`is_bare`), nothing can be prepared.
+        """
+        return self._prepared.setdefault(connection, set())
 
     # ── lending ───────────────────────────────────────────────────────────────────────────────
 
@@ -186,6 +196,8 @@ class Connections:
             options = f"{options} {settings}".strip()
         defaults = {"application_name": "hermes-sessions", "connect_timeout": _CONNECT_SECONDS}
         settings_given = {name: str(value) for name, value in (defaults | given).items()}
+        # Whatever the environment says: texts are sent and read as UTF-8.
+        settings_given["client_encoding"] = "UTF8"
         if options:
             settings_given["options"] = options
         return make_conninfo("", **settings_given)

@@ -18,7 +18,6 @@ from hermes_sessions.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hermes_sessions.storage.codec import encode_params
 from hermes_sessions.storage.postgresql import appending, schema
 from hermes_sessions.storage.postgresql.configured import (
     options_from_settings,
@@ -33,7 +32,7 @@ from hermes_sessions.storage.postgresql.connections import (
     require_schema_name,
 )
 from hermes_sessions.storage.postgresql.failures import is_connection_lost, is_passing, translate
-from hermes_sessions.storage.postgresql.transaction import PsycopgTransaction, numbered
+from hermes_sessions.storage.postgresql.transaction import PsycopgTransaction
 from hermes_sessions.storage.provider import (
     NO_WISHES,
     Dialect,
@@ -74,6 +73,8 @@ DIALECT: Final = Dialect(
 #: Marks of units that ended longer ago than this are of no use; so many units between two looks.
 _MARKS_KEPT: Final = 3600.0
 _UNITS_TO_CLEAN: Final = 1000
+#: Sessions outside lists that are remembered.
+_UNLISTED_KNOWN: Final = 10_000
 _OUR_TABLES: Final = [
     *(table.name for table in (*TABLES, *SEARCH_TABLES, *SERVER_TABLES)),
     "search_documents",
@@ -100,6 +101,8 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
         self._opened: Connections | None = None
         self._level = schema.WRITER_LEVEL
         self._units = 0
+        #: Sessions that are not in lists, as far as seen: appending to them takes more.
+        self._unlisted: set[str] = set()
 
     @classmethod
     def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> PostgreSQLSessionDBProvider:
@@ -169,17 +172,13 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
             _nothing_to_resolve,
             patience=self._options.lock_timeout,
         )
-        is_whole = False
         try:
             yield PsycopgTransaction(connection)
             connection.execute(b"COMMIT")
-            is_whole = True
         except psycopg.Error as error:
             raise translate(error, connections.location) from error
         finally:
-            if not is_whole:
-                _roll_back(connection)
-            connections.release(connection, keep=_is_at_rest(connection))
+            connections.release(connection, keep=_is_put_to_rest(connection))
 
     def _begin(
         self, connections: Connections, mode: str, patience: float | None
@@ -278,8 +277,7 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
                 raise RunAgain(ours) from error
             raise ours from error
         finally:
-            _roll_back(connection)
-            connections.release(connection, keep=_is_at_rest(connection))
+            connections.release(connection, keep=_is_put_to_rest(connection))
         return result
 
     def append_one(self, row: NewRow) -> int | None:
@@ -294,18 +292,19 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
         return result
 
     def _attempt_append(self, connections: Connections, row: NewRow) -> int | None:
+        mark = new_mark()
+        params = appending.parameters(row, mark, time.time())
         if connections.is_bare:
             connection = self._begin(connections, BY_ROW_LOCKS, None)
         else:
             connection = self._borrow(connections, None)
-        mark = new_mark()
-        sql = numbered(appending.statement(tuple(row.columns)))
-        params = encode_params(appending.parameters(row, mark, time.time()))
         try:
-            cursor = psycopg.RawCursor(connection)
-            found = cursor.execute(sql, params, prepare=not connections.is_bare).fetchone()
-            if connections.is_bare:
-                connection.execute(b"COMMIT")
+            if not connections.is_bare:
+                return self._append_prepared(connections, connection, row, params)
+            wanted = appending.statement(tuple(row.columns), listed=False)
+            found = appending.run_once(connection, wanted, params)
+            connection.execute(b"COMMIT")
+            return found
         except psycopg.Error as error:
             if is_connection_lost(error, connection):
                 raise CommitUnknown(mark, None) from error
@@ -314,9 +313,29 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
                 raise RunAgain(ours) from error
             raise ours from error
         finally:
-            _roll_back(connection)
-            connections.release(connection, keep=_is_at_rest(connection))
-        return None if found is None else int(found[0])
+            connections.release(connection, keep=_is_put_to_rest(connection))
+
+    def _append_prepared(
+        self,
+        connections: Connections,
+        connection: psycopg.Connection,
+        row: NewRow,
+        params: list[bytes | None],
+    ) -> int | None:
+        prepared = connections.prepared_on(connection)
+        columns = tuple(row.columns)
+        if row.session_id not in self._unlisted:
+            wanted = appending.statement(columns, listed=True)
+            found = appending.run_prepared(connection, prepared, wanted, params)
+            if found is not None:
+                return found
+        wanted = appending.statement(columns, listed=False)
+        found = appending.run_prepared(connection, prepared, wanted, params)
+        if found is not None:
+            if len(self._unlisted) >= _UNLISTED_KNOWN:
+                self._unlisted.clear()
+            self._unlisted.add(row.session_id)
+        return found
 
     def _resolve(self, connections: Connections, lost: CommitUnknown) -> Any:
         """Return the result of a unit whose commit got no answer, if it happened.
@@ -341,8 +360,7 @@ class PostgreSQLSessionDBProvider(SessionDBProvider):
         except psycopg.Error as error:
             raise NotResolved(translate(error, connections.location)) from error
         finally:
-            _roll_back(connection)
-            connections.release(connection, keep=_is_at_rest(connection))
+            connections.release(connection, keep=_is_put_to_rest(connection))
         if message_id == NEVER:
             raise RunAgain(StoreUnavailable(f"{connections.location}: the connection was lost."))
         return lost.result if message_id is None else int(message_id)
@@ -449,18 +467,18 @@ def _nothing_to_resolve(lost: CommitUnknown) -> Any:
     raise AssertionError(f"a read has no commit to resolve: {lost}")
 
 
-def _roll_back(connection: psycopg.Connection) -> None:
+def _is_put_to_rest(connection: psycopg.Connection) -> bool:
     """End what is left of a transaction; a connection on which that fails is not used again."""
-    if connection.closed or _is_at_rest(connection):
-        return
-    try:
-        connection.execute(b"ROLLBACK")
-    except psycopg.Error as error:
-        logger.debug("a connection was lost: %s", error)
+    if _is_at_rest(connection):
+        return True
+    if not connection.closed:
+        try:
+            connection.execute(b"ROLLBACK")
+        except psycopg.Error as error:
+            logger.debug("a connection was lost: %s", error)
+    return _is_at_rest(connection)
 
 
 def _is_at_rest(connection: psycopg.Connection) -> bool:
-    return (
-        not connection.closed
-        and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-    )
+    # Of a connection that was lost or closed, the status is not known.
+    return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
