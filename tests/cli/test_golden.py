@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from tests.cli.conversations import AUTH, OLD, PROJECT, WEATHER
+from tests.cli.conversations import ARCHIVED, AUTH, OLD, PROJECT, WEATHER
 from tests.cli.harness import NOW, Hermes
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -35,6 +35,14 @@ COMMANDS = {
     "stats": ["stats"],
     "trash": ["trash"],
     "restore": ["restore", PROJECT],
+    "archive": ["archive", AUTH, "my project"],
+    "unarchive": ["unarchive", ARCHIVED],
+    "list-archived": ["list", "--archived"],
+    "pin": ["pin", WEATHER, "old notes"],
+    "unpin": ["unpin", AUTH],
+    "list-pinned": ["list", "--pinned"],
+    "list-with-pins": ["list"],
+    "show-pinned": ["show", AUTH, "--messages", "0"],
 }
 #: Beside ``hermes sessions``.
 OTHER_COMMANDS = {
@@ -70,6 +78,8 @@ DATABASE_FORMS = ("pipe", "json")
 def prepared(hermes: Hermes, command: str) -> None:
     if command in {"trash", "restore"}:
         hermes.call("sessions", "delete", PROJECT, OLD, "--yes")
+    if "pin" in command:
+        hermes.call("sessions", "pin", AUTH, WEATHER)
 
 
 def prepared_database(hermes: Hermes, command: str) -> None:

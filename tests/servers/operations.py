@@ -183,6 +183,7 @@ _OPERATIONS: dict[str, Callable[[random.Random], Any]] = {
     "end_session": _one(_id, lambda chance: chance.choice(["compression", "user_exit"])),
     "reopen_session": _one(_id),
     "set_session_archived": _one(_id, lambda chance: chance.random() < 0.6),
+    "set_session_pinned": _one(_id, lambda chance: chance.random() < 0.6),
     "trash_sessions": _one(lambda chance: [_id(chance)]),
     "restore_sessions": _one(lambda chance: [_id(chance)]),
     "delete_session": _one(_id),
@@ -224,7 +225,7 @@ _OPERATIONS: dict[str, Callable[[random.Random], Any]] = {
 _LIKELY = {"append_message": 12.0, "create_session": 4.0, "append_messages": 5.0, "search": 4.0}
 _UNLIKELY = (
     *("delete_session", "trash_sessions", "prune_sessions", "clear_messages", "replace_messages"),
-    *("set_session_archived", "end_session"),
+    *("set_session_archived", "set_session_pinned", "end_session"),
 )
 _WEIGHTS = [_LIKELY.get(name, 0.3 if name in _UNLIKELY else 1.0) for name in _OPERATIONS]
 

@@ -102,7 +102,7 @@ class Console(NamedTuple):
 
 def _can_draw_lines(encoding: str | None) -> bool:
     try:
-        "─—…·●◆".encode(encoding or "ascii")
+        "─—…·●◆★".encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -250,6 +250,7 @@ class AsyncSessionDB(AsyncHandle):
         *,
         include_archived: bool = False,
         archived_only: bool = False,
+        pinned_only: bool = False,
         min_message_count: int = 0,
         compact_rows: bool = False,
         scope: Scope = OWNER,
@@ -266,6 +267,7 @@ class AsyncSessionDB(AsyncHandle):
             order_by_last_active,
             include_archived=include_archived,
             archived_only=archived_only,
+            pinned_only=pinned_only,
             min_message_count=min_message_count,
             compact_rows=compact_rows,
             scope=scope,
@@ -521,6 +523,10 @@ class AsyncSessionDB(AsyncHandle):
     async def set_session_archived(self, session_id: str, archived: bool = True) -> bool:
         """See `SessionDB.set_session_archived`."""
         return await self._call(self._db.set_session_archived, session_id, archived)
+
+    async def set_session_pinned(self, session_id: str, pinned: bool = True) -> bool:
+        """See `SessionDB.set_session_pinned`."""
+        return await self._call(self._db.set_session_pinned, session_id, pinned)
 
     async def trash_sessions(self, session_ids: Iterable[str]) -> list[str]:
         """See `SessionDB.trash_sessions`."""

@@ -378,6 +378,7 @@ class SessionDB:
         *,
         include_archived: bool = False,
         archived_only: bool = False,
+        pinned_only: bool = False,
         min_message_count: int = 0,
         compact_rows: bool = False,
         scope: Scope = OWNER,
@@ -398,6 +399,7 @@ class SessionDB:
             by_activity=order_by_last_active,
             include_archived=include_archived,
             archived_only=archived_only,
+            pinned_only=pinned_only,
             min_message_count=min_message_count,
             compact=compact_rows,
             scope=scope,
@@ -707,6 +709,13 @@ class SessionDB:
         """
         return self._trash.set_archived(session_id, archived=archived)
 
+    def set_session_pinned(self, session_id: str, pinned: bool = True) -> bool:
+        """Keep the whole compression chain of a session from being pruned, and with it its
+        conversation, or take that back; return whether the session exists. What is deleted by
+        name goes all the same.
+        """
+        return self._trash.set_pinned(session_id, pinned=pinned)
+
     def trash_sessions(self, session_ids: Iterable[str]) -> list[str]:
         """Move sessions, and the subagents they started, to the trash; return the ids moved.
         They are hidden from every verb and their titles are free.
@@ -762,15 +771,17 @@ class SessionDB:
         on_progress: Callable[[int], None] | None = None,
     ) -> int:
         """Delete conversations that ended and were last active that long ago; return how many
-        sessions went. A conversation goes as a whole or, with a live member, not at all. The
-        write lock is held for short steps only.
+        sessions went. A conversation goes as a whole or, with a live or pinned member, not at all.
+        The write lock is held for short steps only.
         """
         gone = self._retention.prune(older_than_days, source, sessions_dir, on_progress)
         self._noticed(gone)
         return gone
 
     def prune_empty_ghost_sessions(self, sessions_dir: str | Path | None = None) -> int:
-        """Delete untitled, ended, empty ``tui`` sessions older than a day; return how many."""
+        """Delete untitled, ended, empty ``tui`` sessions older than a day that are not pinned;
+        return how many.
+        """
         return self._retention.prune_ghosts(sessions_dir)
 
     # ── export and import ─────────────────────────────────────────────────────────────────────

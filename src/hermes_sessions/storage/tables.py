@@ -82,7 +82,7 @@ SESSIONS: Final = Table(
         Column("preview", "text"),
         Column("next_ordinal", "integer", required=True, default=1),
         *_counters("rewind_count", required=True),
-        *_columns("real", "archived_at", "trashed_at"),
+        *_columns("real", "archived_at", "pinned_at", "trashed_at"),
         *_columns("text", "trashed_title", "extra"),
     ),
     (

@@ -22,6 +22,7 @@ _KNOWN = (
     (0x2500, 0x257F, 1),  # line drawing
     (0x2580, 0x259F, 1),  # blocks
     (0x25A0, 0x25FC, 1),  # geometric signs
+    (0x2605, 0x2606, 1),  # stars
     (0x3001, 0x3029, 2),  # CJK punctuation
     (0x3041, 0x3096, 2),  # kana
     (0x309B, 0x30FF, 2),

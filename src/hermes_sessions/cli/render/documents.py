@@ -41,6 +41,7 @@ SESSION_KEYS = (
     "edge_kind",
     "conversation_id",
     "archived_at",
+    "pinned_at",
 )
 MESSAGE_KEYS = (
     "id",

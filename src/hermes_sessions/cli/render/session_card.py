@@ -61,6 +61,8 @@ def _facts(
         yield "Cost", cost
     if session.get("archived_at"):
         yield "Archived", moment(session["archived_at"], now)
+    if session.get("pinned_at"):
+        yield "Pinned", moment(session["pinned_at"], now)
     yield from _family(session, conversation)
 
 

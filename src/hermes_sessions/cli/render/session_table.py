@@ -42,6 +42,8 @@ DELETED = When(column="trashed_at", heading="Deleted")
 class _Entry(NamedTuple):
     """What the table shows of one session, cleaned."""
 
+    #: Stands before the name of a session that is pinned.
+    mark: str
     title: str
     preview: str
     when: str
@@ -55,6 +57,7 @@ def session_table(
     """Return the lines of the table of *sessions*, which are not empty."""
     entries = [
         _Entry(
+            mark=f"{style.pin} " if session.get("pinned_at") else "",
             title=one_line(session.get("title") or ""),
             preview=one_line(session.get("preview") or ""),
             when=relative_time(session.get(when.column), now),
@@ -72,12 +75,12 @@ def session_table(
         # Where there is no room for previews, one tells more than a dash does.
         untitled = [style.nothing if widths[1] else e.preview or style.nothing for e in entries]
         rows = [
-            [entry.title or dash, entry.preview, entry.when, entry.id]
+            [entry.mark + (entry.title or dash), entry.preview, entry.when, entry.id]
             for entry, dash in zip(entries, untitled, strict=True)
         ]
     else:
         headings = ["Preview", when.heading, "Src", "ID"]
-        rows = [[e.preview or style.nothing, e.when, e.source, e.id] for e in entries]
+        rows = [[e.mark + (e.preview or style.nothing), e.when, e.source, e.id] for e in entries]
     rule = sum(widths)
     if style.width is None:
         rule = max(rule, _RULE_WITH_TITLES if titled else _RULE_WITHOUT_TITLES)
@@ -99,7 +102,7 @@ def _widths_with_titles(entries: Sequence[_Entry], available: int | None) -> lis
     if room < _TITLE_AT_LEAST + _PREVIEW_AT_LEAST:
         return [min(room, _TITLE_AT_MOST), 0, _WHEN, id_width]
     # Title and preview share what there is; neither gets more than its longest text needs.
-    longest = _longest(entry.title for entry in entries)
+    longest = _longest(entry.mark + entry.title for entry in entries)
     share = max(_TITLE_AT_LEAST, room * _TITLE // (_TITLE + _PREVIEW))
     title = min(max(longest, _TITLE_AT_LEAST), share, _TITLE_AT_MOST)
     preview = min(room - title, _preview_needed(entries))
@@ -118,7 +121,7 @@ def _widths_without_titles(entries: Sequence[_Entry], available: int | None) -> 
 
 
 def _preview_needed(entries: Sequence[_Entry]) -> int:
-    longest = _longest(entry.preview for entry in entries)
+    longest = _longest(entry.mark + entry.preview for entry in entries)
     return min(max(longest, _PREVIEW_AT_LEAST), _PREVIEW_AT_MOST)
 
 
@@ -140,7 +143,7 @@ def _stacked(entries: Sequence[_Entry], style: Style) -> list[str]:
     width = style.width or _RULE_WITHOUT_TITLES
     lines: list[str] = []
     for entry in entries:
-        name = entry.title or entry.preview or style.nothing
+        name = entry.mark + (entry.title or entry.preview or style.nothing)
         lines.append(style.bold(cut(name, width, style.ellipsis)))
         facts = f"  {entry.id}  {entry.when}"
         if display_width(facts) <= width:

@@ -30,6 +30,11 @@ class Style(NamedTuple):
         return "..." if self.ascii_only else "…"
 
     @property
+    def pin(self) -> str:
+        """What stands before the name of a session that is pinned."""
+        return "*" if self.ascii_only else "★"
+
+    @property
     def separator(self) -> str:
         """What stands between facts on one line."""
         return " | " if self.ascii_only else " · "

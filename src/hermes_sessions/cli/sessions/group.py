@@ -16,6 +16,14 @@ COMMANDS = {
     "delete": LazyCommand(f"{_HERE}.removal:delete", "Move sessions to the trash."),
     "restore": LazyCommand(f"{_HERE}.trash:restore", "Bring sessions back from the trash."),
     "trash": LazyCommand(f"{_HERE}.trash:trash", "List what is in the trash, or empty it."),
+    "archive": LazyCommand(
+        f"{_HERE}.marking:archive", "Take sessions out of the list; nothing is deleted."
+    ),
+    "unarchive": LazyCommand(
+        f"{_HERE}.marking:unarchive", "Put archived sessions back into the list."
+    ),
+    "pin": LazyCommand(f"{_HERE}.marking:pin", "Keep sessions from ever being pruned."),
+    "unpin": LazyCommand(f"{_HERE}.marking:unpin", "Let pinned sessions be pruned again."),
     "export": LazyCommand(f"{_HERE}.exporting:export", "Write sessions to a JSONL file."),
     "import": LazyCommand(f"{_HERE}.importing:import_", "Read sessions from a file."),
     "prune": LazyCommand(f"{_HERE}.pruning:prune", "Move old, ended sessions to the trash."),

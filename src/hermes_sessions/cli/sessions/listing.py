@@ -27,6 +27,7 @@ _ALL = -1
 @click.option("--all", "everything", is_flag=True, help="Show all sessions, whatever the limit.")
 @click.option("--by-start", is_flag=True, help="Newest start first instead of newest activity.")
 @click.option("--archived", is_flag=True, help="Show archived sessions instead of the others.")
+@click.option("--pinned", is_flag=True, help="Show only sessions that are pinned.")
 @click.option(
     "--children", is_flag=True, help="Show subagents and earlier parts of conversations, too."
 )
@@ -39,6 +40,7 @@ def list_sessions(
     everything: bool,
     by_start: bool,
     archived: bool,
+    pinned: bool,
     children: bool,
 ) -> None:
     """List sessions, newest activity first.
@@ -54,6 +56,7 @@ def list_sessions(
             include_children=children,
             order_by_last_active=not by_start,
             archived_only=archived,
+            pinned_only=pinned,
             compact_rows=True,
         )
     if console.as_json:

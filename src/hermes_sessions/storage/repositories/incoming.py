@@ -168,6 +168,7 @@ def _session_columns(record: Mapping[str, Any]) -> dict[str, Any]:
         "started_at": checks.time("started_at", record.get("started_at")),
         "ended_at": checks.time("ended_at", record.get("ended_at")),
         "archived_at": checks.time("archived_at", record.get("archived_at")),
+        "pinned_at": checks.time("pinned_at", record.get("pinned_at")),
     }
     for name in SESSION_TEXTS:
         columns[name] = checks.text(name, record.get(name))

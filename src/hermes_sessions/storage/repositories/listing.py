@@ -30,6 +30,7 @@ _FROM_TIP: Final = frozenset(
         "model",
         "system_prompt",
         "archived_at",
+        "pinned_at",
     ]
 )
 _EVERYTHING: Final = 2**62
@@ -53,6 +54,7 @@ class Listing:
         by_activity: bool,
         include_archived: bool,
         archived_only: bool,
+        pinned_only: bool,
         min_message_count: int,
         compact: bool,
         scope: Scope = OWNER,
@@ -72,6 +74,8 @@ class Listing:
             where.append(f"{_of('archived_at', tip)} IS NOT NULL")
         elif not include_archived:
             where.append(f"{_of('archived_at', tip)} IS NULL")
+        if pinned_only:
+            where.append(f"{_of('pinned_at', tip)} IS NOT NULL")
         if min_message_count > 0:
             where.append(f"{_of('message_count', tip)} >= ?")
             params.append(min_message_count)

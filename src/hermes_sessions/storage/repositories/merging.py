@@ -291,8 +291,14 @@ def finish(
     grows = {name: incoming.columns[name] for name in _GROWS}
     changes = ", ".join(f"{name} = ?" for name in grows)
     tx.run(
-        f"UPDATE sessions SET {changes}, archived_at = COALESCE(archived_at, ?) WHERE id = ?",
-        (*grows.values(), incoming.columns["archived_at"], incoming.id),
+        f"UPDATE sessions SET {changes}, archived_at = COALESCE(archived_at, ?), "
+        f"pinned_at = COALESCE(pinned_at, ?) WHERE id = ?",
+        (
+            *grows.values(),
+            incoming.columns["archived_at"],
+            incoming.columns["pinned_at"],
+            incoming.id,
+        ),
     )
     for ordinal, index in standing.changed:
         message = incoming.messages[index]

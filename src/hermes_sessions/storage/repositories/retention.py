@@ -120,7 +120,8 @@ class Retention:
         with self._store.provider.read() as tx:
             rows = tx.all(
                 f"SELECT id FROM sessions WHERE source = ? AND title IS NULL "
-                f"AND ended_at IS NOT NULL AND started_at < ? AND message_count = 0 AND {VISIBLE}",
+                f"AND ended_at IS NOT NULL AND started_at < ? AND message_count = 0 "
+                f"AND pinned_at IS NULL AND {VISIBLE}",
                 ("tui", self._store.clock() - _DAY),
             )
         return self.delete([row[0] for row in rows], sessions_dir)
@@ -194,12 +195,15 @@ def _prune_step(tx: WriteTransaction, waiting: list[str], cutoff: float) -> _Gon
         conversation_id = waiting.pop()
         gone.conversations += 1
         members = tx.all(
-            f"SELECT id, message_count, ended_at, last_active FROM sessions "
+            f"SELECT id, message_count, ended_at, last_active, pinned_at FROM sessions "
             f"WHERE conversation_id = ? AND {VISIBLE}",
             (conversation_id,),
         )
-        # Somebody may have come back to it since the list was made.
-        if any(ended_at is None or active > cutoff for _, _, ended_at, active in members):
+        # Somebody may have come back to it, or pinned it, since the list was made.
+        if any(
+            ended_at is None or active > cutoff or pinned_at is not None
+            for _, _, ended_at, active, pinned_at in members
+        ):
             continue
         victims = [member[0] for member in members]
         size = sum(member[1] or 0 for member in members)
@@ -218,8 +222,8 @@ def _prune_step(tx: WriteTransaction, waiting: list[str], cutoff: float) -> _Gon
 
 
 def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
-    """Return conversations whose members all ended and were last active before *cutoff*, oldest
-    first. With *source*, all members but subagents must come from it.
+    """Return conversations whose members all ended and were last active before *cutoff*, and of
+    which none is pinned, oldest first. With *source*, all members but subagents must come from it.
     """
     condition, params = "", list[object]()
     if source:
@@ -230,7 +234,7 @@ def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | No
         params = [source, SUBAGENT]
     rows = tx.all(
         f"SELECT conversation_id FROM sessions WHERE {VISIBLE} GROUP BY conversation_id "
-        f"HAVING SUM(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) = 0 "
+        f"HAVING SUM(CASE WHEN ended_at IS NULL OR pinned_at IS NOT NULL THEN 1 ELSE 0 END) = 0 "
         f"AND MAX(last_active) <= ? {condition}ORDER BY MAX(last_active), conversation_id",
         (cutoff, *params),
     )

@@ -44,6 +44,7 @@ SESSION_COLUMNS: Final = [
     "conversation_id",
     "edge_kind",
     "archived_at",
+    "pinned_at",
     "rewind_count",
 ]
 

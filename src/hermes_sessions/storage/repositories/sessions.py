@@ -49,6 +49,7 @@ _CREATED: Final = [
     "listed",
     "last_active",
     "archived_at",
+    "pinned_at",
 ]
 _ACCIDENTAL_ENDS: Final = ("agent_close", "ws_orphan_reap")
 
@@ -152,8 +153,9 @@ class Sessions:
             "tip_id": session_id if listed else None,
             "listed": int(listed),
             "last_active": values["started_at"],
-            # What continues an archived thread is part of it.
+            # What continues an archived or pinned thread is part of it.
             "archived_at": edge.archived_at if edge.kind == COMPRESSION else None,
+            "pinned_at": edge.pinned_at if edge.kind == COMPRESSION else None,
         }
         marks = ", ".join("?" * len(_CREATED))
         tx.run(
@@ -273,6 +275,8 @@ class _Edge(NamedTuple):
     kind: str | None = None
     #: When the parent was archived.
     archived_at: float | None = None
+    #: When the parent was pinned.
+    pinned_at: float | None = None
     #: The parent's user, where the session is theirs, too.
     user_id: str | None = None
 
@@ -286,17 +290,23 @@ def _edge_to(
 ) -> _Edge:
     """Return what a child of *parent_id* that comes from *source* gets from it."""
     parent = tx.one(
-        f"SELECT conversation_id, end_reason, archived_at, user_id, source FROM sessions "
+        f"SELECT conversation_id, end_reason, archived_at, pinned_at, user_id, source FROM sessions "
         f"WHERE id = ? AND {VISIBLE}",
         (parent_id,),
     )
     if parent is None:
         raise UnknownSession(parent_id, "parent session")
-    conversation_id, end_reason, archived_at, user_id, parent_source = parent
+    conversation_id, end_reason, archived_at, pinned_at, user_id, parent_source = parent
     kind = edge_kind or edge_kind_at_creation(end_reason, config)
     # The same id on another platform may be another person.
     is_theirs = kind in SAME_PERSON_KINDS and source == parent_source
-    return _Edge(conversation_id or parent_id, kind, archived_at, user_id if is_theirs else None)
+    return _Edge(
+        conversation_id or parent_id,
+        kind,
+        archived_at=archived_at,
+        pinned_at=pinned_at,
+        user_id=user_id if is_theirs else None,
+    )
 
 
 def _config_text(model_config: Mapping[str, Any] | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Archive and trash: out of sight, nothing lost."""
+"""Archive, pins and trash: out of sight or never pruned, nothing lost."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ DOOMED = 0
 
 
 class Trash:
-    """Sessions that are hidden on request."""
+    """Sessions that are hidden, or kept, on request."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def set_archived(self, session_id: str, *, archived: bool) -> bool:
         """See `SessionDB.set_session_archived`."""
+        return self._mark("archived_at", session_id, wanted=archived)
+
+    def set_pinned(self, session_id: str, *, pinned: bool) -> bool:
+        """See `SessionDB.set_session_pinned`."""
+        return self._mark("pinned_at", session_id, wanted=pinned)
+
+    def _mark(self, column: str, session_id: str, *, wanted: bool) -> bool:
+        """Set or clear a time on every session of a compression chain."""
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> bool:
@@ -37,9 +45,9 @@ class Trash:
             if row is None:
                 return False
             tx.run(
-                f"UPDATE sessions SET archived_at = ? "
+                f"UPDATE sessions SET {column} = ? "
                 f"WHERE conversation_id = ? AND chain_id = ? AND {VISIBLE}",
-                (now if archived else None, *row),
+                (now if wanted else None, *row),
             )
             return True
 

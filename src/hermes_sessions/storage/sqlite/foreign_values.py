@@ -34,7 +34,7 @@ _TEXTS: Final = frozenset(
 #: happens to bear such a name means something else.
 _NOT_THEIRS: Final = frozenset(
     "messages model_usage rewinds extra last_active preview conversation_id edge_kind archived_at "
-    "ordinal external_id content_type rewind_id _lineage_root_id".split()
+    "pinned_at ordinal external_id content_type rewind_id _lineage_root_id".split()
 )
 
 

@@ -65,6 +65,8 @@ SESSIONS_ADDED: Final = (
     "next_ordinal INTEGER NOT NULL DEFAULT 1",
     "rewind_count INTEGER NOT NULL DEFAULT 0",
     "archived_at REAL",
+    # Set: never pruned.
+    "pinned_at REAL",
     "trashed_at REAL",
     "trashed_title TEXT",
     # Columns of other layouts that came with an import, as a JSON object.

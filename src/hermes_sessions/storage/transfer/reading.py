@@ -23,7 +23,14 @@ PAGE: Final = 100
 #: Messages, and characters of them, in one piece.
 _PIECE: Final = 1000
 _PIECE_CHARACTERS: Final = 2_000_000
-_TIMES: Final = ("last_active", "started_at", "ended_at", "archived_at", "trashed_at")
+_TIMES: Final = (
+    "last_active",
+    "started_at",
+    "ended_at",
+    "archived_at",
+    "pinned_at",
+    "trashed_at",
+)
 _SESSION_ID: Final = [column.name for column in MESSAGES.columns].index("session_id")
 
 
@@ -54,7 +61,7 @@ def columns(table: Table) -> str:
 
 def ids_page(tx: ReadTransaction, after: str | None, since: float | None) -> list[str]:
     """Return the next session ids, those of the trash included; with *since*, only of sessions
-    that were active, started, ended, archived or trashed at that time or later.
+    that were active, started, ended, archived, pinned or trashed at that time or later.
     """
     where, params = _active(since)
     if after is not None:

@@ -55,6 +55,7 @@ SUBJECTS: Final = (
     "maintenance",
     "messages",
     "meta",
+    "pins",
     "port",
     "pruning",
     "replacement",
@@ -101,6 +102,7 @@ from hermes_sessions.testing.conformance.locks import TestCompressionLocks
 from hermes_sessions.testing.conformance.maintenance import TestMaintenance
 from hermes_sessions.testing.conformance.messages import TestMessageLimits, TestMessages
 from hermes_sessions.testing.conformance.meta import TestMeta
+from hermes_sessions.testing.conformance.pins import TestPins
 from hermes_sessions.testing.conformance.port import TestIsolation, TestPort
 from hermes_sessions.testing.conformance.pruning import TestPruning
 from hermes_sessions.testing.conformance.replacement import TestReplacement
@@ -146,6 +148,7 @@ __all__ = [
     "TestMessageLimits",
     "TestMessages",
     "TestMeta",
+    "TestPins",
     "TestPort",
     "TestPruning",
     "TestReadOnly",
