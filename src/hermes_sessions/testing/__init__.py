@@ -1,1 +1,1 @@
-"""What users of the store need for their own tests: a clock, and the conformance kit."""
+"""What users need for their own tests: a clock, a scripted model, and the conformance kit."""

@@ -1,8 +1,9 @@
 """The port to a model: a request in, the events of one reply out.
 
 A client yields pieces as they arrive and, last, exactly one `Reply` with everything. Closing the
-iterator interrupts the model. Whatever goes wrong is one of the errors below; nothing else is
-raised.
+iterator interrupts the model: the iterators of our clients have ``close()``, which any thread may
+call, and the thread that waits for the next event then finds the iterator at its end. Whatever
+goes wrong is one of the errors below; nothing else is raised.
 """
 
 from __future__ import annotations
@@ -96,6 +97,11 @@ class ModelError(HermesSessionsError):
 
 class ModelUnavailable(ModelError):
     """The endpoint cannot be reached, is overloaded or broke off; trying again later may help."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        #: The seconds to wait before trying again, if the endpoint named them.
+        self.retry_after = retry_after
+        super().__init__(message)
 
 
 class ModelRefused(ModelError):

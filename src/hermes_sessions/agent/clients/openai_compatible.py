@@ -1,0 +1,300 @@
+"""Any endpoint that speaks OpenAI's chat completions, over HTTP.
+
+A call opens a connection of its own. That costs a handshake and buys an interrupt: the socket of
+the call is known from the moment it is connected, and shutting it down wakes a thread that waits
+in a read. Closing alone would not, and a shared connection could not be shut.
+
+httpx is imported when the first client is made.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hermes_sessions.agent.clients.calling import Call, ReplyStream
+from hermes_sessions.agent.clients.chat_stream import BROKE_OFF, reply_events
+from hermes_sessions.agent.clients.concessions import Concession, body_of, concession_for
+from hermes_sessions.agent.clients.endpoint_address import EndpointAddress
+from hermes_sessions.agent.clients.failures import failure_of
+from hermes_sessions.agent.clients.port import (
+    Event,
+    ModelError,
+    ModelGarbled,
+    ModelRefused,
+    ModelUnavailable,
+    Request,
+)
+from hermes_sessions.agent.clients.retrying import retry_after_of, wait_before
+
+if TYPE_CHECKING:
+    import httpx
+
+_MOST_OF_AN_ERROR = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to wait for an endpoint, in seconds."""
+
+    #: For a connection.
+    connect: float = 10.0
+    #: For the beginning of the answer.
+    first_byte: float = 180.0
+    #: For the next bytes of an answer that has begun.
+    piece: float = 180.0
+    #: For the beginning of the last attempt, counted from the first.
+    retry: float = 60.0
+
+
+def _new_id() -> str:
+    return f"call_{uuid.uuid4().hex[:24]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """Time and randomness, so that a test need not wait."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+    #: Waits some seconds, or less when the event is set; tells whether it is.
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait
+    new_id: Callable[[], str] = _new_id
+
+
+class OpenAICompatibleClient:
+    """A client of one endpoint. Thread-safe; every call has a connection of its own."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        model: str | None = None,
+        patience: Patience | None = None,
+        chance: Chance | None = None,
+    ) -> None:
+        """Make a client; nothing is sent yet.
+
+        Without ``model`` the endpoint is asked which one it has, when that is first needed.
+
+        Raises ConfigError when address or key cannot be right.
+        """
+        self._address = EndpointAddress(base_url, api_key)
+        self._model = model
+        self._patience = patience or Patience()
+        self._chance = chance or Chance()
+        self._http = self._address.open_http()
+        self._lock = threading.Lock()
+        self._calls: set[Call] = set()
+        #: What to leave out, by model.
+        self._conceded: dict[str, frozenset[Concession]] = {}
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """What answers, for people."""
+        return f"{self._model or 'the model'} at {self._address.shown}"
+
+    @property
+    def default_model(self) -> str:
+        """The model that is asked when none is named.
+
+        Raises:
+            ModelRefused: none was named, and the endpoint has several or none.
+            ModelUnavailable, ModelGarbled: the endpoint cannot say which it has.
+        """
+        if self._model is None:
+            models = self.models()
+            if len(models) != 1:
+                listed = ", ".join(models[:20]) or "none that it tells"
+                raise ModelRefused(
+                    f"Name the model to ask: set HERMES_MODEL or model.default. The endpoint has: "
+                    f"{listed}."
+                )
+            (self._model,) = models
+        return self._model
+
+    def models(self) -> list[str]:
+        """Return the names of the models that the endpoint offers; tries once.
+
+        Raises ModelUnavailable, ModelRefused or ModelGarbled.
+        """
+        call = Call()
+        with self._in_progress(call):
+            response = self._answer(self._request("GET", "models", None, call), call)
+            with closing(response):
+                content = b"".join(self._portions(response))
+        try:
+            return sorted(str(entry["id"]) for entry in json.loads(content)["data"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise ModelGarbled("The endpoint does not tell which models it has.") from error
+
+    def stream(self, request: Request) -> ReplyStream:
+        """Ask, and return the iterator over the events of the reply; its ``close`` interrupts.
+
+        A call that fails before its first piece is tried again, within the bound of `retrying`.
+        """
+        call = Call()
+        return ReplyStream(call, self._events(request, call))
+
+    def close(self) -> None:
+        """End the calls that are going on and refuse others; a second call does nothing."""
+        with self._lock:
+            self._is_closed = True
+            calls = list(self._calls)
+        for call in calls:
+            call.shut()
+        self._http.close()
+
+    def _events(self, request: Request, call: Call) -> Generator[Event]:
+        begun = self._chance.monotonic()
+        attempt = 1
+        with self._in_progress(call):
+            while True:
+                has_spoken = False
+                try:
+                    for event in self._attempt(request, call):
+                        has_spoken = True
+                        yield event
+                    return
+                except _Conceded as conceded:
+                    self._concede(request.model, conceded.what)
+                    continue
+                except ModelUnavailable as error:
+                    attempt += 1
+                    wait = wait_before(
+                        attempt,
+                        elapsed=self._chance.monotonic() - begun,
+                        bound=self._patience.retry,
+                        retry_after=error.retry_after,
+                        random=self._chance.random,
+                    )
+                    if has_spoken or wait is None or call.is_shut.is_set():
+                        raise
+                if self._chance.wait(call.is_shut, wait):
+                    return
+
+    def _attempt(self, request: Request, call: Call) -> Iterator[Event]:
+        body = body_of(request, self._conceded.get(request.model, frozenset()))
+        sent = self._request("POST", "chat/completions", body, call)
+        with closing(self._answer(sent, call, body)) as response:
+            yield from reply_events(self._portions(response), self._chance.new_id)
+
+    def _concede(self, model: str, what: Concession) -> None:
+        with self._lock:
+            self._conceded[model] = self._conceded.get(model, frozenset()) | {what}
+
+    def _request(
+        self, method: str, path: str, body: dict[str, Any] | None, call: Call
+    ) -> httpx.Request:
+        content = None
+        if body is not None:
+            try:
+                # Lone surrogates are no text for anybody else; what is stored keeps them.
+                content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+            except (TypeError, ValueError, RecursionError) as error:
+                raise ModelRefused(f"The conversation cannot be sent as JSON: {error}") from error
+        patience = self._patience
+        timeout = {
+            "connect": patience.connect,
+            "read": patience.first_byte,
+            "write": patience.first_byte,
+        }
+        return self._http.build_request(
+            method,
+            self._address.url(path),
+            content=content,
+            headers=self._address.headers,
+            extensions={"timeout": timeout, "trace": call.note},
+        )
+
+    def _answer(
+        self, request: httpx.Request, call: Call, body: dict[str, Any] | None = None
+    ) -> httpx.Response:
+        """Return a response that is no error, its head read; raise what an error means."""
+        import httpx
+
+        if self._is_closed or call.is_shut.is_set():
+            raise ModelUnavailable("The client is closed.")
+        try:
+            response = self._http.send(request, stream=True)
+        except httpx.ReadTimeout as error:
+            raise ModelUnavailable(
+                f"{self._address.shown} did not answer within {self._patience.first_byte:g} "
+                f"seconds (model.first_byte_timeout)."
+            ) from error
+        except httpx.TransportError as error:
+            raise self._address.unreachable(error) from error
+        if response.is_success:
+            # From here on the silence between two portions counts. The transport reads this when
+            # it begins to read the body.
+            request.extensions["timeout"]["read"] = self._patience.piece
+            return response
+        with closing(response):
+            text = self._beginning(response)
+            failure = failure_of(response.status_code, text)
+            if isinstance(failure, ModelUnavailable):
+                failure.retry_after = retry_after_of(response.headers, self._chance.now())
+            elif body is not None and not getattr(failure, "too_long", False):
+                what = concession_for(text.decode("utf-8", "replace"), body)
+                if what is not None:
+                    raise _Conceded(what)
+            raise failure
+
+    def _portions(self, response: httpx.Response) -> Iterator[bytes]:
+        import httpx
+
+        try:
+            yield from response.iter_bytes()
+        except httpx.TimeoutException as error:
+            raise ModelUnavailable(
+                f"The endpoint fell silent for {self._patience.piece:g} seconds in the middle of "
+                f"its answer (model.piece_timeout)."
+            ) from error
+        except httpx.DecodingError as error:
+            raise ModelGarbled("The endpoint sent bytes that cannot be unpacked.") from error
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise ModelUnavailable(BROKE_OFF) from error
+
+    def _beginning(self, response: httpx.Response) -> bytes:
+        """Return the first part of an error, as much of it as comes."""
+        text = b""
+        try:
+            for portion in self._portions(response):
+                text += portion
+                if len(text) > _MOST_OF_AN_ERROR:
+                    break
+        except ModelError:
+            pass  # the status says enough
+        return text
+
+    @contextmanager
+    def _in_progress(self, call: Call) -> Iterator[None]:
+        """Keep the call where `close` finds it, and the key out of its errors."""
+        with self._lock:
+            self._calls.add(call)
+        try:
+            yield
+        except ModelError as error:
+            error.args = (self._address.without_key(str(error)),)
+            raise
+        finally:
+            with self._lock:
+                self._calls.discard(call)
+
+
+class _Conceded(Exception):
+    """The endpoint does not know a part of the request that can be left out."""
+
+    def __init__(self, what: Concession) -> None:
+        self.what = what
+        super().__init__(what)
