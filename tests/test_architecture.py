@@ -23,7 +23,7 @@ HOMES = {
     "click": {"hermes_sessions.cli"},
     "wcwidth": {"hermes_sessions.cli"},
     "httpx": {"hermes_sessions.agent", "hermes_sessions.gateway"},
-    "httpx_sse": {"hermes_sessions.agent"},
+    "prompt_toolkit": {"hermes_sessions.cli"},
     "xllamacpp": {"hermes_sessions.agent"},
     "telegram": {"hermes_sessions.gateway.platforms.telegram"},
     "starlette": {"hermes_sessions.gateway", "hermes_sessions.web"},

