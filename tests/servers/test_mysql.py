@@ -190,11 +190,11 @@ class TestLife:
 
     def test_statements_end_in_time(self, place: Place) -> None:
         with SessionDB.from_url(f"{place.url()}?statement_timeout=0.05") as db:
+            columns = "information_schema.columns"
             with (
                 pytest.raises(StoreUnavailable, match="longer than allowed"),
                 db.provider.read() as tx,
             ):
-                columns = "information_schema.columns"
                 tx.one(f"SELECT COUNT(*) FROM {columns} a, {columns} b, {columns} c")
             assert db.session_count() == 0
 
@@ -211,6 +211,25 @@ class TestLife:
             assert len(db.get_messages("s")) == 6
             db.append_message("s", "user", "the seventh")
             assert db.message_count("s") == 7
+
+    def test_an_interruption_between_question_and_answer(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A late answer is never taken for that to another question."""
+        with SessionDB.from_url(f"{place.url()}?max_connections=1") as db:
+            use(db)
+            db._keeper.stop()
+
+            def interrupted(*args: Any, **kwargs: Any) -> None:
+                raise KeyboardInterrupt
+
+            for verb in (db.get_session, db.list_rewinds, db.get_messages):
+                with monkeypatch.context() as patch:
+                    patch.setattr(pymysql.connections.Connection, "_read_query_result", interrupted)
+                    with pytest.raises(KeyboardInterrupt):
+                        verb("s")
+                assert db.message_count("s") == 6
+                assert db.get_meta("nothing") is None
 
     def test_a_statement_that_is_too_large_for_the_server(self, place: Place) -> None:
         [(before,)] = run(place, "SELECT @@max_allowed_packet")

@@ -85,7 +85,10 @@ class Pool(Protocol):
 class ServerSession:
     """A connection, and what is known about the server's end of it."""
 
-    __slots__ = ("connection", "idle_since", "is_mariadb", "lock_wait", "max_packet", "process")
+    __slots__ = (
+        *("connection", "idle_since", "is_busy", "is_mariadb", "lock_wait", "max_packet"),
+        "process",
+    )
 
     def __init__(self, connection: pymysql.Connection[Any], options: Options) -> None:
         """Tell the server how we work."""
@@ -94,6 +97,9 @@ class ServerSession:
         self.is_mariadb = "mariadb" in version.lower()
         self.lock_wait = whole_seconds(options.lock_timeout, self.is_mariadb)
         self.idle_since = 0.0
+        #: Whether replies may still be under way, because something like Ctrl-C came in between:
+        #: whoever asked next would take them for his.
+        self.is_busy = False
         self.process = os.getpid()
         self.max_packet = 2**30
         # Sums of whole numbers arrive as decimals; they are whole numbers here, too.
@@ -140,10 +146,21 @@ class ServerSession:
             )
         kind = pymysql.cursors.SSCursor if unbuffered else pymysql.cursors.Cursor
         cursor = self.connection.cursor(kind)
-        cursor.execute(sql)
-        for _ in range(skipped):
-            cursor.nextset()
+        self.is_busy = True
+        try:
+            cursor.execute(sql)
+            for _ in range(skipped):
+                cursor.nextset()
+        except pymysql.Error:
+            self.is_busy = False
+            raise
+        self.is_busy = False
         return cursor
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether statements can be sent, as far as is known here."""
+        return self.connection.open and not self.is_busy
 
     def is_alive(self) -> bool:
         """Ask the server, if nothing was heard of it for a while."""
@@ -248,6 +265,7 @@ class Connections:
         if session.process != os.getpid():
             _inherited.append(session)
             return
+        keep = keep and session.is_usable
         if not keep:
             session.close()
         if self._given is not None:

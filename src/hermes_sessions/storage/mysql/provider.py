@@ -296,8 +296,10 @@ class MySQLSessionDBProvider(SessionDBProvider):
             skipped = len(first) + appending.INSERTED
             cursor = session.execute("; ".join([*first, text]), skipped=skipped)
             number = int(cursor.lastrowid or 0)
+            session.is_busy = True
             while cursor.nextset():
                 pass
+            session.is_busy = False
             is_clean = True
         except pymysql.Error as error:
             if is_connection_lost(error, session.connection):
@@ -461,7 +463,7 @@ def _waiting(session: ServerSession, patience: float) -> tuple[str, ...]:
 
 def _end(tx: MySQLTransaction, how: str) -> bool:
     """End what is left of a transaction; return whether its connection can be used again."""
-    if not tx.session.connection.open:
+    if not tx.session.is_usable:
         return False
     try:
         tx.close_streams()
@@ -476,7 +478,7 @@ def _end(tx: MySQLTransaction, how: str) -> bool:
 
 
 def _rolled_back(session: ServerSession) -> bool:
-    if not session.connection.open:
+    if not session.is_usable:
         return False
     try:
         session.execute("ROLLBACK")
