@@ -77,6 +77,8 @@ _READING: Final = (
 #: Marks of units that ended longer ago than this are of no use; so many units between two looks.
 _MARKS_KEPT: Final = 3600.0
 _UNITS_TO_CLEAN: Final = 1000
+#: Sessions outside lists that are remembered.
+_UNLISTED_KNOWN: Final = 10_000
 _NULL_REFUSED: Final = 1048
 _DUPLICATE: Final = 1062
 _OUR_TABLES: Final = [
@@ -97,6 +99,8 @@ class MySQLSessionDBProvider(SessionDBProvider):
         self._opened: Connections | None = None
         self._level = schema.WRITER_LEVEL
         self._units = 0
+        #: Sessions that are not in lists, as far as seen: appending to them takes more.
+        self._unlisted: set[str] = set()
 
     @classmethod
     def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> MySQLSessionDBProvider:
@@ -283,23 +287,32 @@ class MySQLSessionDBProvider(SessionDBProvider):
         return result
 
     def _attempt_append(self, connections: Connections, row: NewRow) -> int | None:
+        if row.session_id not in self._unlisted:
+            number = self._attempt_append_to(connections, row, listed=True)
+            if number is not None:
+                return number
+        number = self._attempt_append_to(connections, row, listed=False)
+        if number is not None:
+            if len(self._unlisted) >= _UNLISTED_KNOWN:
+                self._unlisted.clear()
+            self._unlisted.add(row.session_id)
+        return number
+
+    def _attempt_append_to(
+        self, connections: Connections, row: NewRow, *, listed: bool
+    ) -> int | None:
         session = self._borrow(connections, None)
         mark = new_mark()
         is_clean = False
         try:
             text = with_values(
                 session.connection,
-                appending.statements(tuple(row.columns)),
-                appending.parameters(row, mark, time.time()),
+                appending.statements(tuple(row.columns), listed=listed),
+                appending.parameters(row, mark, time.time(), listed=listed),
             )
             first = _waiting(session, self._options.lock_timeout)
-            skipped = len(first) + appending.INSERTED
-            cursor = session.execute("; ".join([*first, text]), skipped=skipped)
-            number = int(cursor.lastrowid or 0)
-            session.is_busy = True
-            while cursor.nextset():
-                pass
-            session.is_busy = False
+            inserted = len(first) + appending.INSERTED
+            number = session.run_script("; ".join([*first, text]), inserted)
             is_clean = True
         except pymysql.Error as error:
             if is_connection_lost(error, session.connection):

@@ -207,7 +207,8 @@ def with_values(connection: pymysql.Connection[Any], sql: str, params: Params) -
         if value is None:
             parts.append("NULL")
         elif type(value) is str:
-            parts.append(connection.escape(encode_text(value)))
+            # As the driver does in the sql_mode that every session of ours has.
+            parts.append("'" + encode_text(value).replace("'", "''") + "'")
         elif type(value) is int:
             parts.append(str(value))
         else:
