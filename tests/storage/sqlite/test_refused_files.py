@@ -6,10 +6,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hermes_sessions.errors import NotADatabase, SchemaRefused, StoreCorrupt, StoreReadOnly
+from hermes_sessions.errors import (
+    InvalidInput,
+    NotADatabase,
+    SchemaRefused,
+    StoreCorrupt,
+    StoreReadOnly,
+    StoreUnreachable,
+)
 from hermes_sessions.storage.sessiondb import SessionDB
 from tests.fixtures.hermes import content, stored
 from tests.fixtures.hermes.oldprocess import OldProcess
@@ -152,3 +160,28 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
     with SessionDB(path) as db:
         assert db.session_count() == 1
     assert not list(path.parent.glob("*.bak"))
+
+
+def test_a_file_with_two_names_is_read_and_not_written(path: Path) -> None:
+    # Each name would have a log of its own, and what one holds would be lost under the other.
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+    other = path.with_name("other.db")
+    other.hardlink_to(path)
+    for name in (path, other):
+        with untouched(path), pytest.raises(StoreUnreachable, match=r"2 names \(hard links\)"):
+            SessionDB(name)
+        with SessionDB(name, read_only=True) as db:
+            assert db.session_count() == 1
+    other.unlink()
+    with SessionDB(path) as db:
+        db.create_session("t", "cli")
+
+
+@pytest.mark.parametrize("durability", ["Full", "fast", 1])
+def test_a_durability_that_nobody_knows_is_not_taken_for_a_weaker_one(
+    path: Path, durability: Any
+) -> None:
+    with pytest.raises(InvalidInput, match="Choose one of: full, normal"):
+        SessionDB(path, durability=durability)
+    assert not path.exists()

@@ -153,6 +153,24 @@ def check_ownership(path: str) -> None:
     raise StoreUnreachable(f"unable to open database file: {path} is a link that leads nowhere.")
 
 
+def require_one_name(path: str) -> None:
+    """Refuse a file that has other names, too (hard links).
+
+    SQLite names its log after the file: what is written under one name is not seen under another,
+    and lost when that one is written to.
+
+    Raises:
+        StoreUnreachable: the file has several names.
+    """
+    facts = _facts(path)
+    if facts is not None and facts.st_nlink > 1:
+        raise StoreUnreachable(
+            f"unable to open database file: {path} has {facts.st_nlink} names (hard links), and "
+            f"what is written under one would be lost under another. Remove the other names, or "
+            f"replace this one by a copy; this lists them: find DIRECTORY -samefile {path}"
+        )
+
+
 def _facts(path: str | Path, *, follow: bool = True) -> os.stat_result | None:
     """Return what the system knows about a file, None when there is none.
 

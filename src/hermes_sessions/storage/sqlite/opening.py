@@ -86,6 +86,8 @@ def _prepare_file(path: Path, real: str, options: Options) -> tuple[int, ...] | 
     for suffix in location.COMPANIONS:
         # SQLite believes what stands there: another user's journal would change our file.
         location.check_ownership(real + suffix)
+    if not options.read_only:
+        location.require_one_name(real)
     if (inode := location.inode_of(real)) is not None:
         return inode
     if options.read_only:

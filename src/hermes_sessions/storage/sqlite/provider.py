@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_DURABILITIES: Final = ("full", "normal")
 #: Free pages that one step moves to the end of the file and cuts off.
 _TRIMMED_PAGES: Final = 256
 
@@ -54,9 +55,16 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         if "\0" in str(path):
             raise InvalidInput(f"db_path {str(path)!r} contains a NUL character; no file has one.")
         options = options or Options()
-        if not 0 < options.lock_timeout <= threading.TIMEOUT_MAX:
+        if not (
+            isinstance(options.lock_timeout, (int, float))
+            and 0 < options.lock_timeout <= threading.TIMEOUT_MAX
+        ):
             raise InvalidInput(
                 f"lock_timeout is {options.lock_timeout!r}. Give a number of seconds above 0."
+            )
+        if options.durability not in _DURABILITIES:
+            raise InvalidInput(
+                f"durability is {options.durability!r}. Choose one of: {', '.join(_DURABILITIES)}."
             )
         #: How long this handle waits, whatever other handles on the same file do.
         self._lock_timeout = options.lock_timeout
