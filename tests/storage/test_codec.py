@@ -1,6 +1,7 @@
 """The codec gives back what it was given, and what it writes every database can store."""
 
 import json
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -46,6 +47,20 @@ def test_different_texts_stay_different(one: str, other: str) -> None:
 @given(texts, texts)
 def test_a_prefix_stays_a_prefix(start: str, rest: str) -> None:
     assert codec.encode_text(start + rest).startswith(codec.encode_text(start))
+
+
+class Name(StrEnum):
+    """Text of another type, as programs have it for sources and roles."""
+
+    PLAIN = "plain"
+    ODD = "nul \x00, half \udc80, mark \ufdd0"
+
+
+@pytest.mark.parametrize("name", Name)
+def test_text_of_other_types_is_encoded_as_text(name: Name) -> None:
+    encoded = codec.encode_params([name])
+    assert encoded == codec.encode_params([name.value])
+    assert codec.decode_row(encoded) == (name.value,)
 
 
 @given(st.lists(st.one_of(texts, st.none(), st.integers(), st.floats(allow_nan=False))))

@@ -58,8 +58,8 @@ def decode_text(text: str) -> str:
 
 
 def encode_params(params: Sequence[Any]) -> tuple[Any, ...]:
-    """Return parameters with every text encoded."""
-    return tuple([encode_text(value) if type(value) is str else value for value in params])
+    """Return parameters with every text encoded, that of enumerations and the like included."""
+    return tuple([encode_text(value) if isinstance(value, str) else value for value in params])
 
 
 def decode_row(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
-from hermes_sessions import SessionDB, StoreClosed, StoreLocked
+from hermes_sessions import InvalidInput, SessionDB, StoreClosed, StoreLocked
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.engine import Engine
@@ -451,3 +451,24 @@ class TestEnd:
             SessionDB(path)
         assert kept.value is not None
         assert descriptors_of(path) == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda db, value: db.get_session_title(value),
+        lambda db, value: db.list_sessions_rich(source=value),
+        lambda db, value: list(db.iter_export(value)),
+        lambda db, value: db.update_system_prompt("s", value),
+        lambda db, value: db.update_session_model("s", value),
+    ],
+)
+@pytest.mark.parametrize("value", [2**64, ["s"], object()], ids=["number", "list", "object"])
+def test_values_that_no_column_takes_are_refused(
+    tmp_path: Path, use: Callable[[SessionDB, Any], object], value: Any
+) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        db.create_session("s", "cli")
+        with pytest.raises(InvalidInput, match="A value cannot be used"):
+            use(db, value)
+        assert db.get_session("s") is not None
