@@ -109,7 +109,7 @@ def test_paths(text: str, expected: str) -> None:
     assert FilePath().parse(text, HERE) == Path(expected)
 
 
-@pytest.mark.parametrize("text", ["", "  ", "a\0b", "a\ud800b"])
+@pytest.mark.parametrize("text", ["", "  ", "a\0b", "a\ud800b", "sqlite:///a.db"])
 def test_what_is_no_path_is_refused(text: str) -> None:
     with pytest.raises(NotAllowed):
         FilePath().parse(text, HERE)

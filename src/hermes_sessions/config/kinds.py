@@ -185,7 +185,8 @@ class FilePath:
 
     def parse(self, text: str, surroundings: Surroundings) -> Path:
         """Return the absolute path, or raise NotAllowed."""
-        if not text.strip() or "\0" in text:
+        # A URL would become directories with odd names.
+        if not text.strip() or "\0" in text or "://" in text:
             raise NotAllowed
         try:
             os.fsencode(text)
