@@ -29,10 +29,12 @@ COMMANDS = {
     "optimize-rebuild": ["optimize", "--rebuild"],
     "rename": ["rename", WEATHER, "sunny", "west"],
     "delete": ["delete", AUTH, "--yes"],
+    "delete-dry-run": ["delete", AUTH, PROJECT, "--dry-run"],
     "purge": ["delete", WEATHER, "--purge", "--yes"],
     "prune-dry-run": ["prune", "--older-than", "5", "--dry-run"],
     "prune": ["prune", "--yes"],
     "stats": ["stats"],
+    "stats-sizes": ["stats", "--sizes"],
     "trash": ["trash"],
     "restore": ["restore", PROJECT],
     "archive": ["archive", AUTH, "my project"],
@@ -97,6 +99,7 @@ def settled(text: str) -> str:
     """
     text = re.sub(r"Database size: .*", "Database size: 120.0 KB", text)
     text = re.sub(r'"size_bytes": \d+', '"size_bytes": 122880', text)
+    text = re.sub(r"the rest: .*", "the rest: 100.0 KB", text)
     text = re.sub(r"Size: .*", "Size: 120.0 KB", text)
     text = re.sub(r"Version: .*", "Version: 3.50.0", text)
     text = re.sub(r'"sqlite_version": ".*"', '"sqlite_version": "3.50.0"', text)

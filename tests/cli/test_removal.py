@@ -37,7 +37,7 @@ def test_delete_moves_to_the_trash_after_a_yes(filled: Hermes) -> None:
     )
     assert result.err.splitlines() == [
         f"  {WEATHER}",
-        "Move 1 session (2 messages) to the trash? [y/N] ",
+        "Move 1 session (2 messages, 61 bytes) to the trash? [y/N] ",
     ]
     assert trashed(filled) == {WEATHER}
 
@@ -75,7 +75,8 @@ def test_purge_is_for_good_and_takes_transcript_files(filled: Hermes) -> None:
     assert result == Result(
         0,
         "Deleted 1 session (2 messages) for good.\n",
-        f"  {WEATHER}\nDelete 1 session (2 messages) for good? This cannot be undone. [y/N] \n",
+        f"  {WEATHER}\n"
+        "Delete 1 session (2 messages, 61 bytes) for good? This cannot be undone. [y/N] \n",
     )
     assert trashed(filled) == set()
     assert WEATHER not in stored(filled)
@@ -155,13 +156,31 @@ def test_emptying_the_trash(filled: Hermes) -> None:
     assert filled.call("sessions", "trash", "--empty", "--yes", "--json").json["deleted"] == []
 
 
+def test_a_dry_run_of_delete_explains_each_row(filled: Hermes) -> None:
+    filled.call("sessions", "pin", AUTH)
+    before = stored(filled)
+    result = filled.call("sessions", "delete", AUTH, PROJECT, "--dry-run", "--json")
+    reasons = {row["id"]: row["reason"] for row in result.json["sessions"]}
+    assert reasons == {
+        AUTH: "named",
+        SUBAGENT: f"subagent of {AUTH}",
+        PROJECT: "named",
+        PROJECT_1: "another part of the same conversation",
+        PROJECT_2: "another part of the same conversation",
+    }
+    shown = filled.call("sessions", "delete", AUTH, "--dry-run", "--purge").out.splitlines()
+    assert shown[0] == f"{AUTH}  refactoring auth (pinned)"
+    assert "would be deleted for good. Nothing was changed." in shown[-1]
+    assert stored(filled) == before
+
+
 # ── prune ─────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_prune_moves_what_ended_long_ago(filled: Hermes) -> None:
     result = filled.call("sessions", "prune", stdin="y\n")
     assert result.code == 0
-    assert "Move 1 session (1 message) to the trash?" in result.err
+    assert "Move 1 session (1 message, 26 bytes) to the trash?" in result.err
     assert trashed(filled) == {OLD}
 
 
@@ -185,15 +204,19 @@ def test_dry_run_shows_and_keeps(filled: Hermes) -> None:
     assert result.code == 0
     assert OLD in result.out
     assert PLAN in result.out
-    assert result.out.splitlines()[-1] == (
-        "2 sessions (2 messages) would move to the trash: each conversation ended and was last "
-        "active more than 5 days ago."
-    )
+    lines = result.out.splitlines()
+    assert lines[0] == f"{OLD}  old notes"
+    why = "ended 2024-08-17 (cli_close), last active 2024-08-17"
+    assert lines[1] == f"  1 message, 26 bytes: {why}"
+    assert lines[-1].startswith("2 sessions (2 messages, ")
+    assert lines[-1].endswith(") would move to the trash. Nothing was changed.")
     purge = filled.call("sessions", "prune", "--older-than", "5", "--dry-run", "--purge")
     assert "would be deleted for good" in purge.out
     as_json = filled.call("sessions", "prune", "--dry-run", "--json").json
     assert [session["id"] for session in as_json["sessions"]] == [OLD]
     assert (as_json["dry_run"], as_json["purge"]) == (True, False)
+    assert (as_json["messages"], as_json["bytes"]) == (1, 26)
+    assert (as_json["sessions"][0]["bytes"], as_json["sessions"][0]["reason"]) == (26, why)
     assert stored(filled) == before
 
 
@@ -208,7 +231,8 @@ def test_nothing_to_prune(hermes: Hermes) -> None:
     result = hermes.call("sessions", "prune", "--older-than", "1")
     assert result == Result(
         0,
-        "Nothing to prune: no conversation ended and was last active more than 1 day ago.\n",
+        "Nothing to prune: no conversation ended and was last active more than 1 day ago, "
+        "unless it is pinned.\n",
         "",
     )
     assert hermes.call("sessions", "prune", "--json").json["deleted"] == []

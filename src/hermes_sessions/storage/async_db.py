@@ -293,6 +293,14 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_stats`."""
         return await self._call(self._db.get_stats)
 
+    async def get_sizes(self) -> Record:
+        """See `SessionDB.get_sizes`."""
+        return await self._call(self._db.get_sizes)
+
+    async def measure_sessions(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """See `SessionDB.measure_sessions`."""
+        return await self._call(self._db.measure_sessions, session_ids)
+
     async def get_insights(
         self,
         days: float = 30,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.rewind import Rewinds
     from hermes_sessions.storage.repositories.search import Search
     from hermes_sessions.storage.repositories.sessions import Sessions
+    from hermes_sessions.storage.repositories.sizes import Sizes
     from hermes_sessions.storage.repositories.titles import Titles
     from hermes_sessions.storage.repositories.trash import Trash
     from hermes_sessions.storage.repositories.usage import Usage
@@ -58,6 +59,7 @@ class SessionDB:
     _lineage: Part[Lineage] = Part("lineage", "Lineage")
     _listing: Part[Listing] = Part("listing", "Listing")
     _insights: Part[Insights] = Part("insights", "Insights")
+    _sizes: Part[Sizes] = Part("sizes", "Sizes")
     _usage: Part[Usage] = Part("usage", "Usage")
     _rewinds: Part[Rewinds] = Part("rewind", "Rewinds")
     _retention: Part[Retention] = Part("retention", "Retention")
@@ -424,6 +426,19 @@ class SessionDB:
         and the size of the store in bytes.
         """
         return self._listing.stats()
+
+    def get_sizes(self) -> Record:
+        """Return what takes up space: ``size_bytes`` of the store, ``text_bytes`` of all messages,
+        how much of that subagents, archived sessions and the trash hold, and bytes by ``sources``
+        and ``roles``, largest first; the trash is not in the last two. Looks at every message.
+        """
+        return self._sizes.by_class()
+
+    def measure_sessions(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """Return the bytes of text that each session holds, those in the trash included; 0 for an
+        unknown id.
+        """
+        return self._sizes.of_sessions(session_ids)
 
     def get_insights(
         self,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hermes_sessions.cli.render.quantity import counted, size
 from hermes_sessions.cli.render.safety import one_line
+
+_CLASSES = {
+    "subagent_bytes": "of subagents",
+    "archived_bytes": "archived",
+    "trashed_bytes": "in the trash",
+}
 
 
 def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
@@ -28,6 +34,19 @@ def statistics(stats: Mapping[str, Any], index: Mapping[str, Any]) -> list[str]:
     lines.append(f"Database size: {size(stats['size_bytes'])}")
     lines.append(f"Search index: {_state(index)}")
     return lines
+
+
+def sizes_lines(sizes: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that show what `SessionDB.get_sizes` measured."""
+    yield f"Text of messages: {size(sizes['text_bytes'])}"
+    for name, label in (("sources", "from"), ("roles", "by")):
+        for key, number in sizes[name].items():
+            yield f"  {label} {one_line(key)}: {size(number)}"
+    for name, label in _CLASSES.items():
+        if sizes[name]:
+            yield f"  {label}: {size(sizes[name])}"
+    rest = max(sizes["size_bytes"] - sizes["text_bytes"], 0)
+    yield f"Indexes and the rest: {size(rest)}"
 
 
 def _state(index: Mapping[str, Any]) -> str:

@@ -15,9 +15,16 @@ from hermes_sessions.cli.options import (
     speaks_to_console,
     yes_option,
 )
-from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.sessions.removal import confirm_removal, purge_option, report_removal
-from hermes_sessions.cli.store import open_for_writing, transcripts_directory
+from hermes_sessions.cli.render.age import date
+from hermes_sessions.cli.sessions.removal import (
+    confirm_removal,
+    dry_run_option,
+    explain,
+    measured,
+    purge_option,
+    report_removal,
+)
+from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
 from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = dict[str, Any]
@@ -36,7 +43,7 @@ _BATCH = 100
     help="Only what was last active that many days ago.",
 )
 @source_option
-@click.option("--dry-run", is_flag=True, help="Show what would go, and change nothing.")
+@dry_run_option
 @purge_option
 @yes_option
 @speaks_to_console
@@ -51,18 +58,20 @@ def prune(
 ) -> None:
     """Move old conversations to the trash, after a confirmation.
 
-    A conversation goes as a whole, when all its sessions have ended and none was active lately.
+    A conversation goes as a whole, when all its sessions have ended, none was active lately, and
+    none is pinned.
     """
-    with open_for_writing(console) as db:
+    opened = open_for_reading if dry_run else open_for_writing
+    with opened(console) as db:
         old = db.list_prune_candidates(older_than, source)
         if not old and not console.as_json:
-            console.print(f"Nothing to prune: {_rule(older_than, 'no conversation')}.")
+            console.print(f"Nothing to prune: {_rule(older_than)}.")
             return
         if dry_run:
-            _explain(console, old, older_than, purge=purge)
+            explain(console, measured(db, old, _reason), purge=purge)
             return
         if old and not yes:
-            confirm_removal(console, old, purge=purge)
+            confirm_removal(console, measured(db, old, _reason), purge=purge)
         if purge:
             removed, messages = _purge(console, db, old, older_than, source)
         else:
@@ -70,25 +79,14 @@ def prune(
     report_removal(console, removed, messages, purged=purge, undo=removed)
 
 
-def _rule(older_than: float, subject: str) -> str:
+def _rule(older_than: float) -> str:
     days = f"{older_than:g} day{'' if older_than == 1 else 's'}"
-    return f"{subject} ended and was last active more than {days} ago"
+    return f"no conversation ended and was last active more than {days} ago, unless it is pinned"
 
 
-def _explain(console: Console, old: Sequence[Record], older_than: float, *, purge: bool) -> None:
-    if console.as_json:
-        from hermes_sessions.cli.render.documents import sessions_document
-
-        console.print_json({"dry_run": True, "purge": purge, **sessions_document(old)})
-        return
-    from hermes_sessions.cli.render.session_table import session_table
-
-    console.print(session_table(old, now=console.clock(), style=console.style))
-    console.print("")
-    messages = sum(session["message_count"] or 0 for session in old)
-    what = f"{counted(len(old), 'session')} ({counted(messages, 'message')})"
-    fate = "be deleted for good" if purge else "move to the trash"
-    console.print(f"{what} would {fate}: {_rule(older_than, 'each conversation')}.")
+def _reason(session: Record) -> str:
+    why = f" ({session['end_reason']})" if session["end_reason"] else ""
+    return f"ended {date(session['ended_at'])}{why}, last active {date(session['last_active'])}"
 
 
 def _move_to_trash(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import click
@@ -10,10 +10,16 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console, yes_option
 from hermes_sessions.cli.render.command import command_on
+from hermes_sessions.cli.render.departure import (
+    Departure,
+    amount,
+    departure_lines,
+    departures_document,
+    session_name,
+)
 from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_session
-from hermes_sessions.cli.store import open_for_writing, transcripts_directory
+from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.storage.sessiondb import SessionDB
 
@@ -22,6 +28,9 @@ Record = dict[str, Any]
 #: How many ids the command that undoes it is shown with.
 _IDS_SHOWN = 3
 
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would go and why, and change nothing."
+)
 purge_option = click.option(
     "--purge", is_flag=True, help="Delete for good at once, past the trash."
 )
@@ -32,11 +41,18 @@ purge_option = click.option(
 @click.option(
     "--only", is_flag=True, help="Only the sessions named, not the other parts of the conversation."
 )
+@dry_run_option
 @purge_option
 @yes_option
 @speaks_to_console
 def delete(
-    console: Console, *, references: tuple[str, ...], only: bool, purge: bool, yes: bool
+    console: Console,
+    *,
+    references: tuple[str, ...],
+    only: bool,
+    dry_run: bool,
+    purge: bool,
+    yes: bool,
 ) -> None:
     """Move sessions to the trash, after a confirmation.
 
@@ -44,25 +60,48 @@ def delete(
     list; so are the subagents it started. Branches stay. Nothing is deleted when any ID is
     unknown.
     """
-    with open_for_writing(console) as db:
+    opened = open_for_reading if dry_run else open_for_writing
+    with opened(console) as db:
         doomed: dict[str, Record] = {}
         named: dict[str, None] = {}
         for reference in references:
             session = find_session(db, reference)
             named[session["id"]] = None
             doomed |= {member["id"]: member for member in _with_parts(db, session, only=only)}
-        sessions = list(doomed.values())
-        if not yes:
-            console.tell(f"  {_name(session)}" for session in sessions)
-            confirm_removal(console, sessions, purge=purge)
+        if dry_run or not yes:
+            sessions = list(doomed.values())
+            departures = measured(db, sessions, lambda s: _reason(s, named))
+            if dry_run:
+                explain(console, departures, purge=purge)
+                return
+            console.tell(f"  {session_name(session)}" for session in sessions)
+            confirm_removal(console, departures, purge=purge)
         removed = _remove(console, db, list(doomed), purge=purge)
     messages = sum(doomed[i]["message_count"] or 0 for i in removed if i in doomed)
     report_removal(console, removed, messages, purged=purge, undo=list(named))
 
 
-def confirm_removal(console: Console, sessions: Sequence[Record], *, purge: bool) -> None:
-    """Ask whether *sessions* should go; end the command with exit code 1 unless they should."""
-    what = f"{counted(len(sessions), 'session')} ({_messages_in(sessions)})"
+def measured(
+    db: SessionDB, sessions: Sequence[Record], reason: Callable[[Record], str]
+) -> list[Departure]:
+    """Return *sessions* as what is to go, with their sizes and the *reason* of each."""
+    sizes = db.measure_sessions(session["id"] for session in sessions)
+    return [Departure(session, reason(session), sizes[session["id"]]) for session in sessions]
+
+
+def explain(console: Console, departures: Sequence[Departure], *, purge: bool) -> None:
+    """Print what would go, and why."""
+    if console.as_json:
+        console.print_json(departures_document(departures, purge=purge))
+        return
+    fate = "be deleted for good" if purge else "move to the trash"
+    console.print([*departure_lines(departures, console.style), ""])
+    console.print(f"{amount(departures)} would {fate}. Nothing was changed.")
+
+
+def confirm_removal(console: Console, departures: Sequence[Departure], *, purge: bool) -> None:
+    """Ask whether these sessions should go; end the command with exit code 1 unless they should."""
+    what = amount(departures)
     question = (
         f"Delete {what} for good? This cannot be undone." if purge else f"Move {what} to the trash?"
     )
@@ -92,8 +131,12 @@ def report_removal(
         console.print(f"Moved {what} to the trash. To undo: {undoing}")
 
 
-def _messages_in(sessions: Iterable[Record]) -> str:
-    return counted(sum(session["message_count"] or 0 for session in sessions), "message")
+def _reason(session: Record, named: Container[str]) -> str:
+    if session["id"] in named:
+        return "named"
+    if session["edge_kind"] == SUBAGENT:
+        return f"subagent of {session['parent_session_id']}"
+    return "another part of the same conversation"
 
 
 def _with_parts(db: SessionDB, session: Record, *, only: bool) -> list[Record]:
@@ -121,8 +164,3 @@ def _remove(console: Console, db: SessionDB, ids: Sequence[str], *, purge: bool)
             db.delete_session(session_id, files)
             progress.advance()
     return list(ids)
-
-
-def _name(session: Record) -> str:
-    title = one_line(session["title"] or "")
-    return f"{one_line(session['id'])}{'  ' if title else ''}{title}"

@@ -12,7 +12,7 @@ from hermes_sessions.cli.options import number_of_days, speaks_to_console, yes_o
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_in_trash
-from hermes_sessions.cli.sessions.removal import confirm_removal, report_removal
+from hermes_sessions.cli.sessions.removal import confirm_removal, measured, report_removal
 from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
 from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -64,7 +64,7 @@ def _empty(console: Console, older_than: float, *, yes: bool) -> None:
         going = [session for session in db.list_trash() if session["trashed_at"] <= cutoff]
         if going:
             if not yes:
-                confirm_removal(console, going, purge=True)
+                confirm_removal(console, measured(db, going, _reason), purge=True)
             _purge(console, db, sorted(session["trashed_at"] for session in going))
             going = [session for session in going if db.get_session(session["id"]) is None]
     if not going and not console.as_json:
@@ -73,6 +73,10 @@ def _empty(console: Console, older_than: float, *, yes: bool) -> None:
     ids = [session["id"] for session in going]
     messages = sum(session["message_count"] or 0 for session in going)
     report_removal(console, ids, messages, purged=True)
+
+
+def _reason(_session: Record) -> str:
+    return "in the trash"
 
 
 def _purge(console: Console, db: SessionDB, times: Sequence[float]) -> None:

@@ -290,8 +290,8 @@ def _edge_to(
 ) -> _Edge:
     """Return what a child of *parent_id* that comes from *source* gets from it."""
     parent = tx.one(
-        f"SELECT conversation_id, end_reason, archived_at, pinned_at, user_id, source FROM sessions "
-        f"WHERE id = ? AND {VISIBLE}",
+        f"SELECT conversation_id, end_reason, archived_at, pinned_at, user_id, source "
+        f"FROM sessions WHERE id = ? AND {VISIBLE}",
         (parent_id,),
     )
     if parent is None:

@@ -67,6 +67,7 @@ SUBJECTS: Final = (
     "search_pages",
     "search_scope",
     "search_upkeep",
+    "sizes",
     "summaries",
     "titles",
     "trash",
@@ -117,6 +118,7 @@ from hermes_sessions.testing.conformance.search_upkeep import (
     TestSearchAcrossHandles,
     TestSearchUpkeep,
 )
+from hermes_sessions.testing.conformance.sizes import TestSizes
 from hermes_sessions.testing.conformance.summaries import TestSummaries
 from hermes_sessions.testing.conformance.titles import TestTitles
 from hermes_sessions.testing.conformance.trash import TestTrash
@@ -162,6 +164,7 @@ __all__ = [
     "TestSearchPages",
     "TestSearchUpkeep",
     "TestSecondHandle",
+    "TestSizes",
     "TestSummaries",
     "TestThreads",
     "TestThreadsWithHandles",

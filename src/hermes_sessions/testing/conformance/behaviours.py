@@ -107,7 +107,7 @@ BEHAVIOURS: Final[dict[int, str]] = {
     101: "Only accidental ends are promoted to `session_reset`.",
     102: "Writing through a read-only handle is an OperationalError.",
     103: "Insights count what was used; a cost that nobody stated is None, never 0.",
-    104: "What is pinned is never pruned, nor is anything of its conversation; a chain is pinned as one.",
+    104: "What is pinned is never pruned, nor is its conversation; a chain is pinned as a whole.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)

@@ -1,0 +1,82 @@
+"""How much of the store is whose, in bytes of stored text.
+
+Counted by the database from the lengths of columns; no text is read. Indexes, free pages and what
+the database needs for itself are not in it: the store is larger than its texts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from hermes_sessions.model.lineage import SUBAGENT
+from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, Record
+from hermes_sessions.storage.repositories.trash import DOOMED
+from hermes_sessions.storage.store import Store
+
+_TEXTS: Final = ("content", *MESSAGE_TEXTS, *MESSAGE_JSON)
+_BYTES: Final = " + ".join(f"COALESCE(OCTET_LENGTH(m.{name}), 0)" for name in _TEXTS)
+_CHUNK: Final = 500
+
+
+class Sizes:
+    """What takes up space."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of_sessions(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """See `SessionDB.measure_sessions`."""
+        wanted = dict.fromkeys(session_ids, 0)
+        waiting = iter(list(wanted))
+        with self._store.provider.read() as tx:
+            while chunk := list(islice(waiting, _CHUNK)):
+                rows = tx.all(
+                    f"SELECT m.session_id, SUM({_BYTES}) FROM messages m "
+                    f"WHERE m.session_id IN ({placeholders(len(chunk))}) GROUP BY m.session_id",
+                    chunk,
+                )
+                wanted |= {session_id: int(size) for session_id, size in rows}
+        return wanted
+
+    def by_class(self) -> Record:
+        """See `SessionDB.get_sizes`."""
+        sources: Counter[str] = Counter()
+        roles: Counter[str] = Counter()
+        kinds: Counter[str] = Counter()
+        with self._store.provider.read() as tx:
+            for source, role, is_subagent, is_archived, is_trashed, size in tx.stream(
+                f"SELECT s.source, m.role, "
+                f"CASE WHEN s.edge_kind = ? THEN 1 ELSE 0 END AS subagent, "
+                f"CASE WHEN s.archived_at IS NULL THEN 0 ELSE 1 END AS archived, "
+                f"CASE WHEN s.trashed_at IS NULL THEN 0 ELSE 1 END AS trashed, SUM({_BYTES}) "
+                f"FROM messages m JOIN sessions s ON s.id = m.session_id "
+                f"WHERE s.trashed_at IS NULL OR s.trashed_at > ? "
+                f"GROUP BY s.source, m.role, subagent, archived, trashed",
+                (SUBAGENT, DOOMED),
+            ):
+                number = int(size)
+                kinds["text_bytes"] += number
+                if is_trashed:
+                    kinds["trashed_bytes"] += number
+                    continue
+                sources[source] += number
+                roles[role] += number
+                kinds["subagent_bytes"] += number if is_subagent else 0
+                kinds["archived_bytes"] += number if is_archived else 0
+        return {
+            "size_bytes": self._store.provider.size_bytes(),
+            **{
+                name: kinds[name]
+                for name in ("text_bytes", "subagent_bytes", "archived_bytes", "trashed_bytes")
+            },
+            "sources": _largest_first(sources),
+            "roles": _largest_first(roles),
+        }
+
+
+def _largest_first(sizes: Counter[str]) -> dict[str, int]:
+    return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
