@@ -212,6 +212,44 @@ def test_what_was_changed_in_the_target_is_not_overwritten(new_store: NewStore) 
         assert db.get_meta("theme") == "bunt"
 
 
+def test_a_title_that_was_given_away_in_the_target(new_store: NewStore) -> None:
+    source, target = filled(new_store("sqlite")), new_store("sqlite")
+    move(source, target)
+    with opened(target) as db:
+        db.set_session_title("branch", "wanted")
+    with opened(source) as db:
+        db.set_session_title("parent", "wanted")
+    for _ in range(2):
+        assert dict(move(source, target).differences) == {
+            "branch": "was changed in the target after it was copied",
+            "parent": "has a title that another session of the target was given",
+        }
+    with opened(target) as db:
+        assert db.get_session_title("branch") == "wanted"
+        db.set_session_title("branch", None)
+    assert move(source, target).differences == []
+    assert exported(source) == exported(target)
+
+
+def test_a_session_that_others_continue_in_the_target_is_not_removed(new_store: NewStore) -> None:
+    source, target = filled(new_store("sqlite")), new_store("sqlite")
+    move(source, target)
+    with opened(target) as db:
+        db.append_message("branch", "user", "goes on here")
+    with opened(source) as db:
+        db.delete_session("parent")
+    report = move(source, target)
+    assert dict(report.differences) == {
+        "branch": "was changed in the target after it was copied",
+        "parent": "was deleted from the source, and is used in the target",
+    }
+    with opened(target) as db:
+        assert db.get_messages("branch")[-1]["content"] == "goes on here"
+        assert db.get_session("branch")["parent_session_id"] == "parent"  # type: ignore[index]
+    # It stays like that.
+    assert move(source, target).differences == report.differences
+
+
 def test_a_session_made_in_the_target_refuses_another_run(new_store: NewStore) -> None:
     source, target = filled(new_store("sqlite")), new_store("sqlite")
     move(source, target)

@@ -8,6 +8,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.storage.transfer.placing import place_all
 from tests.storage.exchange_samples import ticking
 from tests.storage.transfer.places import KINDS, NewStore, compared, exported, move, opened
 
@@ -51,7 +52,10 @@ class Life:
         # Ids that sort before, between and after those of their parents.
         name = f"{self._random.randrange(1000):03} {self._made}"
         edge = self._random.choice(_EDGES) if parent else None
-        db.create_session(name, "cli", parent_session_id=parent, edge_kind=edge)
+        try:
+            db.create_session(name, "cli", parent_session_id=parent, edge_kind=edge)
+        except HermesSessionsError:
+            return  # One of that name came from the other store, and is in the trash.
         self._append(db)
 
     def _append(self, db: SessionDB) -> None:
@@ -126,3 +130,36 @@ def test_a_source_in_use(new_store: NewStore, kind: str, seed: int) -> None:
             assert compared(source, target).differences == []
     move(source, target)
     assert exported(source) == exported(target)
+
+
+def placement(db: SessionDB) -> list[tuple[object, ...]]:
+    with db.provider.read() as tx:
+        return tx.all(
+            "SELECT id, conversation_id, chain_id, tip_id, listed, last_active FROM sessions "
+            "ORDER BY id"
+        )
+
+
+@pytest.mark.parametrize("merge", ["skip", "overwrite"])
+@pytest.mark.parametrize(("kind", "seed"), [*RUNS[:4], *RUNS[6:]])
+def test_stores_that_come_together(new_store: NewStore, kind: str, seed: int, merge: str) -> None:
+    source, target, here = new_store("sqlite"), new_store(kind), Life(seed)
+    here.go_on(source, 50)
+    if seed % 2:
+        move(source, target)
+    here.go_on(source, 30)
+    # With the same seed, both have some ids in common.
+    Life(seed if seed < 2 else seed + 100).go_on(target, 50)
+    assert move(source, target, merge=merge).differences == []
+    with opened(target) as db:
+        with db.provider.read() as tx:
+            assert not tx.all(
+                "SELECT c.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id "
+                "WHERE c.conversation_id <> p.conversation_id"
+            )
+        before = placement(db)
+        place_all(db.provider)
+        assert placement(db) == before
+        assert db.search("words", relax=False).account.complete
+    again = move(source, target, merge=merge)
+    assert (again.copied, again.removed, again.differences) == (0, 0, [])

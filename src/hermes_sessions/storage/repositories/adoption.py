@@ -98,13 +98,17 @@ def place_tied(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
             _raise_tips(tx, conversation_id)
 
 
-def place_children(tx: WriteTransaction, children: Sequence[str]) -> None:
-    """Make sessions part of their parents' conversations, and place those anew."""
+def join_parents(tx: WriteTransaction, children: Sequence[str]) -> None:
+    """Make sessions part of their parents' conversations; `place_anew` completes that."""
     known: dict[str, str] = {}
     for child in children:
         _move(tx, child, _conversation_above(tx, child, known))
-    for conversation_id in sorted({known[child] for child in children}):
-        place_family(tx, conversation_id)
+
+
+def place_anew(tx: WriteTransaction, conversation_id: str) -> None:
+    """Work out chains, listing and activity of one conversation, whatever they were."""
+    place_family(tx, conversation_id)
+    _raise_tips(tx, conversation_id)
 
 
 def _conversation_above(tx: ReadTransaction, session_id: str, known: dict[str, str]) -> str:

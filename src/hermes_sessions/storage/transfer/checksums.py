@@ -10,33 +10,45 @@ from typing import Any, Final, NamedTuple, Self
 
 from hermes_sessions.errors import TransferRefused
 from hermes_sessions.storage.provider import Row
-from hermes_sessions.storage.tables import Table
+from hermes_sessions.storage.tables import SESSIONS, Table
 
 #: What depends on the other sessions of a store: ids that are generated, titles that must differ,
 #: and where a session stands among those it is related to.
 _OF_THE_STORE: Final = {
-    "sessions": frozenset("title conversation_id chain_id tip_id listed last_active".split()),
+    "sessions": frozenset("conversation_id chain_id tip_id listed last_active title".split()),
     "messages": frozenset(("id", "rewind_id")),
     "rewinds": frozenset(("id", "target_message_id")),
 }
+#: Where the title is among those.
+_TITLE: Final = [
+    column.name for column in SESSIONS.columns if column.name in _OF_THE_STORE["sessions"]
+].index("title")
 _TYPES: Final = {"serial": int, "integer": int, "real": float, "name": str, "text": str}
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Checksum(NamedTuple):
-    """``content``: what was said and counted. ``place``: ids, title and lineage in this store."""
+    """What was said and counted; ids and lineage in this store; and the title."""
 
     content: str
     place: str
+    title: str
 
     def __str__(self) -> str:
-        return f"{self.content} {self.place}"
+        return " ".join(self)
 
     @classmethod
     def read(cls, text: str) -> Self | None:
         """Return what ``str`` wrote, None for anything else."""
-        content, _, place = text.partition(" ")
-        return cls(content, place) if content and place else None
+        parts = text.split(" ")
+        return cls(*parts) if len(parts) == len(cls._fields) else None
+
+
+def is_same(first: Checksum, second: Checksum | None, *, merging: bool) -> bool:
+    """Whether two checksums say the same; among other sessions, ids and titles may differ."""
+    if merging:
+        return second is not None and first.content == second.content
+    return first == second
 
 
 class Summing:
@@ -47,19 +59,22 @@ class Summing:
     def __init__(self) -> None:
         self._content = blake2b(digest_size=16)
         self._place = blake2b(digest_size=16)
+        self._title = ""
 
     def add(self, table: Table, rows: Iterable[Row]) -> None:
         """Add settled rows with all columns of their table."""
         split = _splitters[table.name] if table.name in _splitters else _splitter(table)
         for row in rows:
             content, place = split(row)
+            if table is SESSIONS:
+                self._title = digest(place.pop(_TITLE))
             self._content.update(_bytes(content))
             if place:
                 self._place.update(_bytes(place))
 
     def result(self) -> Checksum:
         """Return the checksum of what was added."""
-        return Checksum(self._content.hexdigest(), self._place.hexdigest())
+        return Checksum(self._content.hexdigest(), self._place.hexdigest(), self._title)
 
 
 def digest(value: object) -> str:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.transfer.checksums import Checksum
+from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.ledger import BEGUN
 from hermes_sessions.storage.transfer.reading import (
     Summed,
@@ -38,13 +38,6 @@ class Difference(NamedTuple):
     #: A session's id; or a table and the key of a row in it.
     id: str
     what: str
-
-
-def is_same(first: Checksum, second: Checksum | None, *, merging: bool) -> bool:
-    """Whether two checksums say the same; among other sessions, ids and titles may differ."""
-    if merging:
-        return second is not None and first.content == second.content
-    return first == second
 
 
 def judge(

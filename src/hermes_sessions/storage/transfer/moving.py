@@ -15,13 +15,13 @@ from functools import partial
 from typing import Final
 
 from hermes_sessions.errors import ConstraintViolated, TransferRefused
-from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
-from hermes_sessions.storage.repositories.adoption import place_children
+from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.searching.upkeep import Upkeep
 from hermes_sessions.storage.store import Store
-from hermes_sessions.storage.transfer.checksums import Checksum
-from hermes_sessions.storage.transfer.comparing import Difference, Verdict, is_same, judge
+from hermes_sessions.storage.transfer.checksums import Checksum, is_same
+from hermes_sessions.storage.transfer.comparing import Difference, Verdict, judge
 from hermes_sessions.storage.transfer.ledger import BEGUN, Ledger, identity
+from hermes_sessions.storage.transfer.placing import place_all
 from hermes_sessions.storage.transfer.planning import (
     number_of_sessions,
     require_different,
@@ -50,7 +50,10 @@ _BATCH: Final = 2000
 _BATCH_CHARACTERS: Final = 4_000_000
 #: How often a session that keeps changing is copied before that is reported.
 _ATTEMPTS: Final = 3
+_NUMBERED: Final = ("messages", "rewinds")
 _MOVING: Final = "changed while it was copied"
+_TITLE_TAKEN: Final = "has a title that another session of the target was given"
+_STILL_USED: Final = "was deleted from the source, and is used in the target"
 
 
 @dataclass(slots=True)
@@ -110,7 +113,7 @@ class Transfer:
         self._report = Report(identity(source), identity(target))
         require_different(self._report.source, self._report.target)
         self._ledger = Ledger(self._report.source, target.dialect)
-        self._writer = Writer(target, self._ledger)
+        self._writer = Writer(target, self._ledger, merging=merge is not None)
         self._done = 0
 
     def run(self) -> Report:
@@ -127,6 +130,8 @@ class Transfer:
         if self._since is None:
             self._remove_gone()
             self._require_nothing_else()
+        if self._merge is not None:
+            place_all(self._target)
         for row in copy_side_rows(self._source, self._target, self._ledger, self._merge):
             self._report.differences.append(Difference(f"{row.table} {row.key}", row.what))
         self._report.indexed = self._index()
@@ -163,30 +168,37 @@ class Transfer:
 
     def _remove_gone(self) -> None:
         """Remove what was copied before and has been deleted from the source since."""
+        gone = self._find_gone()
+        left = []
+        for page in _paged(gone):
+            with self._target.read() as tx:
+                found = sum_sessions(tx, page)
+                entries = self._ledger.entries(tx, "session", page)
+            left += [s for s in page if self._is_as_copied(found.get(s), entries.get(s))]
+        # Those that others continue come after those.
+        while removed := [s for page in _paged(left) for s in self._writer.remove(page)]:
+            self._report.removed += len(removed)
+            gone = [s for s in gone if s not in removed]
+            left = [s for s in left if s not in removed]
+        if self._merge is None:
+            self._report.differences += [Difference(s, _STILL_USED) for s in gone]
+        else:
+            self._report.skipped += gone
+
+    def _find_gone(self) -> list[str]:
+        gone: list[str] = []
         after: str | None = None
         while True:
             with self._target.read() as tx:
                 page = self._ledger.page(tx, "session", after, PAGE)
             if not page:
-                return
+                return gone
             after = page[-1]
             with self._source.read() as tx:
                 there = sessions_among(tx, page)
-            gone = [session_id for session_id in page if session_id not in there]
-            if not gone:
-                continue
             with self._target.read() as tx:
-                found = sum_sessions(tx, gone)
-                entries = self._ledger.entries(tx, "session", gone)
-            untouched = [s for s in gone if self._is_as_copied(found.get(s), entries.get(s))]
-            if untouched:
-                self._writer.remove(untouched)
-            self._report.removed += len(untouched)
-            self._report.differences += [
-                Difference(s, "was deleted from the source, and changed in the target")
-                for s in gone
-                if s not in untouched
-            ]
+                stored = sessions_among(tx, page)
+            gone += [s for s in page if s not in there and s in stored]
 
     def _is_as_copied(self, found: Summed | None, entry: str | None) -> bool:
         if found is None or entry in (None, BEGUN):
@@ -246,7 +258,9 @@ class Transfer:
             elif verdict is Verdict.SKIP:
                 self._report.skipped.append(session_id)
             elif verdict is Verdict.CONFLICT or is_last:
-                self._report.differences.append(Difference(session_id, reason or _MOVING))
+                untitled = session_id in self._report.untitled
+                reason = reason or (_TITLE_TAKEN if untitled else _MOVING)
+                self._report.differences.append(Difference(session_id, reason))
             else:
                 again.append(session_id)
                 if reason and session_id not in self._report.overwritten:
@@ -258,11 +272,18 @@ class Transfer:
         return again
 
     def _copy(self, ids: Sequence[str], *, is_counted: bool = True) -> None:
+        if self._merge is None:
+            self._copy_together(ids, is_counted=is_counted)
+            return
+        # One after the other: which ids are free depends on those before.
+        for session_id in ids:
+            self._renumber_if_taken(session_id)
+            self._copy_together([session_id], is_counted=is_counted)
+
+    def _copy_together(self, ids: Sequence[str], *, is_counted: bool) -> None:
         batch: list[Piece] = []
         weight = characters = 0
         with self._source.read() as tx:
-            if self._merge is not None:
-                self._renumber_where_taken(tx, ids)
             for piece in read_pieces(tx, ids):
                 if weight >= _BATCH or characters >= _BATCH_CHARACTERS:
                     self._write(batch, is_counted=is_counted)
@@ -282,21 +303,27 @@ class Transfer:
                 f"{error} Perhaps another run copies into the same store: let it end, then run "
                 f"this again."
             ) from error
-        self._report.untitled += written.untitled
+        known = self._report.untitled
+        known += [session_id for session_id in written.untitled if session_id not in known]
         messages = sum(len(piece.messages) for piece in batch)
         self._report.copied += sum(piece.checksum is not None for piece in batch)
         self._report.copied_messages += messages
         if is_counted:
             self._advance(messages)
 
-    def _renumber_where_taken(self, tx: ReadTransaction, ids: Sequence[str]) -> None:
+    def _renumber_if_taken(self, session_id: str) -> None:
         """Ids stay as they are unless sessions of the target have taken some of them."""
-        with self._target.read() as target:
-            for session_id in ids:
-                for table in ("messages", "rewinds"):
-                    rows = tx.all(f"SELECT id FROM {table} WHERE session_id = ?", (session_id,))
-                    if any_taken(target, table, [row[0] for row in rows], session_id):
-                        self._writer.renumber(session_id)
+        for table in _NUMBERED:
+            with self._source.read() as tx:
+                rows = tx.all(f"SELECT id FROM {table} WHERE session_id = ?", (session_id,))
+            with self._target.read() as tx:
+                if any_taken(tx, table, [row[0] for row in rows], session_id):
+                    self._writer.renumber(session_id, self._highest_ids())
+
+    def _highest_ids(self) -> dict[str, int]:
+        with self._source.read() as tx:
+            rows = {table: tx.one(f"SELECT MAX(id) FROM {table}") for table in _NUMBERED}
+        return {table: int(row[0]) for table, row in rows.items() if row and row[0]}
 
     def _tie(self, ids: Sequence[str]) -> None:
         """Give sessions their parents, which are copied first where they are missing."""
@@ -322,11 +349,6 @@ class Transfer:
         loose = [(child, edges[child]) for child in untied if child in ours]
         if loose:
             self._target.write(partial(tie, edges=loose), isolated=False)
-        if self._merge is not None:
-            with self._target.read() as tx:
-                ours = self._ledger.entries(tx, "session", ids)
-            if ours:
-                self._target.write(partial(_place, sorted(ours)))
 
     # ── progress ──────────────────────────────────────────────────────────────────────────────
 
@@ -338,8 +360,8 @@ class Transfer:
         self._on_progress(self._what, self._done, max(self._total, self._done))
 
 
-def _place(children: Sequence[str], tx: WriteTransaction) -> None:
-    place_children(tx, children)
+def _paged(ids: Sequence[str]) -> list[Sequence[str]]:
+    return [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
 
 
 def _parents(tx: ReadTransaction, ids: Sequence[str]) -> dict[str, str]:

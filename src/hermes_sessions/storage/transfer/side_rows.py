@@ -101,9 +101,10 @@ def _copy_page(
         for key, values in wanted.items():
             entry = noted.get(table.label(key))
             if key in found and found[key] != values and merge != "overwrite":
-                if entry is None and merge == "skip":
+                is_theirs = entry is None or entry != digest(found[key])
+                if is_theirs and merge == "skip":
                     continue
-                if entry is not None and entry != digest(found[key]):
+                if is_theirs and entry is not None:
                     left.append(SideDifference(table.name, " ".join(key), _CHANGED))
                     continue
             if found.get(key) != values or entry != digest(values):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from hermes_sessions.storage.provider import (
     ReadTransaction,
@@ -15,8 +15,16 @@ from hermes_sessions.storage.provider import (
     placeholders,
 )
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Table
+from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.ledger import BEGUN, Ledger
-from hermes_sessions.storage.transfer.reading import REWINDS, USAGE, Piece, sessions_among
+from hermes_sessions.storage.transfer.reading import (
+    REWINDS,
+    USAGE,
+    Piece,
+    Summed,
+    sessions_among,
+    sum_sessions,
+)
 
 _IDS_PER_QUERY: Final = 500
 
@@ -28,6 +36,17 @@ def _names(table: Table) -> list[str]:
 _SESSION_NAMES: Final = _names(SESSIONS)
 _PARENT: Final = _SESSION_NAMES.index("parent_session_id")
 _TITLE: Final = _SESSION_NAMES.index("title")
+#: Rows that are there only for a moment.
+_PLACEHOLDERS: Final[dict[str, dict[str, Any]]] = {
+    "messages": {"role": "system", "timestamp": 0.0, "ordinal": -1},
+    "rewinds": {
+        "target_message_id": 0,
+        "target_ordinal": 0,
+        "hidden_count": 0,
+        "head_ordinal": 0,
+        "rewound_at": 0.0,
+    },
+}
 _REWIND_ID: Final = _names(MESSAGES).index("rewind_id")
 
 
@@ -44,8 +63,10 @@ class Written:
 class Writer:
     """Writes what was read elsewhere."""
 
-    def __init__(self, target: SessionDBProvider, ledger: Ledger) -> None:
+    def __init__(self, target: SessionDBProvider, ledger: Ledger, *, merging: bool) -> None:
+        """With *merging*, the target has sessions from elsewhere."""
         self._target = target
+        self._merging = merging
         self._ledger = ledger
         self._upsert = target.dialect.upsert(
             "sessions", _SESSION_NAMES, ("id",), [name for name in _SESSION_NAMES if name != "id"]
@@ -53,36 +74,46 @@ class Writer:
         #: Of sessions whose pieces go into several transactions.
         self._renumbered: set[str] = set()
         self._rewind_ids: dict[str, dict[int, int]] = {}
+        self._untitled: set[str] = set()
+        self._above: Mapping[str, int] = {}
 
     def write(self, pieces: Sequence[Piece]) -> Written:
         """Write these pieces, replacing what is stored of sessions that begin here."""
         written = self._target.write(lambda tx: self._write(tx, pieces), isolated=False)
         self._rewind_ids.update(written.rewind_ids)
+        self._untitled.update(written.untitled)
         for piece in pieces:
             if piece.checksum is not None:
                 self._renumbered.discard(piece.session_id)
                 self._rewind_ids.pop(piece.session_id, None)
+                self._untitled.discard(piece.session_id)
         return written
 
-    def renumber(self, session_id: str) -> None:
-        """Let the database give new ids to the messages of a session."""
+    def renumber(self, session_id: str, above: Mapping[str, int]) -> None:
+        """Let the database give new ids to the rows of a session, higher than those *above*, by
+        table, which others may still want to keep.
+        """
         self._renumbered.add(session_id)
+        self._above = above
 
-    def remove(self, ids: Sequence[str]) -> None:
-        """Remove sessions with all that belongs to them; what they led to is kept without them."""
+    def remove(self, ids: Sequence[str]) -> list[str]:
+        """Remove those of these sessions that no other one has as its parent; return which."""
 
-        def work(tx: WriteTransaction) -> None:
-            _remove_rows(tx, ids)
+        def work(tx: WriteTransaction) -> list[str]:
             marks = placeholders(len(ids))
-            children = tx.all(f"SELECT id FROM sessions WHERE parent_session_id IN ({marks})", ids)
-            tx.run_many("UPDATE sessions SET parent_session_id = NULL WHERE id = ?", children)
-            # They are not what was copied any more, so they are copied again.
-            ours = self._ledger.entries(tx, "session", [row[0] for row in children])
-            self._ledger.note(tx, "session", [(child, BEGUN) for child in ours])
-            tx.run(f"DELETE FROM sessions WHERE id IN ({marks})", ids)
-            self._ledger.forget(tx, "session", ids)
+            rows = tx.all(
+                f"SELECT parent_session_id FROM sessions WHERE parent_session_id IN ({marks})", ids
+            )
+            parents = {row[0] for row in rows}
+            removed = [session_id for session_id in ids if session_id not in parents]
+            if removed:
+                _remove_rows(tx, removed)
+                marks = placeholders(len(removed))
+                tx.run(f"DELETE FROM sessions WHERE id IN ({marks})", removed)
+                self._ledger.forget(tx, "session", removed)
+            return removed
 
-        self._target.write(work, isolated=False)
+        return self._target.write(work, isolated=False)
 
     # ── one transaction ───────────────────────────────────────────────────────────────────────
 
@@ -90,6 +121,8 @@ class Writer:
         written = Written()
         self._write_sessions(tx, [piece for piece in pieces if piece.session is not None], written)
         for piece in pieces:
+            if piece.session is not None and piece.session_id in self._renumbered:
+                self._leave_free(tx, piece.session_id)
             if piece.rewinds and piece.session_id in self._renumbered:
                 written.rewind_ids[piece.session_id] = _number_rewinds(tx, piece.rewinds)
         kept = [piece for piece in pieces if piece.session_id not in self._renumbered]
@@ -105,11 +138,13 @@ class Writer:
             if piece.session_id in self._renumbered:
                 numbers = written.rewind_ids.get(piece.session_id)
                 self._write_renumbered(tx, piece, numbers)
-        self._ledger.note(
-            tx,
-            "session",
-            [(piece.session_id, str(piece.checksum or BEGUN)) for piece in pieces],
-        )
+        # Without its title it is no whole copy, except among sessions from elsewhere.
+        lacking = set() if self._merging else self._untitled.union(written.untitled)
+        entries = {
+            piece.session_id: BEGUN if piece.session_id in lacking else str(piece.checksum or BEGUN)
+            for piece in pieces
+        }
+        self._ledger.note(tx, "session", entries.items())
         return written
 
     def _write_sessions(
@@ -160,12 +195,37 @@ class Writer:
                 titles,
             )
         }
-        ours = self._ledger.entries(tx, "session", list(holders))
-        for holder in ours:
+        entries = self._ledger.entries(tx, "session", list(holders))
+        found = sum_sessions(tx, list(entries))
+        stale = [holder for holder in entries if self._is_stale(found[holder], entries[holder])]
+        for holder in stale:
             tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder,))
         # They are not what was copied any more, so they are copied again.
-        self._ledger.note(tx, "session", [(holder, BEGUN) for holder in ours])
-        return {title for holder, title in holders.items() if holder not in ours}
+        self._ledger.note(tx, "session", [(holder, BEGUN) for holder in stale])
+        return {title for holder, title in holders.items() if holder not in stale}
+
+    def _is_stale(self, found: Summed, entry: str) -> bool:
+        """Whether a session with a title that another has now is still what was copied."""
+        copied = Checksum.read(entry)
+        if copied is None:
+            return entry == BEGUN
+        return found.checksum.title == copied.title and is_same(
+            found.checksum, copied, merging=self._merging
+        )
+
+    def _leave_free(self, tx: WriteTransaction, session_id: str) -> None:
+        """Let generated ids go on above all that others want to keep."""
+        for table, wanted in self._above.items():
+            row = tx.one(f"SELECT MAX(id) FROM {table}")
+            if row is not None and (row[0] or 0) < wanted:
+                names, values = zip(*_PLACEHOLDERS[table].items(), strict=True)
+                tx.run(
+                    f"INSERT INTO {table} (id, session_id, {', '.join(names)}) "
+                    f"VALUES ({placeholders(len(names) + 2)})",
+                    (wanted, session_id, *values),
+                )
+                self._target.after_explicit_ids(tx, table)
+                tx.run(f"DELETE FROM {table} WHERE id = ?", (wanted,))
 
     def _write_renumbered(
         self, tx: WriteTransaction, piece: Piece, numbers: dict[int, int] | None
