@@ -1,0 +1,180 @@
+"""A conversation: where it is, and what people do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.agent.conversation import Conversation, Origin
+from hermes_sessions.agent.tools.registry import ToolRegistry
+from hermes_sessions.agent.turn import Agent
+from hermes_sessions.errors import InvalidInput, NotFound
+from tests.agent.scripted import ScriptedClient, says
+
+
+@pytest.fixture
+def db() -> Iterator[SessionDB]:
+    with SessionDB(":memory:") as db:
+        yield db
+
+
+def conversation(db: SessionDB, *answers: str, session_id: str | None = None) -> Conversation:
+    agent = Agent(db, ScriptedClient(*map(says, answers)), ToolRegistry())
+    return Conversation(agent, Origin("cli", "ada", "Be brief."), session_id)
+
+
+def talk(held: Conversation, *texts: str) -> None:
+    for text in texts:
+        list(held.say(text))
+
+
+def said(db: SessionDB, session_id: str | None) -> list[Any]:
+    assert session_id is not None
+    return [message["content"] for message in db.get_messages(session_id)]
+
+
+def test_the_first_message_starts_the_session(db: SessionDB) -> None:
+    held = conversation(db, "hello")
+    assert db.session_count() == 0
+    talk(held, "hi")
+    session = db.get_session(held.session_id or "")
+    assert session is not None
+    assert (session["source"], session["user_id"], session["model"]) == ("cli", "ada", "scripted-1")
+    assert session["system_prompt"] == "Be brief."
+    assert said(db, held.session_id) == ["hi", "hello"]
+
+
+class TestTitles:
+    def test_before_and_after_the_first_message(self, db: SessionDB) -> None:
+        held = conversation(db, "hello")
+        assert held.set_title("  my   project ") == "my project"
+        assert (held.title, db.session_count()) == ("my project", 0)
+        talk(held, "hi")
+        assert held.title == "my project"
+        held.set_title("other")
+        assert held.title == "other"
+
+    def test_one_that_is_taken(self, db: SessionDB) -> None:
+        db.create_session("x", "cli")
+        db.set_session_title("x", "taken")
+        held = conversation(db, "hello")
+        with pytest.raises(InvalidInput, match="already in use"):
+            held.set_title("taken")
+        with pytest.raises(InvalidInput, match="visible"):
+            held.set_title(" \u200b ")
+
+    def test_one_that_is_taken_meanwhile(self, db: SessionDB) -> None:
+        held = conversation(db, "hello")
+        held.set_title("plan")
+        db.create_session("x", "cli")
+        db.set_session_title("x", "plan")
+        talk(held, "hi")
+        assert held.title == "plan #2"
+
+
+class TestOtherSessions:
+    def test_a_new_one(self, db: SessionDB) -> None:
+        held = conversation(db, "one", "two")
+        talk(held, "first")
+        first = held.session_id or ""
+        held.start_new("second try")
+        assert held.session_id is None
+        talk(held, "second")
+        assert held.title == "second try"
+        session = db.get_session(first)
+        assert session is not None
+        assert session["end_reason"] == "new_session"
+
+    def test_a_new_one_with_a_bad_title(self, db: SessionDB) -> None:
+        held = conversation(db, "one")
+        talk(held, "first")
+        before = held.session_id
+        with pytest.raises(InvalidInput):
+            held.start_new("x" * 200)
+        assert held.session_id == before
+
+    def test_going_on_with_another(self, db: SessionDB) -> None:
+        db.create_session("old", "cli")
+        db.append_message("old", "user", "once")
+        db.end_session("old", "cli_close")
+        db.continue_session("old", "newer", [{"role": "user", "content": "in short"}])
+        held = conversation(db, "one", "two")
+        talk(held, "first")
+        held.switch_to("old")
+        assert held.session_id == "newer"
+        assert said(db, "newer") == ["in short"]
+        talk(held, "and now?")
+        assert said(db, "newer") == ["in short", "and now?", "two"]
+        with pytest.raises(NotFound):
+            held.switch_to("unknown")
+
+    def test_a_session_that_had_ended_goes_on(self, db: SessionDB) -> None:
+        db.create_session("old", "cli")
+        db.append_message("old", "user", "once")
+        db.end_session("old", "cli_close")
+        held = conversation(db, "one", session_id="old")
+        ended = db.get_session("old")
+        assert ended is not None
+        assert ended["ended_at"] is not None
+        talk(held, "again")
+        going = db.get_session("old")
+        assert going is not None
+        assert going["ended_at"] is None
+
+    def test_a_branch(self, db: SessionDB) -> None:
+        held = conversation(db, "one", "two")
+        with pytest.raises(InvalidInput, match="nothing to branch"):
+            held.branch()
+        talk(held, "first")
+        held.set_title("plan")
+        origin = held.session_id or ""
+        branch = held.branch()
+        talk(held, "another way")
+        assert said(db, origin) == ["first", "one"]
+        assert said(db, branch) == ["first", "one", "another way", "two"]
+        made = db.get_session(branch)
+        assert made is not None
+        assert (made["edge_kind"], made["title"]) == ("branch", "plan #2")
+        assert made["user_id"] == "ada"
+
+    def test_a_summary(self, db: SessionDB) -> None:
+        held = conversation(db, *"abcdef", "They counted.")
+        talk(held, *"123456")
+        before = held.session_id
+        after = held.compress("numbers")
+        assert (held.session_id, after != before) == (after, True)
+        assert "They counted." in said(db, after)[0]
+
+
+class TestTakingBack:
+    def test_the_last_exchanges(self, db: SessionDB) -> None:
+        held = conversation(db, *"abc", "d")
+        talk(held, *"123")
+        assert held.undo() == {"count": 2, "exchanges": 1, "text": "3"}
+        assert held.undo(5) == {"count": 4, "exchanges": 2, "text": "1"}
+        with pytest.raises(InvalidInput, match="nothing"):
+            held.undo()
+        with pytest.raises(InvalidInput, match="1 or more"):
+            held.undo(0)
+        talk(held, "4")
+        assert said(db, held.session_id) == ["4", "d"]
+
+    def test_asking_again(self, db: SessionDB) -> None:
+        held = conversation(db, "a", "b")
+        with pytest.raises(InvalidInput, match="nothing"):
+            held.retry()
+        talk(held, "1")
+        list(held.retry())
+        assert said(db, held.session_id) == ["1", "b"]
+
+
+def test_leaving(db: SessionDB) -> None:
+    held = conversation(db, "a")
+    assert held.leave("cli_close") is None
+    talk(held, "1")
+    left = held.leave("cli_close")
+    assert left is not None
+    assert left["end_reason"] == "cli_close"
