@@ -116,3 +116,17 @@ def test_what_changed_in_the_source_comes_with_the_next_merge(new_store: NewStor
     assert (report.copied, report.removed, report.differences) == (1, 1, [])
     assert report.skipped == ["both", "contents"]
     assert move(source, target, merge="overwrite").overwritten == ["both", "contents"]
+
+
+def test_what_was_renamed_in_the_target_is_not_removed(new_store: NewStore) -> None:
+    source, target = two_stores(new_store, "sqlite")
+    move(source, target, merge="skip")
+    with opened(target) as db:
+        db.set_session_title("contents", "of value")
+    with opened(source) as db:
+        db.delete_sessions(["contents", "empty"])
+    report = move(source, target, merge="skip")
+    assert (report.removed, report.differences) == (1, [])
+    assert report.skipped == ["both", "contents"]
+    with opened(target) as db:
+        assert db.get_session_title("contents") == "of value"

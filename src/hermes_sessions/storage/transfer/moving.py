@@ -175,8 +175,8 @@ class Transfer:
                 found = sum_sessions(tx, page)
                 entries = self._ledger.entries(tx, "session", page)
             left += [s for s in page if self._is_as_copied(found.get(s), entries.get(s))]
-        # Those that others continue come after those.
-        while removed := [s for page in _paged(left) for s in self._writer.remove(page)]:
+        # A session goes after those that continue it.
+        while removed := {s for page in _paged(left) for s in self._writer.remove(page)}:
             self._report.removed += len(removed)
             gone = [s for s in gone if s not in removed]
             left = [s for s in left if s not in removed]
@@ -201,9 +201,12 @@ class Transfer:
             gone += [s for s in page if s not in there and s in stored]
 
     def _is_as_copied(self, found: Summed | None, entry: str | None) -> bool:
-        if found is None or entry in (None, BEGUN):
+        if found is None or entry is None or entry == BEGUN:
             return True
-        return is_same(found.checksum, Checksum.read(entry or ""), merging=self._merge is not None)
+        copied = Checksum.read(entry)
+        if copied is None or found.checksum.title != copied.title:
+            return False
+        return is_same(found.checksum, copied, merging=self._merge is not None)
 
     def _require_nothing_else(self) -> None:
         if self._merge is None:
