@@ -245,6 +245,16 @@ class TestLife:
             run(place, f"SET GLOBAL max_allowed_packet = {before}")
 
 
+@pytest.mark.parametrize("mode", ["ANSI_QUOTES", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"])
+def test_texts_come_back_in_any_mode(place: Place, mode: str) -> None:
+    """Also when somebody changed what is special in a text."""
+    texts = ["\\", "\\'", "'; DROP TABLE messages; -- ", "\\\\'\\", '"%s"', "\n\\n", "''"]
+    with SessionDB.from_url(place.url()) as db, db.provider.read() as tx:
+        tx.all(f"SET sql_mode = '{mode}'")
+        marks = ", ".join("?" * len(texts))
+        assert tx.one(f"SELECT {marks}", texts) == tuple(texts)
+
+
 class TestStreams:
     def test_statements_within_streams(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rows of an outer stream wait, in a file if there are many, while others are asked for."""

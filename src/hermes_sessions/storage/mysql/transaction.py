@@ -13,6 +13,7 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, Final
 
 import pymysql
+from pymysql.constants import SERVER_STATUS
 
 from hermes_sessions.errors import StatementRefused
 from hermes_sessions.storage.codec import decode_row, encode_text
@@ -202,13 +203,19 @@ def with_values(connection: pymysql.Connection[Any], sql: str, params: Params) -
         )
     if len(pieces) == 1:
         return sql
+    # In the sql_mode of our sessions only the quote is special. Should a connection lose it, which
+    # the server says with every answer, the driver knows how to write texts then.
+    status: int = connection.server_status  # type: ignore[attr-defined]
+    is_ours = status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
     parts = [pieces[0]]
     for value, piece in zip(params, pieces[1:], strict=True):
         if value is None:
             parts.append("NULL")
         elif type(value) is str:
-            # As the driver does in the sql_mode that every session of ours has.
-            parts.append("'" + encode_text(value).replace("'", "''") + "'")
+            text = encode_text(value)
+            parts.append(
+                "'" + text.replace("'", "''") + "'" if is_ours else connection.escape(text)
+            )
         elif type(value) is int:
             parts.append(str(value))
         else:
