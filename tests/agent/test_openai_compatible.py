@@ -455,9 +455,18 @@ def test_another_thread_interrupts_one_that_waits_in_a_read(
     client = connect()
     events = client.stream(HI)
     seen: list[Event] = []
-    reader = threading.Thread(target=lambda: seen.extend(events))
+    heard = threading.Event()
+
+    def read() -> None:
+        for event in events:
+            seen.append(event)
+            heard.set()
+
+    reader = threading.Thread(target=read)
     reader.start()
     gate.wait_until_reached()
+    if moment == "amid the answer":
+        assert heard.wait(60)
     (client if whole_client else events).close()
     model.wait_for_departure()
     reader.join()

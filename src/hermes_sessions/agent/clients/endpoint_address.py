@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -69,6 +68,8 @@ class EndpointAddress:
 
     def unreachable(self, error: Exception) -> ModelError:
         """Return what it means that no request came through."""
+        import ssl
+
         import httpx
 
         if _is_caused_by(error, ssl.SSLCertVerificationError):

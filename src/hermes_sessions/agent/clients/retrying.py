@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 MOST_ATTEMPTS: Final = 5
@@ -48,6 +47,8 @@ def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
     seconds = _number(text)
     if seconds is not None or not text:
         return seconds
+    from email.utils import parsedate_to_datetime
+
     try:
         moment = parsedate_to_datetime(text)
     except ValueError:
