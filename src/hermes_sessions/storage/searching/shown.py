@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -154,22 +155,37 @@ def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
     if not text.isascii() and len(text.lower()) != len(text):
         return _start_of(text)
     lowered = text.lower()
-    found = [(place, i) for i, term in enumerate(terms) for place in places(term, lowered)]
+    # A word that is asked for twice is one word.
+    different = dict.fromkeys(terms)
+    found = [(place, i) for i, term in enumerate(different) for place in places(term, lowered)]
     if not found:
         return _start_of(text)
-    found.sort()
-    best = max(
-        (place for place, _ in found),
-        key=lambda start: (
-            len({i for place, i in found if start <= place < start + _PIECE // 2}),
-            -start,
-        ),
-    )
+    best = _densest(sorted(found), _PIECE // 2)
     start = cluster_start(text, max(0, best - _PIECE // 3))
     end = cluster_end(text, min(len(text), best + _PIECE))
     before = "... " if start > 0 else ""
     after = " ..." if end < len(text) else ""
     return before + text[start:end] + after
+
+
+def _densest(found: Sequence[tuple[int, int]], width: int) -> int:
+    """Return the first place from which on *width* characters have the most different terms.
+
+    *found* are places and the numbers of the terms there, in order. Questions can have a thousand
+    terms, so it is gone through once.
+    """
+    inside: Counter[int] = Counter()
+    end = most = best = 0
+    for place, number in found:
+        while end < len(found) and found[end][0] < place + width:
+            inside[found[end][1]] += 1
+            end += 1
+        if len(inside) > most:
+            most, best = len(inside), place
+        inside[number] -= 1
+        if not inside[number]:
+            del inside[number]
+    return best
 
 
 def _start_of(text: str) -> str:
