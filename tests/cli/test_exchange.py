@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from tests.cli.conversations import ARCHIVED, AUTH, PLAN, TOOL, WEATHER
+from tests.cli.conversations import ARCHIVED, AUTH, OLD, PLAN, PROJECT, TOOL, WEATHER
 from tests.cli.harness import Hermes, Result
 from tests.cli.terminal import SLOW_COMMAND, Terminal
 from tests.fixtures.hermes import stored
@@ -132,13 +132,13 @@ import sys, time
 from hermes_sessions.cli.main import run
 from hermes_sessions.cli.sessions import exporting
 
-def stuck(records, file):
+def stuck(form, records, file):
     file.write(b"half of it")
     file.flush()
     print("stuck", file=sys.stderr, flush=True)
     sys.stdin.read()
 
-exporting.write_jsonl = stuck
+exporting.write_as = stuck
 sys.exit(run(sys.argv[1:]))
 """
 
@@ -201,6 +201,89 @@ def test_memory_does_not_grow_with_the_store(hermes: Hermes, tmp_path: Path) -> 
             taken.append(int(out.split()[-1]))
     assert file.stat().st_size > 60_000_000
     assert taken[1] - taken[0] < 20_000
+
+
+@pytest.mark.parametrize(
+    ("name", "beginning"),
+    [
+        ("a.md", b"# refactoring auth\n"),
+        ("a.MARKDOWN", b"# refactoring auth\n"),
+        ("a.html", b"<!DOCTYPE html>"),
+        ("a.HTM", b"<!DOCTYPE html>"),
+        ("a.txt", b'{"id": '),
+    ],
+)
+def test_the_ending_of_a_name_says_the_form(
+    filled: Hermes, tmp_path: Path, name: str, beginning: bytes
+) -> None:
+    filled.call("sessions", "export", str(tmp_path / name), "--session-id", AUTH)
+    assert (tmp_path / name).read_bytes().startswith(beginning)
+    filled.call("sessions", "export", str(tmp_path / name), "--force", "--format", "jsonl")
+    assert len(lines_of(tmp_path / name)) == ALL
+
+
+def test_filters(filled: Hermes, tmp_path: Path) -> None:
+    def found(*options: str) -> set[str]:
+        result = filled.call("sessions", "export", "-", *options)
+        return {json.loads(line)["id"] for line in result.out.splitlines()}
+
+    assert found("--title", "PROJECT", "--since", "2025-03-03") == {PROJECT}
+    assert found("--until", "2025-01-01") == {OLD}
+    assert found("--user", "u42") == {WEATHER}
+    assert found("--title", "nowhere") == set()
+    wrong = filled.call("sessions", "export", "-", "--since", "1d", "--until", "2d")
+    assert (wrong.code, wrong.out) == (2, "")
+    both = filled.call("sessions", "export", "-", "--title", "x", "--session-id", AUTH)
+    assert both.code == 2
+
+
+def test_stored_text_cannot_act_in_a_page(hermes: Hermes, tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>\x1b[2J\ud800"
+    with hermes.db() as db:
+        db.create_session("s", evil, model=evil)
+        db.set_session_title("s", "<b>title</b>")
+        db.append_message("s", evil, evil, tool_name=evil)
+        db.append_message("s", "assistant", None, tool_calls=[{"name": evil, "arguments": evil}])
+        db.append_message("s", "assistant", b"\x00\x01")
+    for name in ("page.html", "page.md"):
+        assert hermes.call("sessions", "export", str(tmp_path / name)).code == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "\x1b" not in page + (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "[content that is not text]" in page
+
+
+def test_what_was_taken_back_is_not_for_readers(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "stays")
+        gone = db.append_message("s", "user", "taken back")
+        db.rewind_to_message("s", gone)
+        db.append_message("s", "tool", "```\nfenced\n```")
+    markdown = hermes.call("sessions", "export", "-", "--format", "md").out
+    assert "stays" in markdown
+    assert "taken back" not in markdown
+    assert "````\n```\nfenced\n```\n````" in markdown
+    assert "taken back" in hermes.call("sessions", "export", "-").out
+
+
+def test_secrets_are_redacted_and_counted(hermes: Hermes, tmp_path: Path) -> None:
+    key = "sk-" + "a" * 40
+    with hermes.db() as db:
+        db.create_session("s", "cli", system_prompt=f"key {key}")
+        db.append_message("s", "user", f"{key} of anna@example.com in /home/anna/x")
+    file = tmp_path / "shared.jsonl"
+    result = hermes.call("sessions", "export", str(file), "--redact")
+    text = file.read_text(encoding="utf-8")
+    assert key not in text
+    assert "anna" not in text
+    assert result.out.splitlines()[-1] == (
+        "Redacted: 2 API key, 1 e-mail address, 1 home directory. Read it before you share it."
+    )
+    again = hermes.call("sessions", "export", str(file), "--redact", "--force", "--json").json
+    assert again["redacted"] == {"API key": 2, "e-mail address": 1, "home directory": 1}
+    assert hermes.call("sessions", "import", str(file), "--into", str(tmp_path / "b.db")).code == 0
 
 
 # ── import ────────────────────────────────────────────────────────────────────────────────────

@@ -92,3 +92,17 @@ def moment(console: Console, name: str, value: str | None) -> float | None:
             param_hint=f"'--{name}'",
         )
     return float(math.floor(found))
+
+
+def time_span(
+    console: Console, since: str | None, until: str | None
+) -> tuple[float | None, float | None]:
+    """Return the moments that ``--since`` and ``--until`` name.
+
+    Raises:
+        click.BadParameter: one names no moment, or nothing lies between them.
+    """
+    after, before = moment(console, "since", since), moment(console, "until", until)
+    if after is not None and before is not None and after >= before:
+        raise click.BadParameter("It must be later than --since.", param_hint="'--until'")
+    return after, before

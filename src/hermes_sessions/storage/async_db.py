@@ -252,6 +252,8 @@ class AsyncSessionDB(AsyncHandle):
         archived_only: bool = False,
         pinned_only: bool = False,
         min_message_count: int = 0,
+        since: float | None = None,
+        until: float | None = None,
         compact_rows: bool = False,
         scope: Scope = OWNER,
     ) -> list[Record]:
@@ -269,6 +271,8 @@ class AsyncSessionDB(AsyncHandle):
             archived_only=archived_only,
             pinned_only=pinned_only,
             min_message_count=min_message_count,
+            since=since,
+            until=until,
             compact_rows=compact_rows,
             scope=scope,
         )
@@ -601,9 +605,19 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.export_all`."""
         return await self._call(self._db.export_all, source)
 
-    def iter_export(self, source: str | None = None) -> AsyncGenerator[Record, None]:
+    def iter_export(
+        self,
+        source: str | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        title: str | None = None,
+        scope: Scope = OWNER,
+    ) -> AsyncGenerator[Record, None]:
         """See `SessionDB.iter_export`; leave it early inside ``contextlib.aclosing``."""
-        return self._iterate(self._db.iter_export, source)
+        return self._iterate(
+            self._db.iter_export, source, since=since, until=until, title=title, scope=scope
+        )
 
     async def import_sessions(
         self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool = False

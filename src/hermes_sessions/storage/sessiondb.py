@@ -382,6 +382,8 @@ class SessionDB:
         archived_only: bool = False,
         pinned_only: bool = False,
         min_message_count: int = 0,
+        since: float | None = None,
+        until: float | None = None,
         compact_rows: bool = False,
         scope: Scope = OWNER,
     ) -> list[Record]:
@@ -389,7 +391,8 @@ class SessionDB:
 
         One row per conversation thread: a compression chain is shown with its head's identity and
         its tip's state (then ``_lineage_root_id`` is the head's id), subagents are hidden,
-        branches are shown. *limit* -1 means all. *compact_rows* leaves the system prompt out.
+        branches are shown. *limit* -1 means all. *since* and *until* bound the last activity.
+        *compact_rows* leaves the system prompt out.
         """
         return self._listing.rich(
             source=source,
@@ -403,6 +406,8 @@ class SessionDB:
             archived_only=archived_only,
             pinned_only=pinned_only,
             min_message_count=min_message_count,
+            since=since,
+            until=until,
             compact=compact_rows,
             scope=scope,
         )
@@ -813,9 +818,22 @@ class SessionDB:
         """Return all sessions as `export_session` does, with ``last_active``, newest first."""
         return list(self._exchange.iter_export(source))
 
-    def iter_export(self, source: str | None = None) -> Iterator[Record]:
-        """Yield what `export_all` returns, one session at a time, of one consistent state."""
-        return self._exchange.iter_export(source)
+    def iter_export(
+        self,
+        source: str | None = None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        title: str | None = None,
+        scope: Scope = OWNER,
+    ) -> Iterator[Record]:
+        """Yield what `export_all` returns, one session at a time, of one consistent state; only
+        those last active from *since* on, before *until*, and with *title* in their title, case
+        ignored.
+        """
+        return self._exchange.iter_export(
+            source, since=since, until=until, title=title, scope=scope
+        )
 
     def import_sessions(
         self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool = False

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.files import STANDARD_STREAM, FileRefused, written_whole
-from hermes_sessions.cli.options import source_option, speaks_to_console
+from hermes_sessions.cli.options import source_option, speaks_to_console, time_span
 from hermes_sessions.cli.progress import Progress
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_session
+from hermes_sessions.cli.sessions.forms import FORMS, form_of, write_as
 from hermes_sessions.cli.store import is_file_of_store, open_for_reading
 from hermes_sessions.errors import NotFound
-from hermes_sessions.storage.jsonl import write_jsonl
+from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.sessiondb import SessionDB
+
+if TYPE_CHECKING:
+    from hermes_sessions.text.redaction import Redactor
 
 Record = dict[str, Any]
 
@@ -40,9 +44,26 @@ class _Tally:
             self._progress.advance()
 
 
-@click.command(short_help="Write sessions to a JSONL file.")
+@click.command(short_help="Write sessions to a file: JSONL, Markdown or HTML.")
 @click.argument("target", metavar="FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMS)),
+    help="jsonl, md or html; unless given, as the name of FILE ends, else jsonl.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Replace API keys, tokens, passwords, e-mail addresses and names of home directories.",
+)
 @source_option
+@click.option(
+    "--since", metavar="WHEN", help="Only sessions active from this time on: 2026-05-01, 7d."
+)
+@click.option("--until", metavar="WHEN", help="Only sessions last active before this time.")
+@click.option("--title", metavar="TEXT", help="Only sessions with this in their title.")
+@click.option("--user", metavar="ID", help="Only sessions of this user.")
 @click.option(
     "--session-id",
     "references",
@@ -53,37 +74,65 @@ class _Tally:
 @click.option("--force", is_flag=True, help="Replace FILE when it exists.")
 @speaks_to_console
 def export(
-    console: Console, *, target: str, source: str | None, references: tuple[str, ...], force: bool
+    console: Console,
+    *,
+    target: str,
+    form: str | None,
+    redact: bool,
+    references: tuple[str, ...],
+    force: bool,
+    **filters: Any,
 ) -> None:
-    """Write sessions with all their messages to FILE, one JSON object per line.
+    """Write sessions with all their messages to FILE.
 
-    FILE appears when it is complete. "-" is standard output. "hermes sessions import" reads such a
-    file back without loss. Archived sessions are included, those in the trash are not.
+    FILE appears when it is complete. "-" is standard output. JSONL has one session per line, and
+    "hermes sessions import" reads it back without loss; Markdown and HTML are for reading and
+    sharing. Archived sessions are included, those in the trash are not.
     """
-    if source and references:
+    given = next((name for name, value in filters.items() if value), None)
+    if given and references:
         raise click.UsageError(
-            "--source and --session-id cannot be combined.", click.get_current_context()
+            f"--{given} and --session-id cannot be combined.", click.get_current_context()
         )
     if target != STANDARD_STREAM and is_file_of_store(target):
         raise FileRefused(f"{target} belongs to the store itself. Choose another name.")
+    redactor = _redactor() if redact else None
     with open_for_reading(console) as db:
         ids = [find_session(db, reference)["id"] for reference in references]
         ids = list(dict.fromkeys(ids))
-        total = len(ids) or db.session_count(source, include_archived=True)
-        records = _named(db, ids) if ids else _all(db, source)
+        total = len(ids) or db.session_count(filters["source"], include_archived=True)
+        records = _named(db, ids) if ids else _filtered(console, db, filters)
         with (
             written_whole(target, replace=force) as file,
             console.progress("Exporting", total) as progress,
             closing(records),
         ):
             tally = _Tally(progress)
-            write_jsonl(tally.counting(records), file)
+            passing = tally.counting(records)
+            if redactor is not None:
+                passing = map(redactor.record, passing)
+            write_as(form or form_of(target), passing, file)
     if target != STANDARD_STREAM:
-        _report(console, target, tally)
+        _report(console, target, tally, redactor)
 
 
-def _all(db: SessionDB, source: str | None) -> Generator[Record, None, None]:
-    yield from db.iter_export(source)
+def _redactor() -> Redactor:
+    from hermes_sessions.text.redaction import Redactor  # not loaded at every export
+
+    return Redactor()
+
+
+def _filtered(
+    console: Console, db: SessionDB, filters: dict[str, Any]
+) -> Generator[Record, None, None]:
+    after, before = time_span(console, filters["since"], filters["until"])
+    yield from db.iter_export(
+        filters["source"],
+        since=after,
+        until=before,
+        title=filters["title"],
+        scope=Scope(user_id=filters["user"]),
+    )
 
 
 def _named(db: SessionDB, ids: list[str]) -> Generator[Record, None, None]:
@@ -94,9 +143,14 @@ def _named(db: SessionDB, ids: list[str]) -> Generator[Record, None, None]:
         yield record
 
 
-def _report(console: Console, target: str, tally: _Tally) -> None:
+def _report(console: Console, target: str, tally: _Tally, redactor: Redactor | None) -> None:
     if console.as_json:
-        console.print_json({"exported": tally.sessions, "messages": tally.messages, "file": target})
+        redacted = {"redacted": dict(redactor.counts)} if redactor else {}
+        written = {"exported": tally.sessions, "messages": tally.messages, "file": target}
+        console.print_json({**written, **redacted})
         return
     what = f"{counted(tally.sessions, 'session')} ({counted(tally.messages, 'message')})"
     console.print(f"Exported {what} to {one_line(target)}")
+    if redactor is not None:
+        kinds = ", ".join(f"{number} {name}" for name, number in redactor.counts.items())
+        console.print(f"Redacted: {kinds or 'nothing was found'}. Read it before you share it.")

@@ -24,7 +24,9 @@ COMMANDS = {
     ),
     "pin": LazyCommand(f"{_HERE}.marking:pin", "Keep sessions from ever being pruned."),
     "unpin": LazyCommand(f"{_HERE}.marking:unpin", "Let pinned sessions be pruned again."),
-    "export": LazyCommand(f"{_HERE}.exporting:export", "Write sessions to a JSONL file."),
+    "export": LazyCommand(
+        f"{_HERE}.exporting:export", "Write sessions to a file: JSONL, Markdown or HTML."
+    ),
     "import": LazyCommand(f"{_HERE}.importing:import_", "Read sessions from a file."),
     "prune": LazyCommand(f"{_HERE}.pruning:prune", "Move old, ended sessions to the trash."),
     "optimize": LazyCommand(f"{_HERE}.optimizing:optimize", "Bring the search index up to date."),

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import moment, speaks_to_console, whole_number
+from hermes_sessions.cli.options import speaks_to_console, time_span, whole_number
 from hermes_sessions.cli.preview import preview_of_session
 from hermes_sessions.cli.render.account import account_lines
 from hermes_sessions.cli.render.command import command_line
@@ -150,9 +150,7 @@ def _kept_together(word: str) -> str:
 
 
 def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> Conditions:
-    after, before = (moment(console, name, filters[name]) for name in ("since", "until"))
-    if after is not None and before is not None and after >= before:
-        raise click.BadParameter("It must be later than --since.", param_hint="'--until'")
+    after, before = time_span(console, filters["since"], filters["until"])
     sessions = [
         part
         for reference in filters["session"]

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.provider import ReadTransaction, Row
 from hermes_sessions.storage.repositories.importing import Import
@@ -23,6 +24,7 @@ from hermes_sessions.storage.repositories.rows import (
     message_record,
     names,
 )
+from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.repositories.usage import USAGE_COLUMNS
 from hermes_sessions.storage.store import Store
 
@@ -35,6 +37,8 @@ _SELECT_MESSAGES: Final = (
 _REWIND_COLUMNS: Final = (
     "id target_message_id target_ordinal hidden_count head_ordinal rewound_at restored_at".split()
 )
+_NEWEST_FIRST: Final = "ORDER BY last_active DESC, started_at DESC, id DESC"
+_TITLE: Final = SESSION_COLUMNS.index("title")
 _TOOL_CALLS: Final = MESSAGE_COLUMNS.index("tool_calls")
 
 
@@ -60,10 +64,33 @@ class Exchange:
             )
             return [export_record(tx, row) for row in rows]
 
-    def iter_export(self, source: str | None) -> Iterator[Record]:
+    def iter_export(
+        self,
+        source: str | None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        title: str | None = None,
+        scope: Scope = OWNER,
+    ) -> Iterator[Record]:
         """See `SessionDB.iter_export`; holds one session in memory at a time."""
+        seen, values = scope_condition(scope)
+        where, params = [VISIBLE, seen], list[Any](values)
+        for condition, value in (
+            ("source = ?", source or None),
+            ("last_active >= ?", since),
+            ("last_active < ?", until),
+        ):
+            if value is not None:
+                where.append(condition)
+                params.append(value)
         with self._store.provider.read() as tx:
-            yield from export_records(tx, source)
+            for row in tx.stream(
+                f"{_SELECT_SESSIONS} WHERE {' AND '.join(where)} {_NEWEST_FIRST}", params
+            ):
+                # No character of a title is a wildcard here, and case is folded in every script.
+                if title is None or title.casefold() in (row[_TITLE] or "").casefold():
+                    yield export_record(tx, row)
 
     def import_all(
         self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool
@@ -77,13 +104,9 @@ class Exchange:
         return Import(self._store, leave_out_invalid=leave_out_invalid).run(repeatable)
 
 
-def export_records(tx: ReadTransaction, source: str | None = None) -> Iterator[Record]:
+def export_records(tx: ReadTransaction) -> Iterator[Record]:
     """Yield the record of every session, newest activity first."""
-    where, params = (f"{VISIBLE} AND source = ?", [source]) if source else (VISIBLE, [])
-    for row in tx.stream(
-        f"{_SELECT_SESSIONS} WHERE {where} ORDER BY last_active DESC, started_at DESC, id DESC",
-        params,
-    ):
+    for row in tx.stream(f"{_SELECT_SESSIONS} WHERE {VISIBLE} {_NEWEST_FIRST}"):
         yield export_record(tx, row)
 
 

@@ -56,6 +56,8 @@ class Listing:
         archived_only: bool,
         pinned_only: bool,
         min_message_count: int,
+        since: float | None,
+        until: float | None,
         compact: bool,
         scope: Scope = OWNER,
     ) -> list[Record]:
@@ -79,6 +81,10 @@ class Listing:
         if min_message_count > 0:
             where.append(f"{_of('message_count', tip)} >= ?")
             params.append(min_message_count)
+        for sign, moment in ((">=", since), ("<", until)):
+            if moment is not None:
+                where.append(f"{_of('last_active', tip)} {sign} ?")
+                params.append(moment)
         # A row shows something of both ends of its chain, so both must be in scope.
         for owner in dict.fromkeys((head, tip)):
             seen, values = scope_condition(scope, partial(_of, owner=owner))

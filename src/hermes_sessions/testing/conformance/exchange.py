@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.fixtures import OpenStore
@@ -103,6 +104,21 @@ class TestExport:
         a_rich_store(db, clock)
         exported = db.export_all()
         assert through_json(exported) == exported
+
+    def test_some_sessions_go_out(self, db: SessionDB, clock: FrozenClock) -> None:
+        """By source, time, title and scope; no character of a title is a wildcard."""
+        times = {}
+        for name, title in (("a", "Ärger 100%"), ("b", "ärger"), ("c", None)):
+            times[name] = clock.advance(days=1)
+            db.create_session(name, "cli", user_id=name)
+            db.set_session_title(name, title)
+        db.create_session("d", "telegram", started_at=times["a"])
+        assert ids(db.iter_export("telegram")) == ["d"]
+        assert ids(db.iter_export(since=times["b"])) == ["c", "b"]
+        assert ids(db.iter_export(until=times["c"], since=times["b"])) == ["b"]
+        assert ids(db.iter_export(title="ÄRGER")) == ["b", "a"]
+        assert ids(db.iter_export(title="%")) == ["a"]
+        assert ids(db.iter_export(scope=Scope(user_id="c"))) == ["c"]
 
 
 class TestImport:

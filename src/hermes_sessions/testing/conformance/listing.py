@@ -295,3 +295,16 @@ class TestListing:
         }
         assert isinstance(stats["size_bytes"], int)
         assert stats["size_bytes"] > 0
+
+    def test_lists_of_some_time(self, db: SessionDB, clock: FrozenClock) -> None:
+        """The last activity of the row that is shown decides, from a moment on and before one."""
+        times = {}
+        for name in ("a", "b", "c"):
+            times[name] = clock.advance(days=1)
+            db.create_session(name, "cli")
+        compress(db, clock, "a", "a2")
+        assert ids(db.list_sessions_rich(since=times["b"], until=times["c"])) == ["b"]
+        assert ids(db.list_sessions_rich(since=times["c"])) == ["a2", "c"]
+        for by_activity in (True, False):
+            rows = db.list_sessions_rich(until=times["c"], order_by_last_active=by_activity)
+            assert ids(rows) == ["b"]
