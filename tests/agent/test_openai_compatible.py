@@ -458,8 +458,8 @@ def test_another_thread_interrupts_one_that_waits_in_a_read(
     heard = threading.Event()
 
     def read() -> None:
-        for event in events:
-            seen.append(event)
+        for piece in events:
+            seen.append(piece)
             heard.set()
 
     reader = threading.Thread(target=read)
@@ -575,6 +575,13 @@ def test_a_certificate_that_is_not_trusted_is_not_tried_again() -> None:
     meaning = EndpointAddress("https://gpu.example/v1", KEY).unreachable(error)
     assert isinstance(meaning, ModelRefused)
     assert "SSL_CERT_FILE" in str(meaning)
+
+
+def test_a_word_in_place_of_a_key_does_not_blot_out_messages(
+    model: ScriptedModel, connect: Connect
+) -> None:
+    model.add(failure(400, "no key"))
+    assert str(error_of(connect(api_key="no"))).endswith("It says: no key")
 
 
 def test_names_hold_no_secrets(connect: Connect) -> None:

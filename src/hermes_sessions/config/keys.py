@@ -179,7 +179,8 @@ KEYS: tuple[Key, ...] = (
         "model.base_url",
         Text(),
         None,
-        "The address of an OpenAI-compatible endpoint, usually ending in `/v1`.",
+        "The address of an OpenAI-compatible endpoint, usually ending in `/v1`: see "
+        "[models](models.md).",
         may_be_unset=True,
     ),
     Key(

@@ -13,6 +13,8 @@ from hermes_sessions.errors import ConfigError
 if TYPE_CHECKING:
     import httpx
 
+#: Servers that want no key get ``none`` or ``x``, which would blot out half of a message.
+_SHORTEST_SECRET = 8
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -91,8 +93,8 @@ class EndpointAddress:
         )
 
     def without_key(self, text: str) -> str:
-        """Return ``text`` with the key blotted out."""
-        return text.replace(self._key, "…") if self._key else text
+        """Return ``text`` with the key blotted out; what is shorter than a key is a word."""
+        return text.replace(self._key, "…") if len(self._key) >= _SHORTEST_SECRET else text
 
 
 def _checked(base_url: str) -> SplitResult:
