@@ -1,0 +1,217 @@
+"""Database servers of their own for tests and benchmarks, started from the installed programs.
+
+Each lives in a directory of its own, listens on a free port of the loopback address, and is gone
+with its directory. What it promises about the disk is the caller's to say. Needs nothing but the
+standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+_START_SECONDS = 60.0
+_PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
+#: The only user of a PostgreSQL server made here; it needs no password.
+POSTGRESQL_USER = "hermes"
+
+
+class ServerFailed(RuntimeError):
+    """A program is missing, or a server did not start; the text says why."""
+
+
+class Server:
+    """A server that can be started, stopped and killed as often as one likes."""
+
+    #: What ends it in order, and what ends it at once.
+    stopped_by = signal.SIGINT
+    killed_by = signal.SIGQUIT
+
+    def __init__(
+        self, folder: Path, port: int, command: Sequence[str | Path], user: str | None
+    ) -> None:
+        self.folder = folder
+        self.port = port
+        self._command = [str(part) for part in command]
+        self._user = user
+        self._process: subprocess.Popen[bytes] | None = None
+        #: Raises anything at all while the server does not answer.
+        self.probe: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Return when the server answers; raises `ServerFailed` with its log if it does not."""
+        log = (self.folder / "log").open("ab")
+        with log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=self._user,
+                start_new_session=True,
+            )
+        until = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                self.probe()
+            except Exception as error:  # Whatever a driver raises.
+                if self._process.poll() is not None or time.monotonic() > until:
+                    raise ServerFailed(self._complaint()) from error
+                time.sleep(0.02)
+            else:
+                return
+
+    def _complaint(self) -> str:
+        text = (self.folder / "log").read_text(errors="replace")
+        return f"{self._command[0]} did not start:\n{text[-4000:]}"
+
+    def stop(self, how: signal.Signals) -> None:
+        """Send a signal and wait for the end."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(how)
+            self._process.wait(60)
+        self._process = None
+
+    def restart(self, *, at_once: bool = False) -> None:
+        """Stop and start it again; *at_once* does not let it finish anything."""
+        self.stop(self.killed_by if at_once else self.stopped_by)
+        self.start()
+
+    def destroy(self) -> None:
+        """Kill it and remove all it stored."""
+        self.stop(signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def program(name: str) -> Path:
+    """Find an installed program; raises `ServerFailed` if there is none."""
+    found = shutil.which(name)
+    candidates = [
+        *([found] if found else []),
+        *(f"{place}/{name}" for place in _PLACES),
+    ]
+    for candidate in candidates:
+        if os.access(candidate, os.X_OK):
+            return Path(candidate).resolve()
+    raise ServerFailed(f"{name} is not installed. Run ./test, which installs it.")
+
+
+def postgresql_program(name: str) -> Path:
+    """Find a program of the newest installed PostgreSQL."""
+    folders = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name)
+    )
+    # On Debian, what is on PATH only looks for the real one by its own name.
+    for folder in folders:
+        if os.access(folder / name, os.X_OK):
+            return folder / name
+    return program(name)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def unprivileged_user(*names: str) -> str | None:
+    """The user servers run as: they refuse to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in (*names, "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            continue
+    raise ServerFailed("there is no user to run a server as")
+
+
+def server_folder(prefix: str, user: str | None, parent: Path | None = None) -> Path:
+    """Make a directory for a server, in the temporary directory or in *parent*."""
+    folder = Path(tempfile.mkdtemp(prefix=f"hermes-{prefix}-", dir=parent))
+    if user is not None:
+        shutil.chown(folder, user)
+    return folder
+
+
+def run(command: Sequence[str | Path], user: str | None, folder: Path) -> None:
+    """Run a program to its end; raises `ServerFailed` with what it said if it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        user=user,
+        cwd=folder,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "HOME": str(folder), "LC_ALL": "C.UTF-8"},
+    )
+    if done.returncode != 0:
+        raise ServerFailed((done.stdout + done.stderr).decode(errors="replace"))
+
+
+def make_postgresql(
+    settings: Mapping[str, object] = MappingProxyType({}), parent: Path | None = None
+) -> Server:
+    """Return a new PostgreSQL server, not yet started."""
+    user = unprivileged_user("postgres")
+    folder = server_folder("postgresql", user, parent)
+    data = folder / "data"
+    run(
+        [
+            *(postgresql_program("initdb"), "-D", data, "-U", POSTGRESQL_USER, "--auth=trust"),
+            *("-E", "UTF8", "--locale=C.UTF-8", "--no-sync"),
+        ],
+        user,
+        folder,
+    )
+    port = free_port()
+    all_settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": port,
+        "unix_socket_directories": folder,
+        **settings,
+    }
+    command: list[str | Path] = [postgresql_program("postgres"), "-D", data]
+    for name, value in all_settings.items():
+        command += ["-c", f"{name}={value}"]
+    return Server(folder, port, command, user)
+
+
+def make_mariadb(settings: Sequence[str] = (), parent: Path | None = None) -> Server:
+    """Return a new MariaDB server, not yet started; root needs no password."""
+    user = unprivileged_user("mysql")
+    folder = server_folder("mariadb", user, parent)
+    data = folder / "data"
+    mariadbd = program("mariadbd")
+    run(
+        [
+            *(program("mariadb-install-db"), "--no-defaults", f"--datadir={data}"),
+            *("--skip-test-db", "--auth-root-authentication-method=normal", "--skip-name-resolve"),
+        ],
+        user,
+        folder,
+    )
+    port = free_port()
+    command: list[str | Path] = [
+        mariadbd,
+        "--no-defaults",
+        f"--datadir={data}",
+        f"--socket={folder / 'socket'}",
+        f"--pid-file={folder / 'pid'}",
+        f"--port={port}",
+        "--bind-address=127.0.0.1",
+        "--skip-name-resolve",
+        *settings,
+    ]
+    server = Server(folder, port, command, user)
+    server.stopped_by, server.killed_by = signal.SIGTERM, signal.SIGKILL
+    return server
