@@ -15,6 +15,7 @@ from benchmarks.opponents import OPPONENTS
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.sizes import SIZES, Size
 from benchmarks.targets import TARGETS
+from scripts.local_servers import ServerFailed
 
 CACHE = Path.home() / ".cache" / "hermes-sessions-benchmarks"
 RESULTS = REPOSITORY / "benchmarks" / "results"
@@ -45,17 +46,20 @@ def main(arguments: list[str] | None = None) -> int:
             ),
         )
         results = harness.run([SCENARIOS[name] for name in options.scenarios])
-    except (EnvironmentFailed, RunFailed, LookupError) as error:
+    except (EnvironmentFailed, RunFailed, ServerFailed, LookupError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(_headline(size, facts))
     print(f"\n{report.targets_table(results)}\n\n{report.comparisons_table(results)}")
+    if on_servers := report.servers_table(results):
+        print(f"\n{on_servers}")
     print(f"\n{time.monotonic() - started:.0f} seconds")
     content = report.document(
         results,
         size=size,
         machine=facts,
         sqlite_versions=harness.sqlite_versions,
+        server_versions=harness.server_versions,
         date=date,
     )
     report.write_json(options.json or _results_file(options, size), content)
@@ -75,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure the session store against its neighbours: one run, ratios.",
     )
     amount = parser.add_mutually_exclusive_group()
-    for name, text in (("quick", "a smoke test, about a minute"), ("large", "about an hour")):
+    for name, text in (("quick", "a smoke test, a few minutes"), ("large", "about an hour")):
         amount.add_argument(f"--{name}", dest="size", action="store_const", const=name, help=text)
     parser.set_defaults(size="default")
     parser.add_argument(

@@ -18,15 +18,19 @@ class Comparison:
     title: str
     unit: str
     more_is_better: bool = False
+    #: Who is 1; nobody, where there is nothing to compare with.
+    baseline: str | None = BASELINE
 
     def advantage(self, results: Results, opponent: str) -> float | None:
         """How many times as fast as the baseline; None when either was not measured."""
-        if opponent == BASELINE:
+        if self.baseline is None:
+            return None
+        if opponent == self.baseline:
             measured = results.value(self.scenario, opponent, self.metric)
             return None if measured is None else 1.0
         if self.more_is_better:
-            return results.ratio(self.scenario, self.metric, opponent, BASELINE)
-        return results.ratio(self.scenario, self.metric, BASELINE, opponent)
+            return results.ratio(self.scenario, self.metric, opponent, self.baseline)
+        return results.ratio(self.scenario, self.metric, self.baseline, opponent)
 
 
 COMPARISONS: tuple[Comparison, ...] = (
@@ -75,4 +79,60 @@ COMPARISONS: tuple[Comparison, ...] = (
     Comparison(scenario="search-large", metric="all_p50_ms", title="search a million", unit="ms"),
     Comparison(scenario="opening", metric="p50_ms", title="open a large store", unit="ms"),
     Comparison(scenario="startup", metric="list_ms", title="hermes sessions list", unit="ms"),
+)
+
+#: The same on servers, each beside the plain driver, or beside our own store in a file.
+SERVER_COMPARISONS: tuple[Comparison, ...] = (
+    Comparison(
+        scenario="append-postgresql",
+        metric="per_second",
+        title="append, PostgreSQL",
+        unit="messages/s",
+        more_is_better=True,
+        baseline="psycopg",
+    ),
+    Comparison(
+        scenario="append-mysql",
+        metric="per_second",
+        title="append, MariaDB",
+        unit="messages/s",
+        more_is_better=True,
+        baseline="pymysql",
+    ),
+    Comparison(
+        scenario="processes-postgresql",
+        metric="per_second",
+        title="append, 8 processes, PostgreSQL",
+        unit="messages/s",
+        more_is_better=True,
+        baseline="psycopg",
+    ),
+    Comparison(
+        scenario="processes-postgresql",
+        metric="p999_ms",
+        title="8 processes, p99.9, PostgreSQL",
+        unit="ms",
+        baseline="psycopg",
+    ),
+    Comparison(
+        scenario="list-postgresql",
+        metric="p50_ms",
+        title="list the 20 most recent, PostgreSQL",
+        unit="ms",
+        baseline=None,
+    ),
+    Comparison(
+        scenario="search-postgresql",
+        metric="all_p50_ms",
+        title="search, middle class, PostgreSQL",
+        unit="ms",
+        baseline="ours",
+    ),
+    Comparison(
+        scenario="search-mysql",
+        metric="all_p50_ms",
+        title="search, middle class, MariaDB",
+        unit="ms",
+        baseline="ours",
+    ),
 )

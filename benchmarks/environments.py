@@ -25,17 +25,19 @@ class Environment:
     """What is installed for an opponent.
 
     ``without_dependencies`` are installed bare, for packages that declare far more than the
-    measured module imports. ``project`` installs this repository.
+    measured module imports. ``project`` installs this repository, with these ``extras``.
     """
 
     name: str
     requirements: tuple[str, ...] = ()
     without_dependencies: tuple[str, ...] = ()
     project: bool = False
+    extras: tuple[str, ...] = ()
 
     def fingerprint(self) -> str:
         """Changes exactly when the environment, or what is stored by it, must be made anew."""
-        facts = json.dumps([asdict(self), sys.version, project_digest() if self.project else ""])
+        wanted = {name: value for name, value in asdict(self).items() if value or name != "extras"}
+        facts = json.dumps([wanted, sys.version, project_digest() if self.project else ""])
         return hashlib.sha256(facts.encode()).hexdigest()[:12]
 
 
@@ -74,7 +76,8 @@ def prepare(environment: Environment, cache_directory: Path) -> Path:
     if environment.project:
         with tempfile.TemporaryDirectory() as copy:
             # Building in a copy keeps build artefacts out of the working tree.
-            _run([*install, str(_copy_project(Path(copy)))])
+            extras = f"[{','.join(environment.extras)}]" if environment.extras else ""
+            _run([*install, f"{_copy_project(Path(copy))}{extras}"])
     stamp.write_text(wanted)
     return python
 

@@ -7,13 +7,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import corpus, environments, worker
+from benchmarks import corpus, environments, servers, worker
 from benchmarks.opponents import OPPONENTS, Opponent
 from benchmarks.results import Results
 from benchmarks.scenarios import PreparedStore, Scenario
@@ -38,15 +39,37 @@ class Harness:
     sqlite_versions: dict[str, str] = field(default_factory=dict)
     #: The Python of each environment; one that is given here is used as it is.
     pythons: dict[str, Path] = field(default_factory=dict)
+    #: The versions of the servers that took part.
+    server_versions: dict[str, str] = field(default_factory=dict)
+    _servers: servers.Servers = field(init=False)
+    #: Files with the URLs of the prepared stores on servers; they last as long as the servers.
+    _prepared_urls: dict[tuple[str, str], Path] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Servers live beside the runs; none is started yet."""
+        self._servers = servers.Servers(self._directory("servers"))
 
     def run(self, scenarios: Iterable[Scenario]) -> Results:
         """Measure every scenario; raises :class:`RunFailed` at the first worthless run."""
         chosen = [scenario for scenario in scenarios if scenario.is_part_of(self.size)]
+        self._leave_out_missing_servers()
         self.install()
-        self._build_stores(chosen)
-        for scenario in chosen:
-            self._run_scenario(scenario)
+        try:
+            self._build_stores(chosen)
+            for scenario in chosen:
+                self._run_scenario(scenario)
+        finally:
+            self._servers.stop()
         return self.results
+
+    def _leave_out_missing_servers(self) -> None:
+        for kind in sorted({opponent.server for opponent in self.opponents if opponent.server}):
+            version = servers.version(kind)
+            if version is not None:
+                self.server_versions[kind] = version
+                continue
+            self.say(f"the {kind} server and its client are not installed: left out")
+            self.opponents = tuple(one for one in self.opponents if one.server != kind)
 
     def install(self) -> None:
         """Make the environments of the chosen opponents."""
@@ -65,19 +88,48 @@ class Harness:
                 self.say(
                     f"{scenario.title}: round {number} of {self.size.rounds}, {opponent.label}"
                 )
-                with tempfile.TemporaryDirectory(dir=self._directory("runs")) as scratch:
-                    answer = self._run_once(scenario, opponent, Path(scratch))
+                with (
+                    tempfile.TemporaryDirectory(dir=self._directory("runs")) as scratch,
+                    self._store(scenario, opponent, Path(scratch)) as store,
+                ):
+                    answer = self._run_once(scenario, opponent, store, Path(scratch))
                 self.results.add(scenario.name, opponent.name, answer["metrics"])
                 self.sqlite_versions[opponent.name] = answer["sqlite"]
 
-    def _run_once(self, scenario: Scenario, opponent: Opponent, scratch: Path) -> dict[str, Any]:
-        store = scratch / "state.db"
+    @contextmanager
+    def _store(self, scenario: Scenario, opponent: Opponent, scratch: Path) -> Iterator[Path]:
+        """The file that a worker opens, for one run: the store itself, or where it is."""
+        if opponent.server is None:
+            yield self._file_store(scenario, opponent, scratch)
+            return
+        prepared = None
         if scenario.prepared is not None:
-            prepared = self._prepared_file(scenario.prepared, opponent)
-            if scenario.changes_store:
-                _copy_durably(prepared, store)
-            else:
-                store = prepared
+            prepared = self._prepared_urls[scenario.prepared.name, opponent.name]
+            if not scenario.changes_store:
+                yield prepared
+                return
+        server = self._servers.get(opponent.server)
+        url = server.create(copy_of=prepared.read_text() if prepared else None)
+        try:
+            store = scratch / "store.url"
+            store.write_text(url)
+            yield store
+        finally:
+            server.drop(url)
+
+    def _file_store(self, scenario: Scenario, opponent: Opponent, scratch: Path) -> Path:
+        store = scratch / "state.db"
+        if scenario.prepared is None:
+            return store
+        prepared = self._prepared_file(scenario.prepared, opponent)
+        if not scenario.changes_store:
+            return prepared
+        _copy_durably(prepared, store)
+        return store
+
+    def _run_once(
+        self, scenario: Scenario, opponent: Opponent, store: Path, scratch: Path
+    ) -> dict[str, Any]:
         return self._work(
             opponent,
             task=scenario.name,
@@ -114,6 +166,7 @@ class Harness:
             for scenario in scenarios
             if scenario.prepared is not None
             for opponent in self._contestants(scenario)
+            if opponent.server is None
         }
         missing = {path: what for path, what in wanted.items() if not path.exists()}
         for prepared in {prepared.name: prepared for prepared, _ in missing.values()}.values():
@@ -123,6 +176,29 @@ class Harness:
             builds = [pool.submit(self._build, path, *what) for path, what in missing.items()]
             for build in builds:
                 build.result()
+        for scenario in scenarios:
+            if scenario.prepared is not None:
+                for opponent in self._contestants(scenario):
+                    self._build_on_server(scenario.prepared, opponent)
+
+    def _build_on_server(self, prepared: PreparedStore, opponent: Opponent) -> None:
+        """Fill a database that lasts as long as the run."""
+        key = (prepared.name, opponent.name)
+        if opponent.server is None or key in self._prepared_urls:
+            return
+        self.say(f"filling the {prepared.name} store of {opponent.label}")
+        server = self._servers.get(opponent.server)
+        file = server.server.folder / f"{prepared.name}.url"
+        file.write_text(server.create())
+        with tempfile.TemporaryDirectory(dir=self._directory("runs")) as scratch:
+            self._work(
+                opponent,
+                task=worker.BUILD,
+                store=file,
+                scratch=Path(scratch),
+                prepared_corpus=self._corpus(prepared.corpus),
+            )
+        self._prepared_urls[key] = file
 
     def _build(self, path: Path, prepared: PreparedStore, opponent: Opponent) -> None:
         self.say(f"filling the {prepared.name} store of {opponent.label}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.comparisons import COMPARISONS
+from benchmarks.comparisons import COMPARISONS, SERVER_COMPARISONS
 from benchmarks.opponents import OPPONENTS
 from benchmarks.results import Results
 from benchmarks.sizes import Size
@@ -62,9 +62,8 @@ def targets_table(results: Results) -> str:
 
 def comparisons_table(results: Results) -> str:
     """Each comparison with every opponent's own number and its ratio to Hermes 0.13."""
-    opponents = [
-        name for name in OPPONENTS if any(name in found for found in results.rounds.values())
-    ]
+    compared = [results.rounds.get(comparison.scenario, {}) for comparison in COMPARISONS]
+    opponents = [name for name in OPPONENTS if any(name in found for found in compared)]
     rows = []
     for comparison in COMPARISONS:
         cells = [f"{comparison.title} ({comparison.unit})"]
@@ -77,12 +76,25 @@ def comparisons_table(results: Results) -> str:
     return table(["median (times as fast as Hermes 0.13)", *opponents], rows)
 
 
+def servers_table(results: Results) -> str:
+    """What was measured on servers: the plain driver, or our own SQLite store, is 1."""
+    rows = []
+    for comparison in SERVER_COMPARISONS:
+        for opponent in results.rounds.get(comparison.scenario, {}):
+            value = results.value(comparison.scenario, opponent, comparison.metric)
+            advantage = comparison.advantage(results, opponent)
+            cells = [f"{comparison.title} ({comparison.unit})", OPPONENTS[opponent].label]
+            rows.append([*cells, number(value), "" if advantage is None else number(advantage)])
+    return table(["on a server", "who", "median", "times as fast"], rows, left=2) if rows else ""
+
+
 def document(
     results: Results,
     *,
     size: Size,
     machine: dict[str, Any],
     sqlite_versions: dict[str, str],
+    server_versions: dict[str, str] | None = None,
     date: str,
 ) -> dict[str, Any]:
     """Everything a run found out, ready for JSON. Carries no host name and no path."""
@@ -92,6 +104,7 @@ def document(
         "size": size.name,
         "rounds": size.rounds,
         "machine": machine,
+        "servers": server_versions or {},
         "opponents": {
             name: {
                 "label": OPPONENTS[name].label,
@@ -99,7 +112,7 @@ def document(
                     *OPPONENTS[name].environment.without_dependencies,
                     *OPPONENTS[name].environment.requirements,
                 ],
-                "sqlite": version,
+                **({"sqlite": version} if version else {"server": OPPONENTS[name].server}),
             }
             for name, version in sqlite_versions.items()
         },

@@ -33,6 +33,8 @@ class Size:
     pruned_sessions: int
     #: Other stores prune in one transaction; they get a part, and the result is per session.
     pruned_sessions_reference: int
+    #: The store that is exported and migrated, to see how much memory that takes.
+    moved_messages: int
     openings: int
     process_starts: int
     reference_seconds: float
@@ -55,6 +57,7 @@ QUICK = Size(
     resumed_messages=400,
     pruned_sessions=40,
     pruned_sessions_reference=20,
+    moved_messages=2000,
     openings=10,
     process_starts=3,
     reference_seconds=1.0,
@@ -76,6 +79,7 @@ DEFAULT = Size(
     resumed_messages=2000,
     pruned_sessions=3500,
     pruned_sessions_reference=350,
+    moved_messages=100_000,
     openings=50,
     process_starts=10,
     reference_seconds=6.0,
@@ -97,6 +101,7 @@ LARGE = Size(
     resumed_messages=2000,
     pruned_sessions=3500,
     pruned_sessions_reference=3500,
+    moved_messages=1_000_000,
     openings=200,
     process_starts=20,
     reference_seconds=60.0,

@@ -80,6 +80,34 @@ def _against(
     return lambda results: results.ratio(scenario, metric, ours, other)
 
 
+def _growth(metric: str) -> Callable[[Results], float | None]:
+    """How many times a fifth of the store goes into the whole of it."""
+
+    def measure(results: Results) -> float | None:
+        whole, tenth = (
+            results.value(scenario, "ours", metric) for scenario in ("memory", "memory-fifth")
+        )
+        return whole / tenth if whole and tenth else None
+
+    return measure
+
+
+def _answered_otherwise(server: str) -> Callable[[Results], float | None]:
+    """How many classes of queries a server answered otherwise than SQLite did."""
+
+    def measure(results: Results) -> float | None:
+        opponents = results.rounds.get(f"search-{server}", {})
+        if not {"ours", f"ours-{server}"} <= opponents.keys():
+            return None
+        pairs = zip(opponents["ours"], opponents[f"ours-{server}"], strict=False)
+        return max(
+            float(sum(one[name] != other[name] for name in one if name.endswith("_answers")))
+            for one, other in pairs
+        )
+
+    return measure
+
+
 TARGETS: tuple[Target, ...] = (
     Target(
         number=1,
@@ -225,6 +253,22 @@ TARGETS: tuple[Target, ...] = (
         goal=at_most(0),
     ),
     Target(
+        number=8,
+        what="classes of queries answered otherwise on PostgreSQL",
+        unit="",
+        measure=_answered_otherwise("postgresql"),
+        must=at_most(0),
+        goal=at_most(0),
+    ),
+    Target(
+        number=8,
+        what="classes of queries answered otherwise on MariaDB",
+        unit="",
+        measure=_answered_otherwise("mysql"),
+        must=at_most(0),
+        goal=at_most(0),
+    ),
+    Target(
         number=9,
         what="list the 20 most recently active, p50",
         unit="ms",
@@ -293,5 +337,51 @@ TARGETS: tuple[Target, ...] = (
         measure=_against(HERMES, "startup", "list_ms"),
         must=at_most(0.4),
         goal=at_most(0.25),
+    ),
+    Target(
+        number=15,
+        what="append on PostgreSQL, to psycopg without search",
+        unit="×",
+        measure=_against("psycopg", "append-postgresql", "per_second", ours="ours-postgresql"),
+        must=at_least(0.9),
+        goal=at_least(0.95),
+    ),
+    Target(
+        number=15,
+        what="append on MariaDB, to PyMySQL without search",
+        unit="×",
+        measure=_against("pymysql", "append-mysql", "per_second", ours="ours-mysql"),
+        must=at_least(0.9),
+        goal=at_least(0.95),
+    ),
+    Target(
+        number=16,
+        what="export, memory, to a fifth of the messages",
+        unit="×",
+        measure=_growth("export_mb"),
+        must=at_most(1.1),
+        goal=at_most(1.1),
+    ),
+    Target(
+        number=16,
+        what="migrate, memory, to a fifth of the messages",
+        unit="×",
+        measure=_growth("migrate_mb"),
+        must=at_most(1.1),
+        goal=at_most(1.1),
+    ),
+    Target(
+        number=16,
+        what="export, memory at its peak",
+        unit="MB",
+        measure=_ours("memory", "export_mb"),
+        goal=at_most(100),
+    ),
+    Target(
+        number=16,
+        what="migrate, memory at its peak",
+        unit="MB",
+        measure=_ours("memory", "migrate_mb"),
+        goal=at_most(100),
     ),
 )

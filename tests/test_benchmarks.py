@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import chart, corpus, questions, report
+from benchmarks import chart, corpus, questions, report, servers
 from benchmarks.__main__ import main
 from benchmarks.corpus import CorpusMessage, CorpusSpec
 from benchmarks.harness import Harness, RunFailed, choose_opponents
@@ -20,7 +20,7 @@ from benchmarks.results import Results
 from benchmarks.scenarios import SCENARIOS, Job, StoredRowsDiffer
 from benchmarks.scenarios.base import append_timed, check_stored
 from benchmarks.sizes import QUICK
-from benchmarks.targets import TARGETS, at_least, at_most
+from benchmarks.targets import TARGETS, Target, at_least, at_most
 from benchmarks.vocabulary import RARE_WORDS
 
 TINY = dataclasses.replace(
@@ -36,6 +36,7 @@ TINY = dataclasses.replace(
     listed_sessions=200,
     resumed_messages=40,
     pruned_sessions=6,
+    moved_messages=200,
     openings=2,
     process_starts=1,
 )
@@ -199,7 +200,7 @@ def test_verdicts_name_the_better_bound_that_holds() -> None:
 
 
 def test_every_target_of_the_store_has_a_line() -> None:
-    assert {target.number for target in TARGETS} >= {*range(1, 15)}
+    assert {target.number for target in TARGETS} >= {*range(1, 17)}
     assert all(target.must or target.goal for target in TARGETS)
 
 
@@ -254,7 +255,7 @@ def harness(cache: Path, *opponents: str) -> Harness:
     said: list[str] = []
     run = Harness(size=TINY, opponents=choose_opponents(opponents), cache=cache, say=said.append)
     # The project is installed where the tests run; a second installation would only be slower.
-    run.pythons["ours"] = Path(sys.executable)
+    run.pythons["ours"] = run.pythons["ours-servers"] = Path(sys.executable)
     return run
 
 
@@ -268,10 +269,80 @@ def test_plain_sqlite3_runs_from_end_to_end(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if SCENARIOS[name].is_part_of(TINY)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, scenario in SCENARIOS.items()
+        if scenario.is_part_of(TINY) and "ours" in scenario.opponents
+    ],
+)
 def test_the_store_runs_from_end_to_end(name: str, tmp_path: Path) -> None:
     results = harness(tmp_path, "ours").run([SCENARIOS[name]])
     assert results.rounds[name]["ours"]
+
+
+@pytest.mark.slow
+def test_the_store_and_the_driver_run_on_postgresql(tmp_path: Path) -> None:
+    run = harness(tmp_path, "ours", "ours-postgresql", "psycopg")
+    names = [
+        *("append-postgresql", "processes-postgresql", "list-postgresql", "search-postgresql"),
+    ]
+    results = run.run([SCENARIOS[name] for name in names])
+    for name in names[:2]:
+        assert results.value(name, "ours-postgresql", "calls") == 30
+        assert results.value(name, "psycopg", "calls") == 30
+    assert results.value("processes-postgresql", "ours-postgresql", "lost") == 0
+    assert results.value("list-postgresql", "ours-postgresql", "calls")
+    assert otherwise("postgresql").measure(results) == 0
+    assert "psycopg, no search" in report.servers_table(results)
+    assert run.server_versions["postgresql"]
+    assert not list((tmp_path / "servers").iterdir()), "servers leave nothing behind"
+
+
+@pytest.mark.slow
+def test_the_store_and_the_driver_run_on_mariadb(tmp_path: Path) -> None:
+    run = harness(tmp_path, "ours", "ours-mysql", "pymysql")
+    results = run.run([SCENARIOS["append-mysql"], SCENARIOS["search-mysql"]])
+    assert results.value("append-mysql", "ours-mysql", "calls") == 30
+    assert results.value("append-mysql", "pymysql", "calls") == 30
+    assert otherwise("mysql").measure(results) == 0
+    assert not list((tmp_path / "servers").iterdir()), "servers leave nothing behind"
+
+
+def otherwise(server: str) -> Target:
+    name = {"postgresql": "PostgreSQL", "mysql": "MariaDB"}[server]
+    [found] = [target for target in TARGETS if target.what.endswith(f"otherwise on {name}")]
+    return found
+
+
+def test_answers_of_a_server_that_differ_are_counted() -> None:
+    results = Results()
+    assert otherwise("mysql").measure(results) is None
+    results.add("search-mysql", "ours", {"word_answers": 1.0, "path_answers": 2.0})
+    results.add("search-mysql", "ours-mysql", {"word_answers": 1.0, "path_answers": 3.0})
+    assert otherwise("mysql").measure(results) == 1
+    assert otherwise("mysql").verdict(results) == "missed"
+
+
+def test_memory_that_grows_with_the_store_is_seen() -> None:
+    [growth] = [target for target in TARGETS if target.what.startswith("export, memory, to")]
+    results = Results()
+    results.add("memory", "ours", {"export_mb": 60.0})
+    assert growth.verdict(results) == "not measured"
+    results.add("memory-fifth", "ours", {"export_mb": 30.0})
+    assert growth.measure(results) == 2
+    assert growth.verdict(results) == "missed"
+
+
+def test_a_server_that_is_not_installed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "version", lambda kind: None)
+    run = harness(tmp_path, "raw", "pymysql")
+    results = run.run([SCENARIOS["append"], SCENARIOS["append-mysql"]])
+    assert results.value("append", "raw", "calls") == 30
+    assert "append-mysql" not in results.rounds
 
 
 def test_ordinary_questions_are_answered(tmp_path: Path) -> None:

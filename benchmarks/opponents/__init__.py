@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from benchmarks.opponents.agno import AGNO_POSTGRESQL
 from benchmarks.opponents.base import AgentStore, Opponent, Store
+from benchmarks.opponents.google_adk import GOOGLE_ADK_POSTGRESQL
 from benchmarks.opponents.hermes import HERMES_0_13, HERMES_0_19
-from benchmarks.opponents.langgraph import LANGGRAPH
-from benchmarks.opponents.openai_agents import OPENAI_AGENTS
-from benchmarks.opponents.ours import OURS, OURS_NORMAL
+from benchmarks.opponents.langgraph import LANGGRAPH, LANGGRAPH_POSTGRESQL
+from benchmarks.opponents.openai_agents import OPENAI_AGENTS, OPENAI_AGENTS_POSTGRESQL
+from benchmarks.opponents.ours import OURS, OURS_MYSQL, OURS_NORMAL, OURS_POSTGRESQL
 from benchmarks.opponents.raw import RAW, RAW_NORMAL
+from benchmarks.opponents.server_rows import PSYCOPG, PYMYSQL
 
 OPPONENTS: dict[str, Opponent] = {
     opponent.name: opponent
@@ -20,6 +23,14 @@ OPPONENTS: dict[str, Opponent] = {
         LANGGRAPH,
         RAW,
         RAW_NORMAL,
+        OURS_POSTGRESQL,
+        OURS_MYSQL,
+        PSYCOPG,
+        PYMYSQL,
+        OPENAI_AGENTS_POSTGRESQL,
+        LANGGRAPH_POSTGRESQL,
+        AGNO_POSTGRESQL,
+        GOOGLE_ADK_POSTGRESQL,
     )
 }
 

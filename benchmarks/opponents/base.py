@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from benchmarks.corpus import CorpusMessage, CorpusSession
 from benchmarks.environments import Environment
+
+ServerKind = Literal["postgresql", "mysql"]
 
 
 class Store(Protocol):
@@ -67,7 +69,10 @@ class Opponent:
     name: str
     label: str
     environment: Environment
+    #: Takes the store's file; for a store on a server, a file that holds its URL.
     open: Callable[[Path], Store]
+    #: The server that its stores are on; None for files.
+    server: ServerKind | None = None
     #: Fills a new file quickly; equal to appending message by message, not measured.
     load: Callable[[Path, Iterable[CorpusSession]], None] | None = None
     #: Opens the full set of verbs; None for stores that have none of them.
@@ -76,7 +81,7 @@ class Opponent:
     select_rows: Callable[[Path], Callable[[str], list[Any]]] | None = None
     #: Turns a query into the bare form of it: the 20 best row ids, by the same driver and index.
     bare_search: Callable[[Path], Callable[[str], Callable[[], list[Any]]]] | None = None
-    #: The version of the SQLite library it runs on.
-    sqlite_version: Callable[[], str]
+    #: The version of the SQLite library it runs on; nothing for stores on a server.
+    sqlite_version: Callable[[], str] = lambda: ""
     #: Whether slow scenarios give it less to do; our own store always does the full amount.
     is_reference: bool = True

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import CorpusMessage, CorpusSession
 from benchmarks.environments import Environment
-from benchmarks.opponents.base import Opponent
+from benchmarks.opponents.base import Opponent, ServerKind
 from benchmarks.opponents.hermes_api import SessionDBStore
 from benchmarks.opponents.sqlite_rows import SELECT_CONVERSATION
 
@@ -27,6 +28,14 @@ class OwnStore(SessionDBStore):
         self._db.optimize_search()
 
 
+class OwnServerStore(OwnStore):
+    """The same on a server; the file holds the store's URL."""
+
+    def __init__(self, path: Path, options: str = "") -> None:
+        url = path.read_text() + options
+        self._db: Any = import_module("hermes_sessions").SessionDB.from_url(url)
+
+
 def _fields(message: CorpusMessage) -> dict[str, Any]:
     return {
         name: value
@@ -36,7 +45,18 @@ def _fields(message: CorpusMessage) -> dict[str, Any]:
 
 
 def _load(path: Path, sessions: Iterable[CorpusSession]) -> None:
-    store = OwnStore(path, durability="normal")
+    _fill(OwnStore(path, durability="normal"), sessions)
+
+
+def _load_postgresql(path: Path, sessions: Iterable[CorpusSession]) -> None:
+    _fill(OwnServerStore(path, "?synchronous_commit=off"), sessions)
+
+
+def _load_mysql(path: Path, sessions: Iterable[CorpusSession]) -> None:
+    _fill(OwnServerStore(path), sessions)
+
+
+def _fill(store: OwnStore, sessions: Iterable[CorpusSession]) -> None:
     for session in sessions:
         store.create_session(session)
         store.append_all(session.id, session.messages)
@@ -98,3 +118,22 @@ def _opponent(name: str, label: str, durability: str) -> Opponent:
 
 OURS = _opponent("ours", "Hermes Sessions", "full")
 OURS_NORMAL = _opponent("ours-normal", "Hermes Sessions, normal", "normal")
+
+SERVERS_ENVIRONMENT = Environment(name="ours-servers", project=True, extras=("postgresql", "mysql"))
+
+
+def _on_server(kind: ServerKind, label: str) -> Opponent:
+    return Opponent(
+        name=f"ours-{kind}",
+        label=f"Hermes Sessions on {label}",
+        environment=SERVERS_ENVIRONMENT,
+        server=kind,
+        open=OwnServerStore,
+        open_agent=OwnServerStore,
+        load=_load_postgresql if kind == "postgresql" else _load_mysql,
+        is_reference=False,
+    )
+
+
+OURS_POSTGRESQL = _on_server("postgresql", "PostgreSQL")
+OURS_MYSQL = _on_server("mysql", "MariaDB")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from benchmarks.scenarios.append import APPEND, APPEND_LARGE
+from benchmarks.scenarios.append import APPEND, APPEND_LARGE, APPEND_MYSQL, APPEND_POSTGRESQL
 from benchmarks.scenarios.base import Job, PreparedStore, Scenario, StoredRowsDiffer
 from benchmarks.scenarios.footprint import FOOTPRINT
 from benchmarks.scenarios.indexing import INDEXING
-from benchmarks.scenarios.listing import LISTING, LISTING_LARGE
+from benchmarks.scenarios.listing import LISTING, LISTING_LARGE, LISTING_POSTGRESQL
+from benchmarks.scenarios.memory import MEMORY, MEMORY_FIFTH
 from benchmarks.scenarios.opening import OPENING
-from benchmarks.scenarios.processes import PROCESSES
+from benchmarks.scenarios.processes import PROCESSES, PROCESSES_POSTGRESQL
 from benchmarks.scenarios.prune import PRUNE
 from benchmarks.scenarios.reading import READING
 from benchmarks.scenarios.recall import RECALL
 from benchmarks.scenarios.resume import RESUME
-from benchmarks.scenarios.search import SEARCH, SEARCH_LARGE, SEARCH_SMALL
+from benchmarks.scenarios.search import (
+    SEARCH,
+    SEARCH_LARGE,
+    SEARCH_MYSQL,
+    SEARCH_POSTGRESQL,
+    SEARCH_SMALL,
+)
 from benchmarks.scenarios.startup import STARTUP
 
 SCENARIOS: dict[str, Scenario] = {
@@ -35,6 +42,14 @@ SCENARIOS: dict[str, Scenario] = {
         SEARCH_LARGE,
         RECALL,
         FOOTPRINT,
+        MEMORY,
+        MEMORY_FIFTH,
+        APPEND_POSTGRESQL,
+        APPEND_MYSQL,
+        PROCESSES_POSTGRESQL,
+        LISTING_POSTGRESQL,
+        SEARCH_POSTGRESQL,
+        SEARCH_MYSQL,
     )
 }
 

@@ -55,3 +55,26 @@ APPEND_LARGE = Scenario(
     parameters=reference_seconds,
     run=_run,
 )
+
+APPEND_POSTGRESQL = Scenario(
+    name="append-postgresql",
+    title="append, one process, PostgreSQL",
+    opponents=(
+        "ours-postgresql",
+        "psycopg",
+        "openai-agents-postgresql",
+        "langgraph-postgresql",
+        "agno-postgresql",
+        "google-adk-postgresql",
+    ),
+    corpus=lambda size: CorpusSpec(name="append", messages=size.appended_messages),
+    run=_run,
+)
+
+APPEND_MYSQL = Scenario(
+    name="append-mysql",
+    title="append, one process, MariaDB",
+    opponents=("ours-mysql", "pymysql"),
+    corpus=lambda size: CorpusSpec(name="append", messages=size.appended_messages),
+    run=_run,
+)

@@ -61,3 +61,11 @@ LISTING_LARGE = Scenario(
     is_part_of=lambda size: size.listed_sessions_large > 0,
     run=_run,
 )
+
+LISTING_POSTGRESQL = Scenario(
+    name="list-postgresql",
+    title="list the 20 most recently active, PostgreSQL",
+    opponents=("ours-postgresql",),
+    prepared=SESSIONS,
+    run=_run,
+)

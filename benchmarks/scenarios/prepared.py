@@ -24,6 +24,17 @@ MESSAGES_LARGE = PreparedStore(
     corpus=lambda size: CorpusSpec(name="stored", messages=size.store_messages_large),
 )
 
+#: What is exported and migrated, and a fifth of it.
+MOVED = PreparedStore(
+    name="moved",
+    corpus=lambda size: CorpusSpec(name="stored", messages=size.moved_messages),
+)
+
+MOVED_FIFTH = PreparedStore(
+    name="moved-fifth",
+    corpus=lambda size: CorpusSpec(name="stored", messages=size.moved_messages // 5),
+)
+
 #: Many short sessions, for listing.
 SESSIONS = PreparedStore(
     name="sessions",

@@ -91,3 +91,11 @@ PROCESSES = Scenario(
     corpus=_corpus,
     run=_run,
 )
+
+PROCESSES_POSTGRESQL = Scenario(
+    name="processes-postgresql",
+    title="8 processes on PostgreSQL",
+    opponents=("ours-postgresql", "psycopg"),
+    corpus=_corpus,
+    run=_run,
+)

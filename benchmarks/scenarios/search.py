@@ -7,11 +7,13 @@ else.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 from benchmarks import questions
 from benchmarks.measures import Metrics, median, percentile
@@ -36,7 +38,7 @@ class _Timed:
 
     p50_ms: float
     cpu_ms: float
-    hits: int
+    found: list[Any]
 
 
 def _timed(ask: Callable[[], list[Any]]) -> _Timed:
@@ -51,7 +53,7 @@ def _timed(ask: Callable[[], list[Any]]) -> _Timed:
         ask()
         elapsed.append(time.perf_counter() - start)
         used.append(time.process_time() - used_before)
-    return _Timed(percentile(elapsed, 0.5) * 1000, percentile(used, 0.5) * 1000, len(found))
+    return _Timed(percentile(elapsed, 0.5) * 1000, percentile(used, 0.5) * 1000, found)
 
 
 def _asked(store: AgentStore, queries: tuple[str, ...], sort: str | None = None) -> list[_Timed]:
@@ -68,6 +70,7 @@ def _run(job: Job) -> Metrics:
     for name, queries in classes.items():
         asked = _asked(store, queries)
         metrics |= _class_metrics(name, asked)
+        metrics[f"{name}_answers"] = _checksum(asked)
         if bare is None:
             continue
         metrics |= _class_metrics(f"{name}_newest", _asked(store, queries, "newest"))
@@ -91,8 +94,14 @@ def _class_metrics(name: str, asked: list[_Timed]) -> Metrics:
     return {
         f"{name}_p50_ms": max(one.p50_ms for one in asked),
         f"{name}_cpu_ms": max(one.cpu_ms for one in asked),
-        f"{name}_hits": float(min(one.hits for one in asked)),
+        f"{name}_hits": float(min(len(one.found) for one in asked)),
     }
+
+
+def _checksum(asked: list[_Timed]) -> float:
+    """A number that two databases share if they answered alike: who was found, in which order."""
+    answers = [[(row["session_id"], row["snippet"]) for row in one.found] for one in asked]
+    return float(crc32(json.dumps(answers).encode()))
 
 
 def _summary(metrics: Metrics, names: list[str], kind: str) -> Metrics:
@@ -110,12 +119,16 @@ def _summary(metrics: Metrics, names: list[str], kind: str) -> Metrics:
 
 
 def _scenario(
-    name: str, title: str, prepared: PreparedStore, is_part_of: Callable[[Size], bool]
+    name: str,
+    title: str,
+    prepared: PreparedStore,
+    is_part_of: Callable[[Size], bool] = lambda _size: True,
+    opponents: tuple[str, ...] = ("ours", "hermes-0.13", "hermes-0.19"),
 ) -> Scenario:
     return Scenario(
         name=name,
         title=title,
-        opponents=("ours", "hermes-0.13", "hermes-0.19"),
+        opponents=opponents,
         prepared=prepared,
         changes_store=False,
         is_part_of=is_part_of,
@@ -123,11 +136,21 @@ def _scenario(
     )
 
 
-SEARCH_SMALL = _scenario("search-small", "search a small store", MESSAGES_SMALL, lambda _size: True)
-SEARCH = _scenario("search", "search a large store", MESSAGES, lambda _size: True)
+SEARCH_SMALL = _scenario("search-small", "search a small store", MESSAGES_SMALL)
+SEARCH = _scenario("search", "search a large store", MESSAGES)
 SEARCH_LARGE = _scenario(
     "search-large",
     "search a million messages",
     MESSAGES_LARGE,
     lambda size: size.store_messages_large > 0,
+)
+#: The small store on servers, beside the same in a file.
+SEARCH_POSTGRESQL = _scenario(
+    "search-postgresql",
+    "search on PostgreSQL",
+    MESSAGES_SMALL,
+    opponents=("ours", "ours-postgresql"),
+)
+SEARCH_MYSQL = _scenario(
+    "search-mysql", "search on MariaDB", MESSAGES_SMALL, opponents=("ours", "ours-mysql")
 )
