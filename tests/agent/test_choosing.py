@@ -73,7 +73,8 @@ def chosen(
         ({}, {"OPENAI_API_KEY": "o"}, {"default": "local"}, LOCAL),
         ({}, {}, {"base_url": C, "default": "local"}, (C, None, "local")),
         ({}, {"HERMES_BASE_URL": A}, {"default": "local"}, (A, None, None)),
-        # A name in the file alone may be another program's.
+        # A name alone may be meant for another program.
+        ({}, {"OPENAI_MODEL": "big"}, {}, LOCAL),
         ({}, {}, {"default": "big"}, LOCAL),
     ],
 )  # fmt: skip
@@ -91,7 +92,6 @@ def test_which_model_answers(
     [
         ({"model": "big"}, {}, {}),
         ({}, {"HERMES_MODEL": "big"}, {}),
-        ({}, {"OPENAI_MODEL": "big"}, {}),
         ({}, {}, {"api_key": "hunter2"}),
         ({}, {}, {"api_key": "hunter2", "default": "big"}),
     ],

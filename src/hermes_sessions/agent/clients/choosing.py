@@ -132,8 +132,8 @@ def choose_model(
             return ChosenModel(settings)
         name = None  # another place with more say has named an address
     if address is None:
-        # A name in the file alone may be another program's.
-        if file.api_key or (name is not None and named_by is not file):
+        # A name alone in OPENAI_MODEL or in the file may be meant for another program.
+        if file.api_key or named_by is flags or named_by is hermes:
             asked = f' to ask for the model "{name}"' if name else " to send the key to"
             raise ConfigError(
                 f"There is no address{asked}. Set HERMES_BASE_URL (and HERMES_API_KEY), or "
