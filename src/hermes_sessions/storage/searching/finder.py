@@ -221,11 +221,14 @@ class _Search:
         if node is not None:
             self._view.say_what_is_cut()
         first = self._first()
-        page = self._listed[first : first + self._request.limit]
-        has_more = len(self._listed) > first + self._request.limit
+        end = first + self._request.limit
+        page = self._listed[first:end]
+        # What moved down since the last page took some of what was listed for this one.
+        was_cut_short = first > self._start.offset and len(self._listed) >= self._needed()
+        has_more = len(self._listed) > end or was_cut_short
         if self._request.count:
             self._count(any_of(readings) or node)
-        return page, self._next(page) if has_more and page else None
+        return page, self._next(page, first) if has_more and page else None
 
     def _first(self) -> int:
         """Return where in the list the page begins: behind the last hit that was shown, wherever
@@ -238,13 +241,14 @@ class _Search:
                 return place + 1
         return self._start.offset
 
-    def _next(self, page: list[Found]) -> Cursor:
+    def _next(self, page: list[Found], first: int) -> Cursor:
         last = page[-1]
+        before = first if self._start.key is None else self._start.offset
         is_ranked = last.score is not None
         return replace(
             self._start,
             through=self._view.through,
-            offset=self._start.offset + len(page),
+            offset=before + len(page),
             last_id=last.id,
             key=None if is_ranked or not self._goes_on_by_time else last.time_key,
         )
@@ -286,7 +290,7 @@ class _Search:
         return tried
 
     def _list(self, node: Node | None, *, spread: bool = False) -> None:
-        """Add what a reading finds to the list, as far as it is needed."""
+        """Add what a reading finds to the list, at least as far as it is needed."""
         known = {item.id for item in self._listed}
         needed = self._needed()
         if node is None or self._by_time:
@@ -297,7 +301,6 @@ class _Search:
         for item in found:
             item.reading = node
         self._listed += [item for item in found if item.id not in known]
-        del self._listed[needed:]
 
     def _in_time(self, node: Node | None, needed: int) -> list[Found]:
         """Return matches by time, those of titles at the time of the message that is shown."""

@@ -95,6 +95,21 @@ class TestSearchPages:
         else:
             assert shown == kept
 
+    @pytest.mark.parametrize("limit", [4, 5, 7])
+    def test_what_rises_meanwhile(self, db: SessionDB, limit: int) -> None:
+        """Hits that a new title lifts push the others down; none of those is left out."""
+        fill(db)
+        others = {
+            hit.id for hit in db.search("plum", limit=100).hits if hit.session_id in {"a", "c"}
+        }
+        answer = db.search("plum", limit=limit)
+        shown = [hit.id for hit in answer.hits]
+        db.set_session_title("b", "plum plum")
+        while answer.next_cursor is not None:
+            answer = db.search("plum", limit=limit, cursor=answer.next_cursor)
+            shown += [hit.id for hit in answer.hits]
+        assert others <= set(shown)
+
     def test_filters_alone(self, db: SessionDB) -> None:
         """They are paged, too."""
         fill(db)
