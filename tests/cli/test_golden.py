@@ -56,6 +56,9 @@ OTHER_COMMANDS = {
     "insights": ["insights"],
     "insights-all": ["insights", "--days", "0"],
     "insights-source": ["insights", "--source", "telegram"],
+    "completion-bash": ["completion", "bash"],
+    "completion-zsh": ["completion", "zsh"],
+    "completion-fish": ["completion", "fish"],
     "insights-empty": ["insights", "--days", "7", "--source", "matrix"],
 }
 #: Of ``hermes sessiondb``; {home} is where the store is.

@@ -185,6 +185,10 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_session_by_title`."""
         return await self._call(self._db.get_session_by_title, title)
 
+    async def find_session_titles(self, prefix: str, limit: int = 20) -> list[tuple[str, str]]:
+        """See `SessionDB.find_session_titles`."""
+        return await self._call(self._db.find_session_titles, prefix, limit)
+
     async def resolve_session_by_title(self, title: str) -> str | None:
         """See `SessionDB.resolve_session_by_title`."""
         return await self._call(self._db.resolve_session_by_title, title)

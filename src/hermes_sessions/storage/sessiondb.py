@@ -305,6 +305,12 @@ class SessionDB:
         """Return the session with exactly this title, or None."""
         return self._titles.find_session(title)
 
+    def find_session_titles(self, prefix: str, limit: int = 20) -> list[tuple[str, str]]:
+        """Return titles that start with *prefix* (ASCII case ignored), each with its session's id,
+        newest activity first.
+        """
+        return self._titles.with_prefix(prefix, limit)
+
     def resolve_session_by_title(self, title: str) -> str | None:
         """Return the most recently active session among *title* and ``title #<number>``."""
         return self._titles.resolve(title)

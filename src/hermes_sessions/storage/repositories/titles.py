@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes_sessions.errors import TitleTaken
 from hermes_sessions.model import title as rules
 from hermes_sessions.model.ids import ascii_lower
+from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.lineage import ancestors_of
 from hermes_sessions.storage.repositories.rows import (
@@ -65,6 +66,18 @@ class Titles:
         with self._store.provider.read() as tx:
             row = tx.one(f"{SELECT_SESSION} WHERE title = ? AND {VISIBLE}", (title,))
         return session_record(row) if row else None
+
+    def with_prefix(self, prefix: str, limit: int) -> list[tuple[str, str]]:
+        """See `SessionDB.find_session_titles`."""
+        beginning = self._store.provider.dialect.ascii_lower("substr(title, 1, ?)")
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                f"SELECT title, id FROM sessions WHERE title IS NOT NULL AND {beginning} = ? "
+                f"AND {VISIBLE} ORDER BY last_active DESC, id DESC LIMIT ?",
+                # The database sees escaped characters as several.
+                (len(encode_text(prefix)), ascii_lower(prefix), limit),
+            )
+        return [(title, session_id) for title, session_id in rows]
 
     def resolve(self, title: str) -> str | None:
         """See `SessionDB.resolve_session_by_title`."""

@@ -235,3 +235,17 @@ class TestTitles:
             titles.add(db.get_session_title(str(number)))
         assert len(titles) == 12
         assert all(SessionDB.sanitize_title(title) == title for title in titles)
+
+    def test_titles_that_begin_alike(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Newest first; no character is a wildcard; what is in the trash has no title."""
+        for name, title in (("a", "Plan A"), ("b", "plan 日本"), ("c", "100%"), ("d", "Plan D")):
+            clock.advance(1)
+            db.create_session(name, "cli")
+            db.set_session_title(name, title)
+        db.create_session("untitled", "cli")
+        db.trash_sessions(["d"])
+        assert db.find_session_titles("PLAN") == [("plan 日本", "b"), ("Plan A", "a")]
+        assert db.find_session_titles("plan 日") == [("plan 日本", "b")]
+        assert db.find_session_titles("", limit=2) == [("100%", "c"), ("plan 日本", "b")]
+        for nothing in ("%", "1_0", "\x00", "\ud800", "Plan AB"):
+            assert db.find_session_titles(nothing) == []

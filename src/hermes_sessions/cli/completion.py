@@ -1,0 +1,218 @@
+"""``hermes completion``: what a shell offers while a command is typed.
+
+The script that a shell runs asks this command for what can follow the words typed so far. It must
+answer before anybody notices, so only the command that is typed is imported, and the store is
+opened only where a session, a source or a user can stand, for reading, and never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import click
+
+from hermes_sessions.cli.completion_scripts import SCRIPTS
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.lazy import LazyGroup
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.storage.sessiondb import SessionDB
+
+_OFFERED = 30
+#: Before any command, these take a session, too.
+_RESUMING = frozenset({"-c", "--continue", "-r", "--resume"})
+_TAKES_SESSIONS = frozenset({"--session", "--session-id"})
+
+
+class Candidate(NamedTuple):
+    """A word that can follow, and what a shell says about it."""
+
+    value: str
+    about: str = ""
+
+
+class Place(NamedTuple):
+    """Where in a command line the word stands that is being typed."""
+
+    command: click.Command
+    path: tuple[str, ...]
+    #: The option whose value it is.
+    option: click.Option | None
+    #: How many words that are no options stand between the command and it.
+    position: int
+
+
+@click.command(short_help="Print the completion script of a shell.")
+@click.argument("shell", type=click.Choice(list(SCRIPTS)))
+@click.argument("words", metavar="[WORDS...]", nargs=-1, type=click.UNPROCESSED)
+@speaks_to_console
+def completion(console: Console, *, shell: str, words: tuple[str, ...]) -> None:
+    """Print the script that lets a shell complete commands, options, session ids and titles.
+
+    bash: add 'source <(hermes completion bash)' to ~/.bashrc; zsh and fish: see docs/cli.md. With
+    WORDS after --, prints what can stand for the last of them: the scripts use that.
+    """
+    if not words:
+        text = SCRIPTS[shell]
+        if console.as_json:
+            console.print_json({"shell": shell, "script": text})
+        else:
+            console.print(text.rstrip("\n"))
+        return
+    typed = [_unquoted(word) for word in words] if shell == "bash" else list(words)
+    root = click.get_current_context().find_root().command
+    found = list(candidates(console, root, typed))
+    if console.as_json:
+        console.print_json({"candidates": [candidate._asdict() for candidate in found]})
+    else:
+        with_words = shell != "bash"
+        console.print(
+            f"{value}\t{about}" if with_words and about else value for value, about in found
+        )
+
+
+def candidates(console: Console, root: click.Command, words: Sequence[str]) -> Iterator[Candidate]:
+    """Yield what can stand for the last of *words*, which follow the name of the program."""
+    place, text = _place(root, words), words[-1]
+    if place.option is not None:
+        yield from _values(console, place.option, text)
+    elif text.startswith("-"):
+        yield from _options(place.command, text)
+    elif isinstance(place.command, LazyGroup):
+        if not place.path and len(words) > 1 and words[-2] in _RESUMING:
+            yield from _from_store(console, text, trash=False)
+            return
+        for name, lazy in place.command.lazy_commands.items():
+            if name.startswith(text):
+                yield Candidate(name, lazy.short_help)
+    else:
+        argument = _argument(place)
+        if isinstance(argument.type if argument else None, click.Choice):
+            yield from _choices(argument, text)
+        elif argument is not None and (argument.metavar or "").startswith("ID"):
+            yield from _from_store(console, text, trash=place.path[-1:] == ("restore",))
+
+
+def _place(root: click.Command, words: Sequence[str]) -> Place:
+    command, path = root, list[str]()
+    option: click.Option | None = None
+    position = 0
+    for word in words[:-1]:
+        if option is not None:
+            option = None
+        elif word.startswith("-") and word != "-":
+            option = _awaiting(command, word)
+        elif isinstance(command, LazyGroup) and word in command.lazy_commands:
+            command, position = command.lazy_commands[word].load(), 0
+            path.append(word)
+        else:
+            position += 1
+    return Place(command, tuple(path), option, position)
+
+
+def _awaiting(command: click.Command, word: str) -> click.Option | None:
+    """Return the option of this name if its value comes next."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and word in parameter.opts:
+            return None if parameter.is_flag or parameter.count else parameter
+    return None
+
+
+def _argument(place: Place) -> click.Parameter | None:
+    arguments = [p for p in place.command.params if isinstance(p, click.Argument)]
+    for number, argument in enumerate(arguments):
+        if number == place.position or argument.nargs == -1:
+            return argument
+    return None
+
+
+def _options(command: click.Command, text: str) -> Iterator[Candidate]:
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            for name in parameter.opts:
+                # One letter says nothing to whoever does not know it.
+                if name.startswith(text) and (name.startswith("--") or name == text):
+                    yield Candidate(name, one_line(parameter.help or ""))
+    if "--help".startswith(text):
+        yield Candidate("--help", "Show this message and exit.")
+
+
+def _values(console: Console, option: click.Option, text: str) -> Iterator[Candidate]:
+    if isinstance(option.type, click.Choice):
+        yield from _choices(option, text)
+    elif _TAKES_SESSIONS.intersection(option.opts) or _RESUMING.intersection(option.opts):
+        yield from _from_store(console, text, trash=False)
+    elif "--source" in option.opts:
+        yield from _sources(console, text)
+
+
+def _choices(parameter: click.Parameter | None, text: str) -> Iterator[Candidate]:
+    if parameter is not None and isinstance(parameter.type, click.Choice):
+        for choice in parameter.type.choices:
+            if str(choice).startswith(text):
+                yield Candidate(str(choice))
+
+
+# ── from the store ────────────────────────────────────────────────────────────────────────────
+
+
+def _from_store(console: Console, text: str, *, trash: bool) -> Iterator[Candidate]:
+    try:
+        with SessionDB(read_only=True, clock=console.clock) as db:
+            found = _in_trash(db, text) if trash else _sessions(db, text)
+    except HermesSessionsError:
+        # Somebody presses Tab: no place for errors. The command itself will say it.
+        return
+    for value, about in found:
+        # What a shell could not type, it is not offered.
+        if value.isprintable():
+            yield Candidate(value, one_line(about))
+
+
+def _sessions(db: SessionDB, text: str) -> list[Candidate]:
+    titles = db.find_session_titles(text, limit=_OFFERED)
+    found = [Candidate(title, session_id) for title, session_id in titles]
+    if text:
+        ids = db.find_session_ids(text, limit=_OFFERED)
+        return found + [Candidate(i, _name(db.get_session(i))) for i in ids]
+    latest = db.list_sessions_rich(limit=_OFFERED, compact_rows=True)
+    return found + [Candidate(row["id"], _name(row)) for row in latest]
+
+
+def _in_trash(db: SessionDB, text: str) -> list[Candidate]:
+    rows = db.list_trash()
+    return [
+        Candidate(value, _name(row))
+        for row in rows
+        for value in (row["title"], row["id"])
+        if value and value.lower().startswith(text.lower())
+    ][:_OFFERED]
+
+
+def _name(row: dict[str, object] | None) -> str:
+    return str((row or {}).get("title") or (row or {}).get("preview") or "")
+
+
+def _sources(console: Console, text: str) -> Iterator[Candidate]:
+    try:
+        with SessionDB(read_only=True, clock=console.clock) as db:
+            counts = db.get_stats()["sources"]
+    except HermesSessionsError:
+        return
+    for source, numbers in counts.items():
+        if source.startswith(text) and source.isprintable():
+            yield Candidate(source, f"{numbers['sessions']} sessions")
+
+
+def _unquoted(word: str) -> str:
+    """Return a word of a shell's line as the command will get it; it may be unfinished."""
+    import shlex
+
+    for ending in ("", "'", '"'):
+        try:
+            return " ".join(shlex.split(word + ending))
+        except ValueError:
+            continue
+    return word
