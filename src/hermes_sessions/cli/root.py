@@ -17,9 +17,9 @@ COMMANDS = {
     "sessiondb": LazyCommand(
         "hermes_sessions.cli.sessiondb.group:sessiondb",
         "Look after the database, and move to another one.",
+    ),
     "completion": LazyCommand(
         "hermes_sessions.cli.completion:completion", "Print the completion script of a shell."
-    ),
     ),
 }
 
