@@ -67,6 +67,7 @@ class Search:
         """See `SessionDB.search_messages`."""
         self._check_open()
         wanted_sort = _sort(sort)
+        _require_types(query, scope, limit=limit, offset=offset)
         if limit == 0 or not (query or "").strip():
             return []
         conditions = Conditions(
@@ -101,6 +102,7 @@ class Search:
     ) -> Answer:
         """See `SessionDB.search`."""
         self._check_open()
+        _require_types(query, scope, limit=limit)
         if limit < 1:
             raise InvalidInput(f"limit must be 1 or more, not {limit}.")
         conditions = conditions or Conditions()
@@ -169,6 +171,18 @@ class Search:
         except HermesSessionsError as error:
             # Nothing is lost: the next search or process does it.
             logger.info("the search index could not be updated now: %s", error)
+
+
+def _require_types(query: object, scope: object, **numbers: object) -> None:
+    if query is not None and not isinstance(query, str):
+        raise InvalidInput(f"query must be text, not {type(query).__name__}.")
+    if not isinstance(scope, Scope):
+        raise InvalidInput(
+            f"scope must be a Scope, not {type(scope).__name__}; leave it out to ask as the owner."
+        )
+    for name, number in numbers.items():
+        if not isinstance(number, int):
+            raise InvalidInput(f"{name} must be a whole number, not {type(number).__name__}.")
 
 
 def _sort(sort: str | None) -> Sort:

@@ -62,7 +62,9 @@ def read_cursor(text: str, question: int) -> Cursor:
             key=None if key is None else _key(*key),
         )
     except (ValueError, TypeError, binascii.Error, RecursionError) as error:
-        raise InvalidInput("The cursor is not one that a search returned.") from error
+        raise InvalidInput(
+            "The cursor is not one that a search returned. Give the next_cursor of an answer."
+        ) from error
     if cursor.question != question:
         raise InvalidInput("The cursor belongs to another search; use it with the same question.")
     return cursor

@@ -181,3 +181,26 @@ class TestHostileText:
             answered = db.append_message("s", "tool", "harmless", tool_name=attack)
             hits = db.search("harmless", conditions=Conditions(tools=(attack,))).hits
             assert {hit.id for hit in hits} == {called, answered}, attack
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"query": 5},
+            {"query": b"x"},
+            {"query": ["x"]},
+            {"limit": None},
+            {"limit": "5"},
+            {"limit": 1.5},
+            {"scope": None},
+            {"scope": "anna"},
+            {"scope": {"user_id": "anna"}},
+        ],
+        ids=str,
+    )
+    def test_values_of_other_types(self, db: SessionDB, wrong: dict[str, Any]) -> None:
+        """They are refused with words; above all, what is no scope is not everything."""
+        say(db, "s", "x")
+        given: dict[str, Any] = {"query": "x", **wrong}
+        for verb in (db.search, db.search_messages):
+            with pytest.raises(InvalidInput, match="must be"):
+                verb(**given)
