@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from hermes_sessions.agent.clients.port import (
@@ -85,6 +85,10 @@ class Agent:
     max_tokens: int | None = None
     temperature: float | None = None
     most_steps: int = MOST_STEPS
+
+    def with_model(self, model: str) -> Agent:
+        """Return the same agent, asking another model."""
+        return replace(self, model=model)
 
     def run_turn(
         self,

@@ -57,16 +57,19 @@ def run(arguments: Sequence[str] | None = None, console: Console | None = None) 
 def _run(arguments: Sequence[str], console: Console | None) -> int:
     import click
 
+    from hermes_sessions.cli.chat.arguments import as_chat
     from hermes_sessions.cli.console import Console
-    from hermes_sessions.cli.root import hermes
+    from hermes_sessions.cli.root import COMMANDS, hermes
     from hermes_sessions.cli.warnings import warnings_shown_on
     from hermes_sessions.errors import HermesSessionsError
 
     console = console or Console()
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    arguments = as_chat(arguments, COMMANDS, on_terminal=on_terminal)
     try:
         with (
             warnings_shown_on(console),
-            hermes.make_context(_program_name(), list(arguments), obj=console) as context,
+            hermes.make_context(_program_name(), arguments, obj=console) as context,
         ):
             hermes.invoke(context)
             sys.stdout.flush()

@@ -7,6 +7,9 @@ import click
 from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
 
 COMMANDS = {
+    "chat": LazyCommand(
+        "hermes_sessions.cli.chat.command:chat", "Talk to a model; also as hermes alone."
+    ),
     "sessions": LazyCommand(
         "hermes_sessions.cli.sessions.group:sessions", "List, read and manage stored sessions."
     ),
@@ -14,12 +17,12 @@ COMMANDS = {
         "hermes_sessions.cli.insights:insights",
         "Show how the store was used: models, tools, hours, cost.",
     ),
+    "completion": LazyCommand(
+        "hermes_sessions.cli.completion:completion", "Print the completion script of a shell."
+    ),
     "sessiondb": LazyCommand(
         "hermes_sessions.cli.sessiondb.group:sessiondb",
         "Look after the database, and move to another one.",
-    ),
-    "completion": LazyCommand(
-        "hermes_sessions.cli.completion:completion", "Print the completion script of a shell."
     ),
 }
 

@@ -21,3 +21,9 @@ def command_on(name: str, *sessions: str, options: Sequence[str] = ()) -> str:
     if any(session.startswith("-") for session in sessions):
         return command_line(name, *options, "--", *sessions)
     return command_line(name, *sessions, *options)
+
+
+def resume_line(option: str, session: str) -> str:
+    """Return the command that goes on with a session, as `command_line`."""
+    word = f"{option}={session}" if session.startswith("-") else f"{option} {quote(session)}"
+    return " ".join(lines(f"hermes {quote(word) if word.startswith(f'{option}=') else word}"))

@@ -30,6 +30,14 @@ def one_line(text: str) -> str:
     return re.sub(_INVISIBLE, "", re.sub(_CONTROL, _REPLACEMENT, folded))
 
 
+def piece(text: str) -> str:
+    """Return a piece of a text that is shown as it arrives, harmless, with its line breaks."""
+    if text.isprintable():
+        return text
+    cleaned = re.sub(_CONTROL_IN_LINES, _REPLACEMENT, text.replace("\r\n", "\n"))
+    return re.sub(_INVISIBLE, "", cleaned)
+
+
 def lines(text: str) -> list[str]:
     """Return the lines of *text*, harmless, tabs as blanks, without blank lines at the ends."""
     cleaned = re.sub(_CONTROL_IN_LINES, _REPLACEMENT, re.sub(_NEWLINE, "\n", text))

@@ -1,0 +1,1 @@
+"""``hermes chat``: talking to a model in the terminal."""
