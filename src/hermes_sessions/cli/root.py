@@ -20,6 +20,9 @@ COMMANDS = {
     "completion": LazyCommand(
         "hermes_sessions.cli.completion:completion", "Print the completion script of a shell."
     ),
+    "model": LazyCommand(
+        "hermes_sessions.cli.modelling:model", "Look after the model that answers in a chat."
+    ),
     "sessiondb": LazyCommand(
         "hermes_sessions.cli.sessiondb.group:sessiondb",
         "Look after the database, and move to another one.",

@@ -60,6 +60,10 @@ def chat(
         raise click.UsageError("--json is for one question: hermes chat --json -q 'Why?'")
     settings = load_settings()
     chosen = choose_model(settings.model, base_url=base_url, model=model, environ=console.environ)
+    if chosen.is_local:
+        from hermes_sessions.agent.clients import local_package
+
+        local_package.fetch(say=console.tell)
     with open_for_writing(console) as db:
         session_id = _wanted(db, continued, resumed)
         client = chosen.open()
