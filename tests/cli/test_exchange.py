@@ -231,6 +231,7 @@ def test_filters(filled: Hermes, tmp_path: Path) -> None:
     assert found("--until", "2025-01-01") == {OLD}
     assert found("--user", "u42") == {WEATHER}
     assert found("--title", "nowhere") == set()
+    assert len(filled.call("sessions", "export", "-", "--user", "u7").out.splitlines()) == 1
     wrong = filled.call("sessions", "export", "-", "--since", "1d", "--until", "2d")
     assert (wrong.code, wrong.out) == (2, "")
     both = filled.call("sessions", "export", "-", "--title", "x", "--session-id", AUTH)

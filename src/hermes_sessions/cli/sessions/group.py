@@ -10,6 +10,7 @@ _HERE = "hermes_sessions.cli.sessions"
 
 COMMANDS = {
     "list": LazyCommand(f"{_HERE}.listing:list_sessions", "List sessions, newest activity first."),
+    "browse": LazyCommand(f"{_HERE}.browsing:browse", "Find a session as you type, and resume it."),
     "show": LazyCommand(f"{_HERE}.showing:show", "Show one session and its last messages."),
     "search": LazyCommand(f"{_HERE}.searching:search", "Find messages by what they say."),
     "rename": LazyCommand(f"{_HERE}.renaming:rename", "Set or clear the title of a session."),
