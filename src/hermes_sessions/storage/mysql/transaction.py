@@ -211,7 +211,7 @@ def with_values(connection: pymysql.Connection[Any], sql: str, params: Params) -
     for value, piece in zip(params, pieces[1:], strict=True):
         if value is None:
             parts.append("NULL")
-        elif type(value) is str:
+        elif isinstance(value, str):
             text = encode_text(value)
             parts.append(
                 "'" + text.replace("'", "''") + "'" if is_ours else connection.escape(text)
