@@ -173,15 +173,21 @@ def test_screens(
 # ── on a terminal ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_typing_and_enter(filled: Hermes) -> None:
-    with Terminal(filled, "sessions", "browse", columns=120) as terminal:
+def test_typing_and_enter_resume_a_session(filled: Hermes) -> None:
+    # Nobody is asked anything, so nobody has to be there.
+    endpoint = {"HERMES_BASE_URL": "http://127.0.0.1:9/v1", "HERMES_MODEL": "m"}
+    environ = {**endpoint, "PROMPT_TOOLKIT_NO_CPR": "1"}
+    with Terminal(filled, "sessions", "browse", columns=120, **environ) as terminal:
         terminal.wait_for("refactoring auth")
         terminal.keys("vegas")
-        terminal.wait_for("vegas")
         terminal.wait_for("Las Vegas")
+        terminal.screen = ""
         terminal.keys("\r")
+        terminal.wait_for("❯")
+        assert "Sunny, 18 °C." in without_escapes(terminal.screen)
+        terminal.keys("\x04")
         assert terminal.finish() == 0
-    assert without_escapes(terminal.screen).rstrip().endswith(f"hermes --resume {WEATHER}")
+    assert WEATHER in terminal.screen
 
 
 def test_arrows_and_json(filled: Hermes) -> None:

@@ -6,7 +6,6 @@ import os
 import sys
 from functools import lru_cache, partial
 from itertools import dropwhile
-from shlex import quote
 
 import click
 
@@ -16,6 +15,7 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import source_option, speaks_to_console
 from hermes_sessions.cli.render.age import moment
 from hermes_sessions.cli.render.columns import wrap
+from hermes_sessions.cli.render.command import resume_line
 from hermes_sessions.cli.render.hit import Surroundings, hit_lines
 from hermes_sessions.cli.render.picker import (
     LEAST_COLUMNS,
@@ -47,9 +47,9 @@ class BrowsingRefused(HermesSessionsError):
 def browse(console: Console, *, source: str | None) -> None:
     """Find a session as you type, look at it, and resume it.
 
-    Typing searches titles and texts. Up and Down move, Enter prints the command that resumes the
-    session, Esc clears the search, and leaves when it is empty; so does q. Leaving without a choice
-    exits with 1.
+    Typing searches titles and texts. Up and Down move, Enter resumes the session (with --json it
+    prints the command that does), Esc clears the search, and leaves when it is empty; so does q.
+    Leaving without a choice exits with 1.
     """
     _require_terminal()
     try:
@@ -71,12 +71,13 @@ def browse(console: Console, *, source: str | None) -> None:
 
 
 def _open(console: Console, session_id: str) -> None:
-    """Say how the session is resumed."""
-    command = f"hermes --resume {quote(session_id)}"
+    """Resume the session; with ``--json`` say how."""
     if console.as_json:
-        console.print_json({"id": session_id, "command": command})
-    else:
-        console.print(command)
+        console.print_json({"id": session_id, "command": resume_line("--resume", session_id)})
+        return
+    from hermes_sessions.cli.main import run
+
+    raise click.exceptions.Exit(run([f"--resume={session_id}"], console))
 
 
 def _require_terminal() -> None:
