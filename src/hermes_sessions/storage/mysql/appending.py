@@ -19,9 +19,9 @@ UPDATE sessions SET last_active = ? WHERE last_active < ? AND id = (
 );"""
 
 
-@lru_cache(maxsize=8)
-def statements(columns: tuple[str, ...], *, listed: bool) -> str:
-    """Return the statements for a message with these columns; see `parameters`.
+@lru_cache(maxsize=128)
+def _statements(columns: tuple[str, ...], *, listed: bool) -> str:
+    """Return the statements for a message with these columns.
 
     They are a whole transaction. The session's row gives the message its place through
     ``LAST_INSERT_ID``; without such a session, ``session_id`` cannot be null, and nothing is done.
@@ -41,17 +41,26 @@ INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, LAST_INSERT_ID(
 {"" if listed else _TIP} COMMIT"""
 
 
-def parameters(row: NewRow, mark: str, now: float, *, listed: bool) -> Sequence[Any]:
-    """Return the parameters of `statements`, in order."""
-    first = (
+def statements(row: NewRow, mark: str, now: float, *, listed: bool) -> tuple[str, Sequence[Any]]:
+    """Return the statements for a message, and their parameters.
+
+    Nearly every message lacks most columns; what is not named need not be read by the server.
+    """
+    columns, values = zip(
+        *[pair for pair in zip(row.columns, row.values, strict=True) if pair[1] is not None],
+        strict=True,
+    )
+    params = (
         row.timestamp,
         row.timestamp,
         row.tool_calls,
         row.preview,
         row.session_id,
         row.session_id,
-        *row.values,
+        *values,
         mark,
         now,
     )
-    return first if listed else (*first, row.timestamp, row.timestamp, row.session_id)
+    if not listed:
+        params = (*params, row.timestamp, row.timestamp, row.session_id)
+    return _statements(columns, listed=listed), params

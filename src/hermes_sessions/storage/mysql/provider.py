@@ -305,11 +305,8 @@ class MySQLSessionDBProvider(SessionDBProvider):
         mark = new_mark()
         is_clean = False
         try:
-            text = with_values(
-                session.connection,
-                appending.statements(tuple(row.columns), listed=listed),
-                appending.parameters(row, mark, time.time(), listed=listed),
-            )
+            sql, params = appending.statements(row, mark, time.time(), listed=listed)
+            text = with_values(session.connection, sql, params)
             first = _waiting(session, self._options.lock_timeout)
             inserted = len(first) + appending.INSERTED
             number = session.run_script("; ".join([*first, text]), inserted)
