@@ -84,10 +84,10 @@ def _growth(metric: str) -> Callable[[Results], float | None]:
     """How many times a fifth of the store goes into the whole of it."""
 
     def measure(results: Results) -> float | None:
-        whole, tenth = (
+        whole, part = (
             results.value(scenario, "ours", metric) for scenario in ("memory", "memory-fifth")
         )
-        return whole / tenth if whole and tenth else None
+        return whole / part if whole and part else None
 
     return measure
 
