@@ -134,6 +134,10 @@ def append_through_interrupts(path: str, count: str) -> None:
 
     db = open_store(path, durability="normal", lock_timeout=20.0)
     db.create_session("s", source="test")
+    # Python's own import lock does not survive an interrupt, so what is imported at first use is.
+    _insert(db, -2)
+    with db.provider.read() as tx:
+        tx.one("SELECT MAX(id) FROM messages")
     signal.signal(signal.SIGINT, interrupt)
     say("ready")
     stored = []
