@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 
 import hypothesis
@@ -18,6 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("HERMES_")]:
         del os.environ[name]
+    # Whoever starts the tests in the background of a shell has SIGINT ignored, for us and for every
+    # process that a test starts and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # A test that forgets to choose its own home must not meet the one of whoever runs it.
     home = tempfile.mkdtemp(prefix="hermes-tests-")
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))

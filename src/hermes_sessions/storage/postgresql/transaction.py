@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import count
 from typing import Any, Final
@@ -52,11 +53,17 @@ class PsycopgTransaction:
     def stream(self, sql: str, params: Params = ()) -> Iterator[Row]:
         """See `ReadTransaction.stream`."""
         name = f"stream_{next(_cursor_numbers)}"
-        with psycopg.RawServerCursor(self._connection, name) as cursor:
+        cursor = psycopg.RawServerCursor(self._connection, name)
+        try:
             cursor.itersize = _FETCHED
             cursor.execute(numbered(sql), encode_params(params))
             for row in cursor:
                 yield decode_row(row)
+        finally:
+            with suppress(psycopg.Error):
+                cursor.close()
+            # With a connection that was lost meanwhile, only the second time says nothing to it.
+            cursor.close()
 
     def run(self, sql: str, params: Params = ()) -> int:
         """See `WriteTransaction.run`."""
