@@ -108,14 +108,16 @@ class TestTools:
             (ToolCall("c", "echo", "{oops"), "no JSON"),
             (ToolCall("c", "echo", "[1]"), "must be a JSON object"),
             (ToolCall("c", "fails", ""), "ZeroDivisionError"),
+            (ToolCall("c", "odd", ""), "TypeError"),
         ],
     )
     def test_what_goes_wrong_is_told_to_the_model(
         self, db: SessionDB, call: ToolCall, said: str
     ) -> None:
         fails = Tool("fails", "", {}, lambda *_: 1 / 0)
+        odd = Tool("odd", "", {}, lambda *_: object())
         client = ScriptedClient([Reply("", tool_calls=(call,))], says("sorry"))
-        list(agent(db, client, ECHO, fails).run_turn("s", "try"))
+        list(agent(db, client, ECHO, fails, odd).run_turn("s", "try"))
         assert said in transcript(db)[2][1]
         assert transcript(db)[-1] == ("assistant", "sorry")
 

@@ -97,10 +97,10 @@ class ToolRegistry:
             return _failure("The arguments must be a JSON object.")
         try:
             result = tool.run(given, surroundings)
+            return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         except Exception as error:  # noqa: BLE001 - a tool of anybody's must not end the turn
             logger.warning("the tool %s failed: %s", name, error)
             return _failure(f"{type(error).__name__}: {error}")
-        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
 
 
 def _failure(text: str) -> str:
