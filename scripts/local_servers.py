@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -80,6 +81,25 @@ class Server:
             self._process.send_signal(how)
             self._process.wait(60)
         self._process = None
+
+    def freeze(self) -> None:
+        """Let it take calls, and never say a word, until it is thawed."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, what: signal.Signals) -> None:
+        """Send a signal to the server, then to the processes that work for it."""
+        if self._process is None:
+            return
+        number = self._process.pid
+        self._process.send_signal(what)
+        children = Path(f"/proc/{number}/task/{number}/children").read_text()
+        for child in map(int, children.split()):
+            with suppress(ProcessLookupError):
+                os.kill(child, what)
 
     def restart(self, *, at_once: bool = False) -> None:
         """Stop and start it again; *at_once* does not let it finish anything."""
