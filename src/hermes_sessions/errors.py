@@ -16,10 +16,15 @@ with the cause kept. Messages say what to do next.
     ├── NotFound (LookupError)                a session or message that must exist does not
     ├── ImportRefused (ValueError)            a file offered for import cannot be read
     ├── TransferRefused (ValueError)          sessions cannot be moved as asked
+    ├── RetentionNotApproved (ValueError)     nobody has agreed to these limits
+    ├── BackupRefused (ValueError)            a backup cannot be made, read or restored as asked
+    │   └── BackupDamaged                     a backup is not what was written
     └── StoreError (sqlite3.DatabaseError)    the database said no
         ├── ConstraintViolated (sqlite3.IntegrityError)
         │   ├── UnknownSession                a write names a session that does not exist
-        │   └── StaleFence                    the writer no longer holds the conversation
+        │   ├── StaleFence                    the writer no longer holds the conversation
+        │   ├── ConversationHeld              somebody else does
+        │   └── OnHold                        it must not be deleted
         ├── StatementRefused (sqlite3.OperationalError, sqlite3.ProgrammingError)
         ├── StoreUnavailable (sqlite3.OperationalError)
         │   ├── StoreLocked                   another process holds the write lock
@@ -38,6 +43,7 @@ with the cause kept. Messages say what to do next.
 from __future__ import annotations
 
 import sqlite3
+import time
 
 
 class HermesSessionsError(Exception):
@@ -96,6 +102,26 @@ class TransferRefused(HermesSessionsError, ValueError):
     """Sessions cannot be moved between two stores as asked; the message says what to do."""
 
 
+class BackupRefused(HermesSessionsError, ValueError):
+    """A backup cannot be made, read or restored as asked; the message says what to do."""
+
+
+class BackupDamaged(BackupRefused):
+    """A backup is not what was written; it was not used."""
+
+
+class RetentionNotApproved(HermesSessionsError, ValueError):
+    """Nobody has seen what the present limits come to, and agreed; nothing was deleted."""
+
+    def __init__(self, *, changed: bool = False) -> None:
+        """*changed*: others were agreed to before."""
+        why = "the limits were changed since" if changed else "nobody has agreed to the limits yet"
+        super().__init__(
+            f"Nothing was deleted: {why}. To see what they come to, and agree: "
+            f"hermes sessions retention approve"
+        )
+
+
 class StoreError(HermesSessionsError, sqlite3.DatabaseError):
     """The database refused or failed; the write did not happen."""
 
@@ -121,6 +147,39 @@ class UnknownSession(ConstraintViolated):
 
 class StaleFence(ConstraintViolated):
     """The fencing token is not the one that holds the conversation; nothing was written."""
+
+
+class ConversationHeld(ConstraintViolated):
+    """Somebody else holds the conversation, or a part of it; nothing was written."""
+
+    def __init__(self, session_id: str, holder: str, since: float, until: float) -> None:
+        """*holder* in words; *since* when and *until* when at least, in seconds since the epoch."""
+        self.session_id = session_id
+        self.holder = holder
+        self.since = since
+        self.until = until
+        super().__init__(
+            f"The conversation of session {session_id!r} is held by {holder} since "
+            f"{_utc('%Y-%m-%d %H:%M:%S', since)} UTC. Try again when it is done, or stop it "
+            f"there; if it is gone, the conversation is free at {_utc('%H:%M:%S', until)} UTC."
+        )
+
+
+class OnHold(ConstraintViolated):
+    """A conversation that must not be deleted was to be deleted; nothing was changed."""
+
+    def __init__(self, session_id: str, held: str, reason: str) -> None:
+        """*held* is the session at which the hold stands."""
+        self.session_id = session_id
+        self.reason = reason
+        super().__init__(
+            f"The conversation of session {session_id!r} is on hold ({reason}). To lift the hold: "
+            f"hermes sessions unhold {held}"
+        )
+
+
+def _utc(form: str, when: float) -> str:
+    return time.strftime(form, time.gmtime(when))
 
 
 class StatementRefused(StoreError, sqlite3.OperationalError, sqlite3.ProgrammingError):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hermes_sessions.config.gateway import GatewayConfig, HomeChannel
+    from hermes_sessions.config.gateway_settings import PlatformSettings
     from hermes_sessions.config.loading import default_settings, load_settings
     from hermes_sessions.config.paths import config_file_path, default_store_path, hermes_home
     from hermes_sessions.config.settings import (
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DisplaySettings",
+    "GatewayConfig",
+    "HomeChannel",
     "ModelSettings",
     "MySQLSettings",
+    "PlatformSettings",
     "PostgreSQLSettings",
     "SQLiteSettings",
     "SessionDBSettings",
@@ -40,8 +45,11 @@ __all__ = [
 
 _MODULE_OF = {
     "DisplaySettings": "settings",
+    "GatewayConfig": "gateway",
+    "HomeChannel": "gateway",
     "ModelSettings": "settings",
     "MySQLSettings": "settings",
+    "PlatformSettings": "gateway_settings",
     "PostgreSQLSettings": "settings",
     "SQLiteSettings": "settings",
     "SessionDBSettings": "settings",

@@ -6,21 +6,24 @@ this table. A new key is one entry here and one field of the same name in ``sett
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
+from hermes_sessions.config.care_keys import CARE_KEYS
+from hermes_sessions.config.gateway_keys import GATEWAY_DISPLAY_KEYS, GATEWAY_KEYS
+from hermes_sessions.config.key import ByHome, Key
 from hermes_sessions.config.kinds import (
+    ByName,
     Choice,
     ChoiceOrPlugin,
     FilePath,
-    Kind,
+    ModelPrice,
     Name,
     OrNothing,
     Seconds,
     Size,
     Text,
     WholeNumber,
+    YesNo,
 )
 from hermes_sessions.config.paths import default_store_path
 from hermes_sessions.config.settings import (
@@ -33,40 +36,6 @@ from hermes_sessions.config.settings import (
 
 PROVIDER_ENTRY_POINTS = "hermes_sessions.providers"
 """The entry point by which packages bring databases; their names may be ``sessiondb.provider``."""
-
-
-class ByHome(NamedTuple):
-    """A default that depends on the home directory, and how the reference describes it."""
-
-    value: Callable[[Path], object]
-    described: str
-
-
-class Key(NamedTuple):
-    """One key: its dotted path, what may be written, the default, and one line about it."""
-
-    path: str
-    kind: Kind
-    default: object
-    doc: str
-    environment: tuple[str, ...] = ()
-    """Environment variables that win over the file; the first that is set and not empty."""
-
-    may_be_unset: bool = False
-    """Whether a `${VAR}` that is not set means the default: the store can do without this key."""
-
-    @property
-    def default_text(self) -> str:
-        """The default in words, as errors and the reference show it."""
-        if isinstance(self.default, ByHome):
-            return self.default.described
-        if self.default is None:
-            return "not set"
-        return self.kind.show(self.default)
-
-    def default_value(self, home: Path) -> object:
-        """The value of the key when it is not configured."""
-        return self.default.value(home) if isinstance(self.default, ByHome) else self.default
 
 
 def _server_keys(section: str, *, product: str, port: int) -> tuple[Key, ...]:
@@ -105,6 +74,47 @@ def _server_keys(section: str, *, product: str, port: int) -> tuple[Key, ...]:
         ),
     )
 
+
+BACKUPS_KEYS: tuple[Key, ...] = (
+    Key(
+        "backups.directory",
+        FilePath(),
+        ByHome(lambda home: home / "backups", "`backups` in the home directory"),
+        "Where [backups](backup.md) are kept.",
+    ),
+    Key(
+        "backups.keep",
+        WholeNumber(at_least=1, at_most=1_000_000),
+        10,
+        "How many backups of one store stay; the oldest go when a new one is made.",
+    ),
+    Key(
+        "backups.max_age_days",
+        OrNothing(WholeNumber(at_least=1, at_most=36500)),
+        None,
+        "Older backups go; the newest whole one of a store never does.",
+    ),
+    Key(
+        "backups.max_bytes",
+        OrNothing(Size(at_least=1024**2, at_most=1024**5)),
+        None,
+        "How much all backups together may take; the newest whole one of a store stays all the "
+        "same.",
+    ),
+    Key(
+        "backups.before_migration",
+        YesNo(),
+        True,
+        "Whether a store is backed up before a new version changes its tables.",
+    ),
+    Key(
+        "backups.before_migration_max_bytes",
+        OrNothing(Size(at_least=1024**2, at_most=1024**5)),
+        None,
+        "A larger store is changed without a backup, with a warning; not set: every store is "
+        "backed up.",
+    ),
+)
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -228,19 +238,33 @@ KEYS: tuple[Key, ...] = (
         "How long a call that failed before its first piece is tried again, at most five times.",
     ),
     Key(
+        "model.prices",
+        ByName(ModelPrice(), "model"),
+        (),
+        "US dollars per million tokens of models that the [catalogue](models.md#what-it-costs) "
+        "does not know, or at your own price.",
+    ),
+    Key(
         "sessions.trash_days",
         WholeNumber(at_least=0, at_most=36500),
         30,
         "How many days a deleted session stays in the trash and can be restored; after that, the "
         "maintenance that programs run deletes it for good.",
     ),
+    *BACKUPS_KEYS,
     Key(
         "display.resume_display",
         Choice(get_args(ResumeDisplay)),
         "full",
         "`full`: a recap of the conversation when it is resumed; `minimal`: one line.",
     ),
+    *CARE_KEYS,
+    *GATEWAY_DISPLAY_KEYS,
+    *GATEWAY_KEYS,
 )
+
+FIXED_KEYS: tuple[Key, ...] = tuple(key for key in KEYS if "<" not in key.path)
+"""The keys whose whole path is known; in the others a part like ``<name>`` stands for any name."""
 
 KEY_AT: dict[str, Key] = {key.path: key for key in KEYS}
 
@@ -249,32 +273,44 @@ SECTIONS: frozenset[str] = frozenset(
 )
 """Every path that leads to a key and must hold further keys."""
 
-SHORT_FORMS: dict[str, str] = {"model": "model.default"}
+NAMED_SECTIONS: dict[str, str] = {
+    path.rpartition(".")[0]: path.rpartition(".")[2] for path in SECTIONS if path.endswith(">")
+}
+"""Sections that hold further sections under names of the user's choice, and what stands for one."""
+
+
+def declared_path(path: str) -> str:
+    """Return the path under which a key or section is declared: names as what stands for them."""
+    declared = ""
+    for part in path.split("."):
+        found = NAMED_SECTIONS.get(declared, part)
+        declared = f"{declared}.{found}" if declared else found
+    return declared
+
+
+SHORT_FORMS: dict[str, str] = {
+    "model": "model.default",
+    "platforms.<name>.home_channel": "platforms.<name>.home_channel.chat_id",
+}
 """Sections that may be written as a single value, and the key that value is for."""
 
-SHARED_SECTIONS: frozenset[str] = frozenset({"", "display", "model"})
+SHARED_SECTIONS: frozenset[str] = frozenset(
+    {"", "agent", "display", "gateway", "model", "platforms.<name>", "privacy", "streaming"}
+)
 """Where other programs that read the same file keep keys of their own ("" is the top level): an
 unknown key is mentioned only when it looks like a misspelt one of ours."""
 
+FREE_SECTIONS: frozenset[str] = frozenset({"platforms.<name>"})
+"""Sections whose further keys are kept for somebody who knows them."""
+
 RESERVED: frozenset[str] = frozenset(
     {
-        "agent",
         "approvals",
         "compression",
-        "gateway",
-        "group_sessions_per_user",
         "max_concurrent_sessions",
-        "platforms",
-        "privacy",
-        "session_reset",
-        "session_store_max_age_days",
-        "sessions.auto_prune",
         "sessions.min_interval_hours",
-        "sessions.retention_days",
         "sessions.vacuum_after_prune",
         "sessions.write_json_snapshots",
-        "streaming",
-        "thread_sessions_per_user",
     }
 )
 """Names that belong to other parts and programs: neither read nor warned about."""

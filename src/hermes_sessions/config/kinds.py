@@ -11,9 +11,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from hermes_sessions.config.paths import absolute_path
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.price import PRICE_FORM, Price, read_price, written_price
 
 _WHOLE = r"[+-]?[0-9](?:_?[0-9]){0,17}"
 _DECIMAL = r"[+-]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][+-]?[0-9]{1,3})?"
@@ -32,6 +34,17 @@ class Surroundings(NamedTuple):
 
     home: Path
     environ: Mapping[str, str]
+    #: The environment and what is kept beside the file, where there is such a thing.
+    kept: Mapping[str, str] | None = None
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What ``${VAR}`` may name."""
+        return self.environ if self.kept is None else self.kept
+
+
+#: For kinds that need neither.
+NOWHERE: Final = Surroundings(Path(), {})
 
 
 class NotAllowed(Exception):
@@ -115,31 +128,34 @@ class OrNothing:
     """A value of another kind, or nothing when it is blank."""
 
     def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+        self.kind = kind
         self.allowed = kind.allowed
 
     def parse(self, text: str, surroundings: Surroundings) -> object:
         """Return the value, None when the text is blank, or raise NotAllowed."""
-        return self._kind.parse(text, surroundings) if text.strip() else None
+        return self.kind.parse(text, surroundings) if text.strip() else None
 
     def show(self, value: object) -> str:
         """Return the value as its kind shows it, nothing for None."""
-        return "" if value is None else self._kind.show(value)
+        return "" if value is None else self.kind.show(value)
 
 
 class Seconds:
-    """A time span in seconds, fractions allowed, above zero."""
+    """A time span in seconds, fractions allowed; above zero, or *at_least* so many."""
 
-    def __init__(self, *, at_most: int) -> None:
+    def __init__(self, *, at_most: int, at_least: int | None = None) -> None:
         self._at_most = at_most
-        self.allowed = f"a number of seconds above 0, at most {at_most}"
+        self._at_least = at_least
+        beginning = "above 0" if at_least is None else f"from {at_least}"
+        self.allowed = f"a number of seconds {beginning}, at most {at_most}"
 
     def parse(self, text: str, _surroundings: Surroundings) -> float:
         """Return the seconds, or raise NotAllowed."""
         if not re.fullmatch(_DECIMAL, text.strip()):
             raise NotAllowed
         seconds = float(text)
-        if not math.isfinite(seconds) or not 0 < seconds <= self._at_most:
+        is_enough = seconds > 0 if self._at_least is None else seconds >= self._at_least
+        if not math.isfinite(seconds) or not is_enough or seconds > self._at_most:
             raise NotAllowed
         return seconds
 
@@ -230,3 +246,105 @@ class Name:
     def show(self, value: object) -> str:
         """Return the name itself."""
         return str(value)
+
+
+class YesNo:
+    """Yes or no, in the words that people use for it."""
+
+    allowed = "true or false (also yes, on, 1 and no, off, 0)"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> bool:
+        """Return the answer, or raise NotAllowed."""
+        word = text.strip().lower()
+        if word in {"true", "yes", "on", "1"}:
+            return True
+        if word in {"false", "no", "off", "0"}:
+            return False
+        raise NotAllowed
+
+    def show(self, value: object) -> str:
+        """Return ``true`` or ``false``."""
+        return "true" if value else "false"
+
+
+class TimeZone:
+    """The name of a time zone."""
+
+    allowed = "the name of a time zone that this machine knows, like Europe/Berlin"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> str:
+        """Return the name, or raise NotAllowed."""
+        from hermes_sessions.model.policy import is_zone  # calendars are slow to load
+
+        if not is_zone(text.strip()):
+            raise NotAllowed
+        return text.strip()
+
+    def show(self, value: object) -> str:
+        """Return the name itself."""
+        return str(value)
+
+
+class Texts:
+    """Several texts, like ids: a list, or one text with commas between them."""
+
+    allowed = "a list, like [123, 456]"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> tuple[str, ...]:
+        """Return the texts."""
+        return tuple(word.strip() for word in text.split(",") if word.strip())
+
+    def show(self, value: object) -> str:
+        """Return them with commas between them."""
+        return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+class Names:
+    """Several names: a list, or one text with commas between them."""
+
+    allowed = "a list of names"
+
+    def parse(self, text: str, surroundings: Surroundings) -> tuple[str, ...]:
+        """Return the names, or raise NotAllowed."""
+        words = [word for word in text.split(",") if word.strip()]
+        return tuple(Name().parse(word, surroundings) for word in words)
+
+    def show(self, value: object) -> str:
+        """Return the names with commas between them."""
+        return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+class ModelPrice:
+    """What a model costs: ``0.15 in, 0.60 out, 0.075 cached``."""
+
+    allowed = PRICE_FORM
+
+    def parse(self, text: str, _surroundings: Surroundings) -> Price:
+        """Return the price, or raise NotAllowed."""
+        try:
+            return read_price(text)
+        except InvalidInput:
+            raise NotAllowed from None
+
+    def show(self, value: object) -> str:
+        """Return the price in words."""
+        return written_price(value) if isinstance(value, Price) else str(value)
+
+
+class ByName:
+    """A section whose names are free and whose values are all of one kind."""
+
+    def __init__(self, kind: Kind, names: str) -> None:
+        self.kind = kind
+        self.allowed = f"for each {names}, {kind.allowed}"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> tuple[tuple[str, object], ...]:
+        """Return no entries for blank text; entries are written as a section, each by its kind."""
+        if text.strip():
+            raise NotAllowed
+        return ()
+
+    def show(self, value: object) -> str:
+        """Return the entries in one line, nothing when there are none."""
+        entries = value if isinstance(value, tuple) else ()
+        return "; ".join(f"{name}: {self.kind.show(each)}" for name, each in entries)

@@ -5,9 +5,12 @@ A data class would do, but defining one takes ten times as long, and every start
 
 from __future__ import annotations
 
-from typing import NoReturn, dataclass_transform
+from collections.abc import Iterator, Mapping
+from typing import NoReturn, TypeVar, dataclass_transform
 
 from hermes_sessions.config.wording import is_secret
+
+V_co = TypeVar("V_co", covariant=True)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -39,3 +42,28 @@ class SettingsSection:
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.__dict__.items() if not is_secret(name)}
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"
+
+
+class NamedValues(Mapping[str, V_co]):
+    """Values under names of the user's choice. Never changes, is hashable, and hides secrets."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, V_co]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> V_co:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._values.items()))
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in self._values.items() if not is_secret(name)}
+        return f"{type(self).__name__}({shown!r})"

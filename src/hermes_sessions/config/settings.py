@@ -9,7 +9,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from hermes_sessions.config.section import SettingsSection
+from hermes_sessions.config.care_settings import (
+    RepairSettings,
+    RetentionLimits,
+    RetentionSettings,
+)
+from hermes_sessions.config.gateway_settings import (
+    AgentSettings,
+    BusyInputMode,
+    GatewaySettings,
+    HomeChannelSettings,
+    PlatformSettings,
+    PrivacySettings,
+    ResetOverrides,
+    SessionResetSettings,
+    StreamingSettings,
+)
+from hermes_sessions.config.section import NamedValues, SettingsSection
+from hermes_sessions.model.price import Price
 
 #: Databases that come with this package.
 ProviderName = Literal["sqlite", "postgresql", "mysql"]
@@ -81,18 +98,34 @@ class ModelSettings(SettingsSection):
     first_byte_timeout: float
     piece_timeout: float
     retry_time: float
+    prices: tuple[tuple[str, Price], ...]
 
 
 class SessionsSettings(SettingsSection):
     """``sessions``: what happens to sessions over time."""
 
     trash_days: int
+    auto_prune: bool
+    retention_days: int
+
+
+class BackupsSettings(SettingsSection):
+    """``backups``: where they are, how long they stay, and whether a migration makes one."""
+
+    directory: Path
+    keep: int
+    max_age_days: int | None
+    max_bytes: int | None
+    before_migration: bool
+    before_migration_max_bytes: int | None
 
 
 class DisplaySettings(SettingsSection):
-    """``display``: what is shown on the terminal."""
+    """``display``: what is shown."""
 
     resume_display: ResumeDisplay
+    busy_input_mode: BusyInputMode
+    busy_ack_enabled: bool
 
 
 class Settings(SettingsSection):
@@ -105,7 +138,19 @@ class Settings(SettingsSection):
     sessiondb: SessionDBSettings
     model: ModelSettings
     sessions: SessionsSettings
+    repair: RepairSettings
+    retention: RetentionSettings
+    backups: BackupsSettings
     display: DisplaySettings
+    session_reset: SessionResetSettings
+    platforms: NamedValues[PlatformSettings]
+    group_sessions_per_user: bool
+    thread_sessions_per_user: bool
+    session_store_max_age_days: int
+    gateway: GatewaySettings
+    agent: AgentSettings
+    privacy: PrivacySettings
+    streaming: StreamingSettings
 
 
 SECTION_CLASSES: dict[str, type[SettingsSection]] = {
@@ -116,6 +161,23 @@ SECTION_CLASSES: dict[str, type[SettingsSection]] = {
     "sessiondb.mysql": MySQLSettings,
     "model": ModelSettings,
     "sessions": SessionsSettings,
+    "repair": RepairSettings,
+    "retention": RetentionSettings,
+    "retention.human": RetentionLimits,
+    "retention.cron": RetentionLimits,
+    "retention.subagent": RetentionLimits,
+    "retention.api": RetentionLimits,
+    "backups": BackupsSettings,
     "display": DisplaySettings,
+    "session_reset": SessionResetSettings,
+    "session_reset.by_type.<type>": ResetOverrides,
+    "platforms.<name>": PlatformSettings,
+    "platforms.<name>.home_channel": HomeChannelSettings,
+    "platforms.<name>.session_reset": ResetOverrides,
+    "gateway": GatewaySettings,
+    "agent": AgentSettings,
+    "privacy": PrivacySettings,
+    "streaming": StreamingSettings,
 }
-"""The class of every section, outer sections first."""
+"""The class of every section, outer sections first; ``<…>`` stands for any name. A section of such
+sections is a `NamedValues`."""

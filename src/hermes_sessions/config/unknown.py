@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from hermes_sessions.config.keys import KEY_AT, RESERVED, SECTIONS, SHARED_SECTIONS
+from hermes_sessions.config.keys import (
+    KEY_AT,
+    RESERVED,
+    SECTIONS,
+    SHARED_SECTIONS,
+    declared_path,
+)
 from hermes_sessions.config.wording import closest, shown
 
 # In our own sections everything unknown is reported and a guess may be bold. Elsewhere the guess
@@ -11,18 +17,23 @@ _BOLD = 0.6
 _CAREFUL = 0.82
 
 
-def warning_about(section: str, name: str) -> str | None:
-    """Return what to say about the undeclared key ``name`` in ``section``, or None for nothing."""
+def warning_about(section: str, name: str, *, at: str | None = None) -> str | None:
+    """Return what to say about the undeclared key ``name`` in ``section``, or None for nothing.
+
+    ``at`` is the section's path in the file, where it has a name of the user's choice.
+    """
     path = f"{section}.{name}" if section else name
     if path in RESERVED and "." not in name:
         return None
-    if path in KEY_AT or path in SECTIONS:
+    here = section if at is None else at
+    path = f"{here}.{name}" if here else name
+    if declared_path(path) in KEY_AT or declared_path(path) in SECTIONS:
         indented = " > ".join(path.split("."))
         return (
             f"{shown(path)} is ignored because its name is written with dots; nest it: {indented}"
         )
     shared = section in SHARED_SECTIONS
-    meant = _sibling(section, name, at_least=_CAREFUL if shared else _BOLD)
+    meant = _sibling(section, name, here, at_least=_CAREFUL if shared else _BOLD)
     if meant is None and shared:
         return None
     meant = meant or _elsewhere(section, name)
@@ -30,7 +41,7 @@ def warning_about(section: str, name: str) -> str | None:
         return f"{shown(path)} is not a known key and is ignored; did you mean {meant}?"
     return (
         f"{shown(path)} is not a known key and is ignored; "
-        f"known in {section}: {', '.join(_names_in(section))}"
+        f"known in {here}: {', '.join(_names_in(section))}"
     )
 
 
@@ -43,11 +54,11 @@ def _names_in(section: str) -> list[str]:
     ]
 
 
-def _sibling(section: str, name: str, *, at_least: float) -> str | None:
+def _sibling(section: str, name: str, here: str, *, at_least: float) -> str | None:
     meant = closest(name, _names_in(section), at_least=at_least)
     if meant is None:
         return None
-    return f"{section}.{meant}" if section else meant
+    return f"{here}.{meant}" if here else meant
 
 
 def _elsewhere(section: str, name: str) -> str | None:

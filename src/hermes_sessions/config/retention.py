@@ -1,0 +1,27 @@
+"""The limits that are configured, as retention sees them."""
+
+from __future__ import annotations
+
+from hermes_sessions.config.care_settings import RetentionLimits
+from hermes_sessions.config.settings import Settings
+from hermes_sessions.model.retention import Limits, RetentionPolicies
+
+
+def retention_policies(settings: Settings) -> RetentionPolicies:
+    """Return the limits of every class. ``sessions.auto_prune`` gives an age to those that have no
+    limit of their own.
+    """
+    configured = settings.retention
+    age = settings.sessions.retention_days if settings.sessions.auto_prune else None
+    return RetentionPolicies(
+        _limits(configured.human, age),
+        _limits(configured.cron, age),
+        _limits(configured.subagent, age),
+        _limits(configured.api, age),
+        configured.close_after_days,
+    )
+
+
+def _limits(configured: RetentionLimits, otherwise: int | None) -> Limits:
+    limits = Limits(configured.max_age_days, configured.max_count, configured.max_bytes)
+    return limits if limits.is_any else Limits(otherwise)

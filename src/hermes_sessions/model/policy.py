@@ -1,0 +1,166 @@
+"""When a conversation starts anew by itself: policies, and the moments they speak of.
+
+Moments are seconds since the epoch. The daily boundary is the first moment of a day at which the
+clock on the wall of the policy's zone shows the hour, or would if the hour were not skipped, so
+that there is exactly one each day, in whatever way clocks are changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, Literal, get_args
+from zoneinfo import ZoneInfo
+
+from hermes_sessions.errors import InvalidInput
+
+Mode = Literal["none", "idle", "daily", "both"]
+ExpiryReason = Literal["idle", "daily"]
+
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+#: Moments outside are moved to the nearer end: a calendar has no days for them.
+_EARLIEST: Final = datetime(1902, 1, 1, tzinfo=UTC).timestamp()
+_LATEST: Final = datetime(9990, 1, 1, tzinfo=UTC).timestamp()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResetPolicy:
+    """When a lane gets a new session without anybody asking, and who is told.
+
+    Raises:
+        InvalidInput: a value is not allowed; the message says which are.
+    """
+
+    #: ``none``, ``idle``, ``daily``, or ``both``: whichever comes first.
+    mode: Mode = "both"
+    #: The hour of the daily reset, 0 to 23.
+    at_hour: int = 4
+    #: How long nothing may happen.
+    idle_minutes: float = 1440
+    #: Whether the user is told.
+    notify: bool = True
+    #: Platforms on which nobody would read it.
+    notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
+    #: The zone of the hour, like ``Europe/Berlin``; None is the host's.
+    timezone: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise InvalidInput(f"The mode is {self.mode!r}; allowed: {', '.join(MODES)}.")
+        if not is_hour(self.at_hour):
+            raise InvalidInput(f"at_hour is {self.at_hour!r}; allowed: a whole number, 0 to 23.")
+        if not is_idle_time(self.idle_minutes):
+            raise InvalidInput(
+                f"idle_minutes is {self.idle_minutes!r}; allowed: a number greater than 0."
+            )
+        if self.timezone is not None and not is_zone(self.timezone):
+            raise InvalidInput(
+                f"The time zone is {self.timezone!r}; allowed: names like Europe/Berlin or UTC."
+            )
+        excluded = tuple(str(name).lower() for name in self.notify_exclude_platforms)
+        object.__setattr__(self, "notify_exclude_platforms", excluded)
+
+    def notifies(self, platform: str) -> bool:
+        """Tell whether a user on this platform is told about a reset."""
+        return self.notify and platform.lower() not in self.notify_exclude_platforms
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, as JSON can hold them."""
+        return {**asdict(self), "notify_exclude_platforms": list(self.notify_exclude_platforms)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SessionResetPolicy:
+        """Return the policy with these fields. What is missing or null has its default; names it
+        does not know are left out.
+
+        Raises:
+            InvalidInput: a value is not allowed.
+        """
+        known = {name: values[name] for name in _FIELDS if values.get(name) is not None}
+        excluded = known.get("notify_exclude_platforms", ())
+        if isinstance(excluded, str) or not isinstance(excluded, (list, tuple)):
+            raise InvalidInput("notify_exclude_platforms must be a list of names of platforms.")
+        return cls(**known)
+
+
+_FIELDS: Final = tuple(field.name for field in fields(SessionResetPolicy))
+
+
+def is_hour(value: object) -> bool:
+    """Tell whether a daily reset can be at this hour."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 23
+
+
+def is_idle_time(value: object) -> bool:
+    """Tell whether so many minutes can be waited."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 < value < float("inf")  # type: ignore[operator]
+
+
+def is_zone(name: object) -> bool:
+    """Tell whether a time zone of this name is known."""
+    try:
+        return isinstance(name, str) and bool(_zone(name))
+    except (OSError, ValueError, LookupError):  # no such file, no such form of name, no such zone
+        return False
+
+
+@lru_cache(maxsize=64)
+def _zone(name: str) -> ZoneInfo:
+    return ZoneInfo(name)
+
+
+def expiry_reason(policy: SessionResetPolicy, updated_at: float, now: float) -> ExpiryReason | None:
+    """Return why a lane last used at *updated_at* has expired by now, or None if it has not.
+
+    Idle means more than `idle_minutes`: exactly so many are not. Daily means that it was last used
+    before the latest boundary. Idle is named when both hold. A clock that ran backwards expires
+    nothing.
+    """
+    if policy.mode in {"idle", "both"} and now > updated_at + policy.idle_minutes * 60:
+        return "idle"
+    if policy.mode in {"daily", "both"} and updated_at < last_boundary(policy, now):
+        return "daily"
+    return None
+
+
+def next_expiry(policy: SessionResetPolicy, updated_at: float) -> float | None:
+    """Return the moment up to which a lane last used at *updated_at* lives, or None: for ever.
+
+    At this moment it expires if it is a daily boundary, and right after it if it is idle time.
+    """
+    moments = []
+    if policy.mode in {"idle", "both"}:
+        moments.append(updated_at + policy.idle_minutes * 60)
+    if policy.mode in {"daily", "both"}:
+        moments.append(next_boundary(policy, updated_at))
+    return min(moments, default=None)
+
+
+def last_boundary(policy: SessionResetPolicy, now: float) -> float:
+    """Return the latest daily boundary that is not after *now*."""
+    return max(moment for moment in _boundaries_near(policy, now) if moment <= _within(now))
+
+
+def next_boundary(policy: SessionResetPolicy, moment: float) -> float:
+    """Return the first daily boundary after *moment*."""
+    return min(found for found in _boundaries_near(policy, moment) if found > _within(moment))
+
+
+def _boundaries_near(policy: SessionResetPolicy, moment: float) -> list[float]:
+    # Two days each way: a zone can skip a whole day, and the hour of a day can be a day away.
+    zone = None if policy.timezone is None else _zone(policy.timezone)
+    today = datetime.fromtimestamp(_within(moment), zone).date()
+    return [_moment_of(today + timedelta(days=n), policy.at_hour, zone) for n in range(-2, 3)]
+
+
+def _moment_of(day: date, hour: int, zone: ZoneInfo | None) -> float:
+    # Without a zone this is the host's time. Of an hour that comes twice it is the first; one that
+    # is skipped is counted as if clocks had not been changed yet.
+    return datetime(day.year, day.month, day.day, hour, tzinfo=zone).timestamp()
+
+
+def _within(moment: float) -> float:
+    return min(max(moment, _EARLIEST), _LATEST)
