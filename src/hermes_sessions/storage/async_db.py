@@ -15,11 +15,15 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import Record, SessionDB
+from hermes_sessions.storage.store import Store
 
 if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
+    from hermes_sessions.model.retention import RetentionPolicies
+    from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan, RetentionResult
+    from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
     from hermes_sessions.storage.searching.answer import Answer
     from hermes_sessions.text.query.filters import Conditions
 
@@ -91,6 +95,11 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.provider`."""
         return self._db.provider
 
+    @property
+    def store(self) -> Store:
+        """See `SessionDB.store`."""
+        return self._db.store
+
     async def describe(self) -> Record:
         """See `SessionDB.describe`."""
         return await self._call(self._db.describe)
@@ -109,6 +118,7 @@ class AsyncSessionDB(AsyncHandle):
         parent_session_id: str | None = None,
         edge_kind: str | None = None,
         started_at: float | None = None,
+        fence: int | None = None,
     ) -> str:
         """See `SessionDB.create_session`."""
         return await self._call(
@@ -122,6 +132,7 @@ class AsyncSessionDB(AsyncHandle):
             parent_session_id=parent_session_id,
             edge_kind=edge_kind,
             started_at=started_at,
+            fence=fence,
         )
 
     async def ensure_session(
@@ -226,6 +237,7 @@ class AsyncSessionDB(AsyncHandle):
         messages: Iterable[Mapping[str, Any]] = (),
         *,
         system_prompt: str | None = None,
+        fence: int | None = None,
     ) -> str:
         """See `SessionDB.continue_session`."""
         return await self._call(
@@ -234,6 +246,7 @@ class AsyncSessionDB(AsyncHandle):
             new_session_id,
             messages,
             system_prompt=system_prompt,
+            fence=fence,
         )
 
     async def finalize_orphaned_compression_sessions(self) -> int:
@@ -305,6 +318,10 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_sizes`."""
         return await self._call(self._db.get_sizes)
 
+    async def get_space(self) -> Record:
+        """See `SessionDB.get_space`."""
+        return await self._call(self._db.get_space)
+
     async def measure_sessions(self, session_ids: Iterable[str]) -> dict[str, int]:
         """See `SessionDB.measure_sessions`."""
         return await self._call(self._db.measure_sessions, session_ids)
@@ -370,14 +387,14 @@ class AsyncSessionDB(AsyncHandle):
         return await self._call(self._db.append_messages, session_id, messages, fence=fence)
 
     async def replace_messages(
-        self, session_id: str, messages: Iterable[Mapping[str, Any]]
+        self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None = None
     ) -> None:
         """See `SessionDB.replace_messages`."""
-        await self._call(self._db.replace_messages, session_id, messages)
+        await self._call(self._db.replace_messages, session_id, messages, fence=fence)
 
-    async def clear_messages(self, session_id: str) -> None:
+    async def clear_messages(self, session_id: str, *, fence: int | None = None) -> None:
         """See `SessionDB.clear_messages`."""
-        await self._call(self._db.clear_messages, session_id)
+        await self._call(self._db.clear_messages, session_id, fence=fence)
 
     async def get_messages(
         self,
@@ -441,13 +458,19 @@ class AsyncSessionDB(AsyncHandle):
 
     # ── rewind ────────────────────────────────────────────────────────────────────────────────
 
-    async def rewind_to_message(self, session_id: str, message_id: int) -> Record:
+    async def rewind_to_message(
+        self, session_id: str, message_id: int, *, fence: int | None = None
+    ) -> Record:
         """See `SessionDB.rewind_to_message`."""
-        return await self._call(self._db.rewind_to_message, session_id, message_id)
+        return await self._call(self._db.rewind_to_message, session_id, message_id, fence=fence)
 
-    async def restore_rewound(self, session_id: str, *, rewind_id: int | None = None) -> int:
+    async def restore_rewound(
+        self, session_id: str, *, rewind_id: int | None = None, fence: int | None = None
+    ) -> int:
         """See `SessionDB.restore_rewound`."""
-        return await self._call(self._db.restore_rewound, session_id, rewind_id=rewind_id)
+        return await self._call(
+            self._db.restore_rewound, session_id, rewind_id=rewind_id, fence=fence
+        )
 
     async def list_rewinds(self, session_id: str) -> list[Record]:
         """See `SessionDB.list_rewinds`."""
@@ -456,6 +479,153 @@ class AsyncSessionDB(AsyncHandle):
     async def list_recent_user_messages(self, session_id: str, limit: int = 10) -> list[Record]:
         """See `SessionDB.list_recent_user_messages`."""
         return await self._call(self._db.list_recent_user_messages, session_id, limit)
+
+    # ── leases ────────────────────────────────────────────────────────────────────────────────
+
+    async def take_lease(
+        self, session_id: str, holder: Holder | str, *, ttl: float = 60.0
+    ) -> Lease:
+        """See `SessionDB.take_lease`."""
+        return await self._call(self._db.take_lease, session_id, holder, ttl=ttl)
+
+    async def renew_lease(self, lease: Lease, *, ttl: float = 60.0) -> Lease:
+        """See `SessionDB.renew_lease`."""
+        return await self._call(self._db.renew_lease, lease, ttl=ttl)
+
+    async def release_lease(self, lease: Lease) -> None:
+        """See `SessionDB.release_lease`."""
+        await self._call(self._db.release_lease, lease)
+
+    async def lease_of(self, session_id: str) -> HeldBy | None:
+        """See `SessionDB.lease_of`."""
+        return await self._call(self._db.lease_of, session_id)
+
+    # ── handoff ───────────────────────────────────────────────────────────────────────────────
+
+    async def request_handoff(self, session_id: str, platform: str) -> bool:
+        """See `SessionDB.request_handoff`."""
+        return await self._call(self._db.request_handoff, session_id, platform)
+
+    async def get_handoff_state(self, session_id: str) -> Record | None:
+        """See `SessionDB.get_handoff_state`."""
+        return await self._call(self._db.get_handoff_state, session_id)
+
+    async def list_pending_handoffs(self) -> list[Record]:
+        """See `SessionDB.list_pending_handoffs`."""
+        return await self._call(self._db.list_pending_handoffs)
+
+    async def claim_handoff(self, session_id: str) -> bool:
+        """See `SessionDB.claim_handoff`."""
+        return await self._call(self._db.claim_handoff, session_id)
+
+    async def complete_handoff(self, session_id: str) -> None:
+        """See `SessionDB.complete_handoff`."""
+        await self._call(self._db.complete_handoff, session_id)
+
+    async def fail_handoff(self, session_id: str, error: str) -> None:
+        """See `SessionDB.fail_handoff`."""
+        await self._call(self._db.fail_handoff, session_id, error)
+
+    # ── topics of Telegram ────────────────────────────────────────────────────────────────────
+
+    async def apply_telegram_topic_migration(self) -> None:
+        """See `SessionDB.apply_telegram_topic_migration`."""
+        await self._call(self._db.apply_telegram_topic_migration)
+
+    async def enable_telegram_topic_mode(
+        self,
+        *,
+        chat_id: str | int,
+        user_id: str | int,
+        has_topics_enabled: bool | None = None,
+        allows_users_to_create_topics: bool | None = None,
+    ) -> None:
+        """See `SessionDB.enable_telegram_topic_mode`."""
+        await self._call(
+            self._db.enable_telegram_topic_mode,
+            chat_id=chat_id,
+            user_id=user_id,
+            has_topics_enabled=has_topics_enabled,
+            allows_users_to_create_topics=allows_users_to_create_topics,
+        )
+
+    async def disable_telegram_topic_mode(
+        self, *, chat_id: str | int, clear_bindings: bool = True
+    ) -> None:
+        """See `SessionDB.disable_telegram_topic_mode`."""
+        await self._call(
+            self._db.disable_telegram_topic_mode, chat_id=chat_id, clear_bindings=clear_bindings
+        )
+
+    async def is_telegram_topic_mode_enabled(
+        self, *, chat_id: str | int, user_id: str | int
+    ) -> bool:
+        """See `SessionDB.is_telegram_topic_mode_enabled`."""
+        return await self._call(
+            self._db.is_telegram_topic_mode_enabled, chat_id=chat_id, user_id=user_id
+        )
+
+    async def get_telegram_topic_binding(
+        self, *, chat_id: str | int, thread_id: str | int
+    ) -> Record | None:
+        """See `SessionDB.get_telegram_topic_binding`."""
+        return await self._call(
+            self._db.get_telegram_topic_binding, chat_id=chat_id, thread_id=thread_id
+        )
+
+    async def get_telegram_topic_binding_by_session(self, *, session_id: str) -> Record | None:
+        """See `SessionDB.get_telegram_topic_binding_by_session`."""
+        return await self._call(
+            self._db.get_telegram_topic_binding_by_session, session_id=session_id
+        )
+
+    async def list_telegram_topic_bindings_for_chat(self, *, chat_id: str | int) -> list[Record]:
+        """See `SessionDB.list_telegram_topic_bindings_for_chat`."""
+        return await self._call(self._db.list_telegram_topic_bindings_for_chat, chat_id=chat_id)
+
+    async def bind_telegram_topic(
+        self,
+        *,
+        chat_id: str | int,
+        thread_id: str | int,
+        user_id: str | int,
+        session_key: str,
+        session_id: str,
+        managed_mode: str = "auto",
+    ) -> None:
+        """See `SessionDB.bind_telegram_topic`."""
+        await self._call(
+            self._db.bind_telegram_topic,
+            chat_id=chat_id,
+            thread_id=thread_id,
+            user_id=user_id,
+            session_key=session_key,
+            session_id=session_id,
+            managed_mode=managed_mode,
+        )
+
+    async def delete_telegram_topic_binding(
+        self, *, chat_id: str | int, thread_id: str | int
+    ) -> bool:
+        """See `SessionDB.delete_telegram_topic_binding`."""
+        return await self._call(
+            self._db.delete_telegram_topic_binding, chat_id=chat_id, thread_id=thread_id
+        )
+
+    async def is_telegram_session_linked_to_topic(self, *, session_id: str) -> bool:
+        """See `SessionDB.is_telegram_session_linked_to_topic`."""
+        return await self._call(self._db.is_telegram_session_linked_to_topic, session_id=session_id)
+
+    async def list_unlinked_telegram_sessions_for_user(
+        self, *, chat_id: str | int, user_id: str | int, limit: int = 10
+    ) -> list[Record]:
+        """See `SessionDB.list_unlinked_telegram_sessions_for_user`."""
+        return await self._call(
+            self._db.list_unlinked_telegram_sessions_for_user,
+            chat_id=chat_id,
+            user_id=user_id,
+            limit=limit,
+        )
 
     # ── usage ─────────────────────────────────────────────────────────────────────────────────
 
@@ -513,6 +683,7 @@ class AsyncSessionDB(AsyncHandle):
         estimated_cost_usd: float | None = None,
         actual_cost_usd: float | None = None,
         api_call_count: int = 1,
+        create: bool = True,
         **tokens: int,
     ) -> None:
         """See `SessionDB.record_auxiliary_usage`."""
@@ -527,6 +698,7 @@ class AsyncSessionDB(AsyncHandle):
             estimated_cost_usd=estimated_cost_usd,
             actual_cost_usd=actual_cost_usd,
             api_call_count=api_call_count,
+            create=create,
             **tokens,
         )
 
@@ -594,6 +766,37 @@ class AsyncSessionDB(AsyncHandle):
     async def prune_empty_ghost_sessions(self, sessions_dir: str | Path | None = None) -> int:
         """See `SessionDB.prune_empty_ghost_sessions`."""
         return await self._call(self._db.prune_empty_ghost_sessions, sessions_dir)
+
+    # ── holds and retention ───────────────────────────────────────────────────────────────────
+
+    async def hold_session(self, session_id: str, reason: str) -> bool:
+        """See `SessionDB.hold_session`."""
+        return await self._call(self._db.hold_session, session_id, reason)
+
+    async def lift_hold(self, session_id: str) -> bool:
+        """See `SessionDB.lift_hold`."""
+        return await self._call(self._db.lift_hold, session_id)
+
+    async def list_holds(self) -> list[Record]:
+        """See `SessionDB.list_holds`."""
+        return await self._call(self._db.list_holds)
+
+    async def plan_retention(self, policies: RetentionPolicies | None = None) -> RetentionPlan:
+        """See `SessionDB.plan_retention`."""
+        return await self._call(self._db.plan_retention, policies)
+
+    async def approve_retention(self, plan: RetentionPlan) -> Consent:
+        """See `SessionDB.approve_retention`."""
+        return await self._call(self._db.approve_retention, plan)
+
+    async def run_retention(
+        self,
+        policies: RetentionPolicies | None = None,
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> RetentionResult:
+        """See `SessionDB.run_retention`."""
+        return await self._call(self._db.run_retention, policies, on_progress=on_progress)
 
     # ── export and import ─────────────────────────────────────────────────────────────────────
 

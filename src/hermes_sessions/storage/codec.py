@@ -9,9 +9,9 @@ Content: an explicit content type says how to read the text, instead of a marker
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import chain
 from typing import Any, Final
 
@@ -22,9 +22,6 @@ logger = Logger(__name__)
 _ESCAPE: Final = "\ufdd0"
 _MUST_ESCAPE: Final = "[\x00\ud800-\udfff\ufdd0]"
 _ESCAPED: Final = "\ufdd0([0-9a-f]{4})"
-
-#: The part of `json.loads` that does the work: transcripts hold thousands of short values.
-_read_json: Final = json.JSONDecoder().raw_decode
 
 JSON: Final = "json"
 BASE64: Final = "base64"
@@ -110,6 +107,8 @@ def decode_content(column: Any, content_type: str | None) -> Any:
         return column
     try:
         if content_type == JSON:
+            import json
+
             return json.loads(column)
         if content_type == BASE64:
             import base64
@@ -124,6 +123,8 @@ def decode_content(column: Any, content_type: str | None) -> Any:
 
 def to_json(value: Any) -> str:
     """Return JSON with non-ASCII text unescaped, so that it can be searched and stays small."""
+    import json  # Who only lists sessions needs none, and a command that starts fast is a feature.
+
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -137,13 +138,23 @@ def from_json(column: str | None, default: Any) -> Any:
     if not column:
         return default
     try:
-        value, end = _read_json(column)
+        value, end = _json_reader()(column)
         if end == len(column):
             return value
     except (TypeError, ValueError):
         pass  # Perhaps there are only blanks around it; the slower way tells.
+    import json
+
     try:
         return json.loads(column)
     except ValueError:
         logger.warning("a JSON column cannot be read; %r is used", default)
         return default
+
+
+@cache
+def _json_reader() -> Callable[[str], tuple[Any, int]]:
+    """Return the part of `json.loads` that does the work: transcripts hold thousands of values."""
+    import json
+
+    return json.JSONDecoder().raw_decode

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_shown_by: list[Callable[[str], None]] = []
+#: None where they are logged again.
+_shown_by: list[Callable[[str], None] | None] = []
 
 
 class Logger:
@@ -29,19 +30,44 @@ class Logger:
 
     def warning(self, message: str, *values: object) -> None:
         """Log what somebody should know, or show it, inside `warnings_shown_by`."""
-        if _shown_by:
-            _shown_by[-1](message % values if values else message)
+        if (show := _showing()) is not None:
+            show(_text(message, values))
         else:
             self._log("WARNING", message, values)
 
     def _log(self, level: str, message: str, values: tuple[object, ...]) -> None:
-        if _shown_by:
+        if _showing() is not None:
             return
         import logging
 
         logger = logging.getLogger(self._name)
-        # The place that counts is two calls away: whoever called debug, info or warning.
-        logger.log(logging.getLevelNamesMapping()[level], message, *values, stacklevel=3)
+        number = logging.getLevelNamesMapping()[level]
+        if logger.isEnabledFor(number):
+            # The place that counts is two calls away: whoever called debug, info or warning.
+            logger.log(number, _text(message, values), stacklevel=3)
+
+
+def _showing() -> Callable[[str], None] | None:
+    return _shown_by[-1] if _shown_by else None
+
+
+def _text(message: str, values: tuple[object, ...]) -> str:
+    """Return what is to be said, so that it can be written to any file: names may hold anything."""
+    text = message % values if values else message
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def where(error: BaseException) -> str:
+    """Return the class of an error that nobody foresaw, and where it was raised. Its text may hold
+    what somebody wrote, which no log is to hold.
+    """
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return type(error).__name__
+    code = last.tb_frame.f_code
+    return f"{type(error).__name__} in {code.co_qualname}, {code.co_filename}:{last.tb_lineno}"
 
 
 @contextmanager
@@ -55,3 +81,15 @@ def warnings_shown_by(show: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         _shown_by.remove(show)
+
+
+@contextmanager
+def warnings_logged() -> Iterator[None]:
+    """Log everything in the block after all: for a program that talks to people at first, and then
+    runs for long and has a log.
+    """
+    _shown_by.append(None)
+    try:
+        yield
+    finally:
+        _shown_by.remove(None)

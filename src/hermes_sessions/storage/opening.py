@@ -7,12 +7,17 @@ subclass of `SessionDBProvider`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.storage.provider import NO_WISHES, SessionDBProvider, Wishes
+
+if TYPE_CHECKING:
+    from hermes_sessions.config.settings import Settings
+    from hermes_sessions.model.retention import RetentionPolicies
 
 #: By name: the module, its class, and the driver that comes with the extra of the same name.
 _OURS: Final = {
@@ -30,6 +35,7 @@ class Opened(NamedTuple):
     provider: SessionDBProvider
     max_message_bytes: int | None = None
     trash_days: int | None = None
+    find_retention: Callable[[], RetentionPolicies] | None = None
 
 
 def open_provider(db_path: str | Path | None, wishes: Wishes = NO_WISHES) -> Opened:
@@ -50,7 +56,15 @@ def open_provider(db_path: str | Path | None, wishes: Wishes = NO_WISHES) -> Ope
         provider_class.from_settings(settings.sessiondb, wishes),
         settings.sessiondb.max_message_bytes,
         settings.sessions.trash_days,
+        lambda: _retention(settings),
     )
+
+
+def _retention(settings: Settings) -> RetentionPolicies:
+    # Hardly any command asks for it, and `hermes sessions list` must not pay for it.
+    from hermes_sessions.config.retention import retention_policies
+
+    return retention_policies(settings)
 
 
 def open_url(url: str, wishes: Wishes = NO_WISHES) -> SessionDBProvider:

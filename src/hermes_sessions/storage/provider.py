@@ -13,8 +13,8 @@ inside the transaction, so that no caller can forget it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -140,6 +140,9 @@ class Wishes(NamedTuple):
     durability: Durability | None = None
     #: Seconds to wait for other writers.
     lock_timeout: float | None = None
+    #: Says how many seconds are left to wait for a server; one that says nothing for so long is
+    #: given up.
+    seconds_left: Callable[[], float] | None = None
 
 
 NO_WISHES: Final = Wishes()
@@ -154,6 +157,8 @@ class NewRow(NamedTuple):
     timestamp: float
     tool_calls: int
     preview: str | None
+    #: What ``sessions.fence`` must be, NULL included.
+    fence: int | None = None
 
 
 class Steps(NamedTuple):
@@ -176,11 +181,36 @@ class Steps(NamedTuple):
         )
 
 
+class Remains(NamedTuple):
+    """Where in its own files a database may still have something of rows that were deleted."""
+
+    #: ``reader``: somebody reads a state from before. ``pages``: unused parts of pages in use.
+    where: Literal["reader", "pages"]
+    #: Why, in words.
+    why: str
+
+
+class Space(NamedTuple):
+    """What takes up space in a database, as far as it tells."""
+
+    #: Bytes by name.
+    tables: Mapping[str, int] = {}
+    indexes: Mapping[str, int] = {}
+    #: Can be used again, or given back; None where the database does not tell.
+    free_bytes: int | None = None
+    #: Written, and not yet in its place.
+    log_bytes: int | None = None
+    #: Whether these are the database's own estimates.
+    is_estimate: bool = False
+
+
 class SessionDBProvider(ABC):
     """A database behind `SessionDB`; thread-safe, shared by all handles of one process."""
 
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
+    #: What a server keeps of deleted rows in files that only its operator can see to, in words.
+    keeps: ClassVar[str | None] = None
 
     @classmethod
     def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> SessionDBProvider:  # noqa: ARG003
@@ -243,7 +273,7 @@ class SessionDBProvider(ABC):
 
     def append_one(self, row: NewRow) -> int | None:
         """Append one message as `write` would, in a single step; return its id, None when there is
-        no such session. Only where `Dialect.appends_in_one_step` says so.
+        no such session or its fence is another. Only where `Dialect.appends_in_one_step` says so.
         """
         raise NotImplementedError
 
@@ -252,9 +282,27 @@ class SessionDBProvider(ABC):
     def search_index(self) -> SearchIndex:
         """The database's inverted index."""
 
+    def others_are_writing(self) -> bool:
+        """Whether other processes write just now, and would wait for a write of this one. Where
+        writers do not wait for each other, they do not. Also on a closed handle.
+        """
+        return False
+
+    def limit_memory(self, most_bytes: int) -> None:
+        """Let this process keep no more than about so many bytes of the store in memory, whatever
+        the number of connections that it keeps open. What a server keeps is its own affair.
+        """
+        del most_bytes
+
     @abstractmethod
     def size_bytes(self) -> int:
         """Return how much space the store takes."""
+
+    def space(self) -> Space:
+        """Return which tables and indexes take how much space. May look at the whole store; a
+        database that does not tell returns nothing.
+        """
+        return Space()
 
     @abstractmethod
     def reclaim(self) -> None:
@@ -267,6 +315,23 @@ class SessionDBProvider(ABC):
         do not override this.
         """
         return 0
+
+    def leaving_no_trace(self) -> AbstractContextManager[None]:
+        """Let writes of this process in the block overwrite what they delete, where the database
+        can be told to; it costs time.
+        """
+        return nullcontext()
+
+    def scrub(self, *, rebuild: bool = False) -> list[Remains]:
+        """Remove what is left of deleted rows from the store's own files, and return what could not
+        be removed now; a later call goes on.
+
+        Short steps, unless the store is small or a *rebuild* is asked for, which keeps writers
+        waiting for as long as it takes to write all of it. Databases whose files only their server
+        can see do not override this; see `keeps`.
+        """
+        del rebuild
+        return []
 
     @abstractmethod
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:

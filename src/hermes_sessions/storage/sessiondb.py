@@ -23,12 +23,22 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
+    from hermes_sessions.model.retention import RetentionPolicies
+    from hermes_sessions.storage.care.retention.plan import (
+        Consent,
+        RetentionPlan,
+        RetentionResult,
+    )
+    from hermes_sessions.storage.care.retention.running import RetentionCare
     from hermes_sessions.storage.repositories.anchors import Anchors
     from hermes_sessions.storage.repositories.compaction import CompressionLocks
     from hermes_sessions.storage.repositories.continuation import Continuations
     from hermes_sessions.storage.repositories.conversation import Conversations
     from hermes_sessions.storage.repositories.exchange import Exchange
+    from hermes_sessions.storage.repositories.handoff import Handoffs
+    from hermes_sessions.storage.repositories.holds import Holds
     from hermes_sessions.storage.repositories.insights import Insights
+    from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease, Leases
     from hermes_sessions.storage.repositories.lineage import Lineage
     from hermes_sessions.storage.repositories.listing import Listing
     from hermes_sessions.storage.repositories.messages import Messages
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.sessions import Sessions
     from hermes_sessions.storage.repositories.sizes import Sizes
     from hermes_sessions.storage.repositories.titles import Titles
+    from hermes_sessions.storage.repositories.topics import Topics
     from hermes_sessions.storage.repositories.trash import Trash
     from hermes_sessions.storage.repositories.usage import Usage
     from hermes_sessions.storage.searching.answer import Answer
@@ -64,7 +75,11 @@ class SessionDB:
     _rewinds: Part[Rewinds] = Part("rewind", "Rewinds")
     _retention: Part[Retention] = Part("retention", "Retention")
     _trash: Part[Trash] = Part("trash", "Trash")
+    _holds: Part[Holds] = Part("holds", "Holds")
     _locks: Part[CompressionLocks] = Part("compaction", "CompressionLocks")
+    _handoffs: Part[Handoffs] = Part("handoff", "Handoffs")
+    _leases: Part[Leases] = Part("leases", "Leases")
+    _topics: Part[Topics] = Part("topics", "Topics")
     _meta: Part[Meta] = Part("meta", "Meta")
     _exchange: Part[Exchange] = Part("exchange", "Exchange")
 
@@ -99,9 +114,9 @@ class SessionDB:
         from hermes_sessions.storage.opening import open_provider
         from hermes_sessions.storage.searching.keeper import Keeper
 
-        trash_days = None
+        trash_days = find_retention = None
         if provider is None:
-            provider, configured_limit, trash_days = open_provider(
+            provider, configured_limit, trash_days, find_retention = open_provider(
                 db_path, Wishes(read_only, durability, lock_timeout)
             )
             max_message_bytes = max_message_bytes or configured_limit
@@ -111,6 +126,7 @@ class SessionDB:
             clock=clock,
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
             trash_days=DEFAULT_TRASH_DAYS if trash_days is None else trash_days,
+            find_retention=find_retention,
         )
         self._keeper = Keeper(self._index_what_waits)
 
@@ -160,12 +176,23 @@ class SessionDB:
 
         return Search(self._store, on_backlog=self._noticed)
 
+    @cached_property
+    def _retention_care(self) -> RetentionCare:
+        from hermes_sessions.storage.care.retention.running import RetentionCare
+
+        return RetentionCare(self._store)
+
     # ── the store itself ──────────────────────────────────────────────────────────────────────
 
     @property
     def provider(self) -> SessionDBProvider:
         """The database behind this store."""
         return self._provider
+
+    @property
+    def store(self) -> Store:
+        """Provider, clock and limits, for the layers of this package above storage."""
+        return self._store
 
     def describe(self) -> Record:
         """Return where the store is and how it is set up; never a secret."""
@@ -175,7 +202,8 @@ class SessionDB:
         """Release this handle. A second call does nothing; any other verb then raises
         `StoreClosed`.
         """
-        if self._keeper.stop():
+        # What is left to be indexed is left to others while they write: they would wait for it.
+        if self._keeper.stop() and not self._provider.others_are_writing():
             self._search.finish()
         self._provider.close()
 
@@ -206,17 +234,21 @@ class SessionDB:
         parent_session_id: str | None = None,
         edge_kind: str | None = None,
         started_at: float | None = None,
+        fence: int | None = None,
     ) -> str:
         """Create a session if its id is new and return the id.
 
         An existing session keeps its values; those it lacks (model, configuration, prompt, user,
         parent) are filled in. *edge_kind* (compression, branch, subagent, handoff) says why there
         is a parent; unstated, it follows from how the parent ended. Without *user_id*, a
-        compression, branch or subagent from its parent's source is its parent's user's.
+        compression, branch or subagent from its parent's source is its parent's user's. What
+        continues a conversation by compression is held by whoever holds that, who alone can
+        create it: *fence* is their token.
 
         Raises:
             InvalidInput: the id, source or edge kind cannot be used, or the id is in the trash.
             UnknownSession: the parent does not exist.
+            StaleFence, ConversationHeld: it would continue a conversation that others hold.
         """
         return self._sessions.create(
             session_id,
@@ -228,6 +260,7 @@ class SessionDB:
             parent_session_id=parent_session_id,
             edge_kind=edge_kind,
             started_at=started_at,
+            fence=fence,
         )
 
     def ensure_session(
@@ -352,20 +385,22 @@ class SessionDB:
         messages: Iterable[Mapping[str, Any]] = (),
         *,
         system_prompt: str | None = None,
+        fence: int | None = None,
     ) -> str:
         """Continue a session under a new id, with *messages* instead of its own, and return that
         id; all of it happens or nothing.
 
         The new session has its source, user, model and prompt (unless one is given), the next
         number of its title, and the edge kind ``compression``. The old one ends with the reason
-        ``compression``; its messages stay as they are, and are found.
+        ``compression``; its messages stay as they are, and are found. A lease holds both.
 
         Raises:
             UnknownSession: there is no such session.
             InvalidInput: it is continued already, or the new id or a message cannot be used.
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
         """
         return self._continuations.start(
-            session_id, new_session_id, messages, system_prompt=system_prompt
+            session_id, new_session_id, messages, system_prompt=system_prompt, fence=fence
         )
 
     def finalize_orphaned_compression_sessions(self) -> int:
@@ -445,6 +480,15 @@ class SessionDB:
         """
         return self._sizes.by_class()
 
+    def get_space(self) -> Record:
+        """Return what takes up space: ``classes`` (human, cron, subagent, api) and ``sources``,
+        each with ``sessions``, ``messages`` and ``text_bytes``, the trash included; ``tables`` and
+        ``indexes`` in bytes, largest first, ``free_bytes`` that can be used again and
+        ``log_bytes``, as far as the database tells, and whether these are ``estimated``. Looks at
+        the whole store.
+        """
+        return self._sizes.space()
+
     def measure_sessions(self, session_ids: Iterable[str]) -> dict[str, int]:
         """Return the bytes of text that each session holds, those in the trash included; 0 for an
         unknown id.
@@ -503,6 +547,7 @@ class SessionDB:
             UnknownSession: create the session first.
             MessageTooLarge, InvalidInput: nothing was written.
             StaleFence: *fence* is not the token that holds the conversation.
+            ConversationHeld: there is no *fence*, and somebody holds the conversation.
         """
         return self._messages.append(
             session_id,
@@ -538,13 +583,23 @@ class SessionDB:
         """
         return self._messages.append_many(session_id, messages, fence=fence)
 
-    def replace_messages(self, session_id: str, messages: Iterable[Mapping[str, Any]]) -> None:
-        """Replace the whole transcript, in one transaction; the old one survives any error."""
-        self._messages.replace(session_id, messages)
+    def replace_messages(
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None = None,
+    ) -> None:
+        """Replace the whole transcript, in one transaction; the old one survives any error.
 
-    def clear_messages(self, session_id: str) -> None:
-        """Delete every message of a session and keep its row."""
-        self._messages.clear(session_id)
+        Raises:
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
+        """
+        self._messages.replace(session_id, messages, fence=fence)
+
+    def clear_messages(self, session_id: str, *, fence: int | None = None) -> None:
+        """Delete every message of a session and keep its row; *fence* as in `replace_messages`."""
+        self._messages.clear(session_id, fence=fence)
 
     def get_messages(
         self,
@@ -608,7 +663,9 @@ class SessionDB:
 
     # ── rewind ────────────────────────────────────────────────────────────────────────────────
 
-    def rewind_to_message(self, session_id: str, message_id: int) -> Record:
+    def rewind_to_message(
+        self, session_id: str, message_id: int, *, fence: int | None = None
+    ) -> Record:
         """Hide a user message and everything after it; nothing is deleted.
 
         Returns ``rewind_id``, ``rewound_count``, ``target_text`` and ``new_head_id`` (the message
@@ -616,10 +673,13 @@ class SessionDB:
 
         Raises:
             InvalidInput: the message is not a user message of this session.
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
         """
-        return self._rewinds.rewind(session_id, message_id)
+        return self._rewinds.rewind(session_id, message_id, fence=fence)
 
-    def restore_rewound(self, session_id: str, *, rewind_id: int | None = None) -> int:
+    def restore_rewound(
+        self, session_id: str, *, rewind_id: int | None = None, fence: int | None = None
+    ) -> int:
         """Undo the newest rewind that is still in force, or the one with *rewind_id*; return how
         many messages came back.
 
@@ -629,8 +689,9 @@ class SessionDB:
         Raises:
             InvalidInput: the session went on or was rewound further since, and the error names
                 the calls that lead back; or it has no such rewind.
+            StaleFence, ConversationHeld: *fence* is not the token that holds the conversation.
         """
-        return self._rewinds.restore(session_id, rewind_id)
+        return self._rewinds.restore(session_id, rewind_id, fence=fence)
 
     def list_rewinds(self, session_id: str) -> list[Record]:
         """Return the record of every rewind of a session, oldest first."""
@@ -639,6 +700,162 @@ class SessionDB:
     def list_recent_user_messages(self, session_id: str, limit: int = 10) -> list[Record]:
         """Return the newest user messages still in force, newest first: what one can rewind to."""
         return self._rewinds.recent_user_messages(session_id, limit)
+
+    # ── leases ────────────────────────────────────────────────────────────────────────────────
+
+    def take_lease(self, session_id: str, holder: Holder | str, *, ttl: float = 60.0) -> Lease:
+        """Take the right to write to a session and its continuations by compaction, for *ttl*
+        seconds; return it with its ``token``, which is to be passed as ``fence``.
+
+        Until it is given back, writes without the token are refused. One that was not renewed in
+        time ends when somebody else writes or takes it; from then on its token is refused, however
+        late its holder comes. *holder* tells people who it is. Branches and subagents are threads
+        of their own.
+
+        Raises:
+            ConversationHeld: somebody else has it; the error says who.
+            UnknownSession: there is no such session.
+        """
+        return self._leases.take(session_id, holder, ttl)
+
+    def renew_lease(self, lease: Lease, *, ttl: float = 60.0) -> Lease:
+        """Extend a lease to *ttl* seconds from now, and return it as it is then.
+
+        Raises:
+            StaleFence: it does not hold the conversation any more.
+        """
+        return self._leases.renew(lease, ttl)
+
+    def release_lease(self, lease: Lease) -> None:
+        """Give a lease back; one that holds nothing any more is none of anybody's business."""
+        self._leases.release(lease)
+
+    def lease_of(self, session_id: str) -> HeldBy | None:
+        """Return who holds the conversation of a session, or None."""
+        return self._leases.of(session_id)
+
+    # ── handoff ───────────────────────────────────────────────────────────────────────────────
+
+    def request_handoff(self, session_id: str, platform: str) -> bool:
+        """Ask for a session to go on at another platform; False when it is unknown, or on its way
+        already.
+
+        Raises:
+            InvalidInput: no platform is named.
+        """
+        return self._handoffs.request(session_id, platform)
+
+    def get_handoff_state(self, session_id: str) -> Record | None:
+        """Return ``state`` (None, pending, running, completed or failed), ``platform`` and
+        ``error``; None for an unknown session.
+        """
+        return self._handoffs.state(session_id)
+
+    def list_pending_handoffs(self) -> list[Record]:
+        """Return the sessions that wait to be handed over, the one that started first first."""
+        return self._handoffs.pending()
+
+    def claim_handoff(self, session_id: str) -> bool:
+        """Take on a pending handoff; of all who try, one is told True."""
+        return self._handoffs.claim(session_id)
+
+    def complete_handoff(self, session_id: str) -> None:
+        """Note that a session goes on where it was handed to."""
+        self._handoffs.complete(session_id)
+
+    def fail_handoff(self, session_id: str, error: str) -> None:
+        """Note why a handoff failed, in up to 500 characters; it can be asked for again."""
+        self._handoffs.fail(session_id, error)
+
+    # ── topics of Telegram ────────────────────────────────────────────────────────────────────
+
+    def apply_telegram_topic_migration(self) -> None:
+        """Note that topics are used. Their tables are always there; nothing else is to be done."""
+        self._topics.prepare()
+
+    def enable_telegram_topic_mode(
+        self,
+        *,
+        chat_id: str | int,
+        user_id: str | int,
+        has_topics_enabled: bool | None = None,
+        allows_users_to_create_topics: bool | None = None,
+    ) -> None:
+        """Let every topic of a private chat be a session of its own.
+
+        What is not stated keeps its value, and so does the time when it was first enabled.
+
+        Raises:
+            InvalidInput: an id is missing or too long.
+        """
+        self._topics.enable(chat_id, user_id, has_topics_enabled, allows_users_to_create_topics)
+
+    def disable_telegram_topic_mode(
+        self, *, chat_id: str | int, clear_bindings: bool = True
+    ) -> None:
+        """Let a private chat be one session again; the bindings of its topics go, if wanted."""
+        self._topics.disable(chat_id, clear_bindings=clear_bindings)
+
+    def is_telegram_topic_mode_enabled(self, *, chat_id: str | int, user_id: str | int) -> bool:
+        """Tell whether topics are enabled in this person's private chat."""
+        return self._topics.is_enabled(chat_id, user_id)
+
+    def get_telegram_topic_binding(
+        self, *, chat_id: str | int, thread_id: str | int
+    ) -> Record | None:
+        """Return what a topic is bound to, or None: chat_id, thread_id, user_id, session_key,
+        session_id, managed_mode, linked_at and updated_at.
+        """
+        return self._topics.find(chat_id, thread_id)
+
+    def get_telegram_topic_binding_by_session(self, *, session_id: str) -> Record | None:
+        """Return the binding of a session, or None."""
+        return self._topics.find_by_session(session_id)
+
+    def list_telegram_topic_bindings_for_chat(self, *, chat_id: str | int) -> list[Record]:
+        """Return the bindings of a chat's topics, the oldest first."""
+        return self._topics.of_chat(chat_id)
+
+    def bind_telegram_topic(
+        self,
+        *,
+        chat_id: str | int,
+        thread_id: str | int,
+        user_id: str | int,
+        session_key: str,
+        session_id: str,
+        managed_mode: str = "auto",
+    ) -> None:
+        """Let a session go on in a topic, which may have had another; deleting the session removes
+        the binding.
+
+        Raises:
+            InvalidInput: the session is bound to another topic, or an id is missing or too long.
+            UnknownSession: there is no such session.
+        """
+        self._topics.bind(chat_id, thread_id, user_id, session_key, session_id, managed_mode)
+
+    def delete_telegram_topic_binding(self, *, chat_id: str | int, thread_id: str | int) -> bool:
+        """Forget the binding of a topic and return whether there was one; with the last one of a
+        chat, its topic mode ends.
+        """
+        return self._topics.delete(chat_id, thread_id)
+
+    def is_telegram_session_linked_to_topic(self, *, session_id: str) -> bool:
+        """Tell whether a session has a topic."""
+        return self._topics.find_by_session(session_id) is not None
+
+    def list_unlinked_telegram_sessions_for_user(
+        self,
+        *,
+        chat_id: str | int,  # noqa: ARG002 - documented, and without a meaning
+        user_id: str | int,
+        limit: int = 10,
+    ) -> list[Record]:
+        """Return a person's Telegram sessions that have no topic, newest activity first, with
+        ``preview`` and ``last_active``; *chat_id* makes no difference.
+        """
+        return self._topics.unlinked(user_id, limit)
 
     # ── usage ─────────────────────────────────────────────────────────────────────────────────
 
@@ -703,11 +920,13 @@ class SessionDB:
         estimated_cost_usd: float | None = None,
         actual_cost_usd: float | None = None,
         api_call_count: int = 1,
+        create: bool = True,
         **tokens: int,
     ) -> None:
         """Record a side call (title, summary, …) under its task, apart from the session's own
         counters. *tokens* are input_tokens, output_tokens, cache_read_tokens,
-        cache_write_tokens, reasoning_tokens.
+        cache_write_tokens, reasoning_tokens. A session that is not there is created; without
+        *create*, nothing is recorded then: somebody may have deleted it meanwhile.
         """
         self._usage.record_auxiliary(
             session_id,
@@ -721,6 +940,7 @@ class SessionDB:
             tokens={"api_call_count": api_call_count, **tokens},
             estimated_cost_usd=estimated_cost_usd,
             actual_cost_usd=actual_cost_usd,
+            create=create,
         )
 
     def get_model_usage(self, session_id: str) -> list[Record]:
@@ -745,6 +965,9 @@ class SessionDB:
     def trash_sessions(self, session_ids: Iterable[str]) -> list[str]:
         """Move sessions, and the subagents they started, to the trash; return the ids moved.
         They are hidden from every verb and their titles are free.
+
+        Raises:
+            ConversationHeld: somebody holds one of them; none is moved.
         """
         return self._trash.put(session_ids)
 
@@ -771,6 +994,9 @@ class SessionDB:
 
         Other children stay, without a parent. With *sessions_dir* its transcript files go too. A
         very large session is hidden at once and deleted in steps.
+
+        Raises:
+            ConversationHeld: somebody holds its conversation.
         """
         return self.delete_sessions([session_id], sessions_dir) > 0
 
@@ -797,8 +1023,8 @@ class SessionDB:
         on_progress: Callable[[int], None] | None = None,
     ) -> int:
         """Delete conversations that ended and were last active that long ago; return how many
-        sessions went. A conversation goes as a whole or, with a live or pinned member, not at all.
-        The write lock is held for short steps only.
+        sessions went. A conversation goes as a whole or, with a live, pinned or held member, not at
+        all. The write lock is held for short steps only.
         """
         gone = self._retention.prune(older_than_days, source, sessions_dir, on_progress)
         self._noticed(gone)
@@ -809,6 +1035,57 @@ class SessionDB:
         return how many.
         """
         return self._retention.prune_ghosts(sessions_dir)
+
+    # ── holds and retention ───────────────────────────────────────────────────────────────────
+
+    def hold_session(self, session_id: str, reason: str) -> bool:
+        """Let nothing delete the conversation of a session, not even by name, until the hold is
+        lifted; return whether the session exists. A second hold replaces the reason.
+
+        Raises:
+            InvalidInput: the reason is blank or too long.
+        """
+        return self._holds.put(session_id, reason)
+
+    def lift_hold(self, session_id: str) -> bool:
+        """Lift every hold on the conversation of a session; return whether there was one."""
+        return self._holds.lift(session_id)
+
+    def list_holds(self) -> list[Record]:
+        """Return the holds, oldest first: ``session_id``, ``reason``, ``held_at``, ``title``,
+        ``conversation_id``.
+        """
+        return self._holds.list()
+
+    def plan_retention(self, policies: RetentionPolicies | None = None) -> RetentionPlan:
+        """Return what limits (those configured, unless given) come to now. Nothing is changed.
+
+        A conversation goes as a whole. What is pinned, on hold, in use or open stays; a session
+        that was never ended is open until it has not been active for ``close_after_days``.
+        """
+        return self._retention_care.plan(policies)
+
+    def approve_retention(self, plan: RetentionPlan) -> Consent:
+        """Note that somebody saw a plan and agrees to the policies that made it.
+
+        Raises:
+            InvalidInput: they limit nothing.
+        """
+        return self._retention_care.approve(plan)
+
+    def run_retention(
+        self,
+        policies: RetentionPolicies | None = None,
+        *,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> RetentionResult:
+        """End what was never ended, and move what goes to the trash, in short steps. Who comes
+        back to a conversation, pins or holds it meanwhile, keeps it.
+
+        Raises:
+            RetentionNotApproved: nobody has agreed to these very policies; nothing was changed.
+        """
+        return self._retention_care.run(policies, on_progress)
 
     # ── export and import ─────────────────────────────────────────────────────────────────────
 
@@ -985,11 +1262,12 @@ class SessionDB:
         *,
         trash_days: float | None = None,
     ) -> Record:
-        """Prune, empty the trash of what has been there for *trash_days* (as configured, 30 unless
-        set), and vacuum, at most once per interval.
+        """Prune, move what the approved limits of retention come to to the trash, empty the trash
+        of what has been there for *trash_days* (as configured, 30 unless set), and vacuum, at most
+        once per interval.
 
-        Never raises: returns ``skipped``, ``pruned``, ``vacuumed``, and ``purged`` when something
-        left the trash, ``error`` when something failed.
+        Never raises: returns ``skipped``, ``pruned``, ``vacuumed``, and ``retired`` when limits
+        moved something, ``purged`` when something left the trash, ``error`` when something failed.
         """
         return self._retention.maintain(
             retention_days, min_interval_hours, vacuum, sessions_dir, trash_days

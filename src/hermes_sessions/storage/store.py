@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_sessions.storage.provider import SessionDBProvider
+
+if TYPE_CHECKING:
+    from hermes_sessions.model.retention import RetentionPolicies
 
 DEFAULT_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 DEFAULT_TRASH_DAYS = 30
@@ -20,3 +23,10 @@ class Store(NamedTuple):
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     #: How long maintenance leaves sessions in the trash.
     trash_days: float = DEFAULT_TRASH_DAYS
+    #: Tells what may be deleted in time; None where nothing is configured.
+    find_retention: Callable[[], RetentionPolicies] | None = None
+
+    @property
+    def retention(self) -> RetentionPolicies | None:
+        """What may be deleted in time; None where nothing is configured."""
+        return self.find_retention() if self.find_retention is not None else None

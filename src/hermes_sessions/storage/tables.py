@@ -181,6 +181,280 @@ TABLES: Final = (
     ),
 )
 
+#: Who holds what, and what happens next: see docs/decisions/0014-lifecycle.md. Times are seconds
+#: since the epoch; ids of sessions are no foreign keys, because a lane outlives its session.
+LIFECYCLE_TABLES: Final = (
+    Table(
+        "lanes",
+        ("id",),
+        (
+            Column("id", "serial"),
+            Column("namespace", "name", required=True),
+            # A key can be longer than what an index takes: unique by its digest.
+            Column("key_hash", "name", required=True),
+            Column("session_key", "text", required=True),
+            *_columns("text", "profile", "platform", "chat_type", "chat_id"),
+            *_columns("text", "thread_id", "participant_id"),
+            Column("session_id", "name", required=True),
+            Column("created_at", "real", required=True),
+            Column("updated_at", "real", required=True),
+            # active, resume_pending or suspended
+            Column("status", "name", required=True),
+            Column("status_reason", "text"),
+            Column("status_at", "real"),
+            *_columns("text", "origin", "display_name"),
+            # Handed out once, then NULL.
+            Column("notice", "text"),
+            *_counters("last_prompt_tokens", required=True),
+            # Starts of a gateway that found the lane with an unfinished turn, without a good one
+            # since.
+            *_counters("unfinished_starts", required=True),
+            Column("finalized_at", "real"),
+            *_counters("finalize_attempts", required=True),
+            Column("finalize_error", "text"),
+        ),
+        (
+            Index("idx_lanes_key", ("namespace", "key_hash"), unique=True),
+            Index("idx_lanes_session", ("session_id",)),
+            Index("idx_lanes_updated", ("namespace", "updated_at", "id")),
+            Index("idx_lanes_unfinalized", ("namespace", "finalized_at", "updated_at")),
+            Index("idx_lanes_status", ("namespace", "status")),
+        ),
+    ),
+    Table(
+        "lane_transitions",
+        ("id",),
+        (
+            Column("id", "serial"),
+            Column("lane_id", "integer", required=True),
+            Column("at", "real", required=True),
+            Column("action", "text", required=True),
+            *_columns("text", "reason", "actor", "from_session_id", "to_session_id"),
+            # What the decision was made from, as JSON.
+            *_columns("text", "policy", "facts"),
+        ),
+        (Index("idx_lane_transitions_lane", ("lane_id", "id")),),
+    ),
+    Table(
+        "leases",
+        ("chain_id",),
+        (
+            Column("chain_id", "name", required=True),
+            # Grows with every holder and is never given out again.
+            Column("token", "integer", required=True),
+            # NULL: free.
+            Column("holder", "text"),
+            Column("process_id", "name"),
+            # When it was taken or renewed, and how long that is good for.
+            *_columns("real", "taken_at", "expires_at"),
+        ),
+        (Index("idx_leases_process", ("process_id",)),),
+    ),
+    Table(
+        "turns",
+        ("id",),
+        (
+            Column("id", "serial"),
+            Column("lane_id", "integer"),
+            Column("chain_id", "name", required=True),
+            Column("session_id", "name", required=True),
+            Column("process_id", "name", required=True),
+            Column("token", "integer", required=True),
+            Column("attempt", "integer", required=True, default=1),
+            Column("started_at", "real", required=True),
+            # NULL: runs, or its process died.
+            Column("ended_at", "real"),
+            *_columns("text", "outcome", "detail"),
+        ),
+        (
+            Index("idx_turns_lane", ("lane_id", "id")),
+            Index("idx_turns_process", ("process_id", "ended_at")),
+            Index("idx_turns_chain", ("chain_id", "ended_at")),
+        ),
+    ),
+    Table(
+        "processes",
+        ("id",),
+        (
+            Column("id", "name", required=True),
+            Column("namespace", "name", required=True),
+            *_columns("text", "kind", "host"),
+            Column("pid", "integer"),
+            Column("version", "text"),
+            Column("started_at", "real", required=True),
+            Column("heartbeat_at", "real", required=True),
+            Column("ended_at", "real"),
+            *_counters("clean", required=True),
+        ),
+        (Index("idx_processes_living", ("namespace", "ended_at")),),
+    ),
+    Table(
+        "mailbox",
+        ("id",),
+        (
+            Column("id", "serial"),
+            Column("lane_id", "integer", required=True),
+            # What tells a message that is delivered again from a new one.
+            Column("dedupe", "name"),
+            Column("kind", "name", required=True),
+            Column("sender", "text"),
+            *_columns("text", "text", "payload"),
+            Column("status", "name", required=True),
+            Column("turn_id", "integer"),
+            Column("received_at", "real", required=True),
+            Column("finished_at", "real"),
+            Column("reason", "text"),
+        ),
+        (
+            Index("idx_mailbox_dedupe", ("dedupe",), unique=True),
+            Index("idx_mailbox_lane", ("lane_id", "status", "id")),
+            Index("idx_mailbox_status", ("status", "id")),
+            Index("idx_mailbox_turn", ("turn_id",)),
+        ),
+    ),
+    Table(
+        "identities",
+        ("platform", "alias"),
+        (
+            Column("platform", "name", required=True),
+            Column("alias", "name", required=True),
+            Column("canonical", "name", required=True),
+            Column("decided_at", "real", required=True),
+        ),
+    ),
+)
+#: The token that holds a session's chain, NULL when nobody does: what an append compares.
+FENCE: Final = Column("fence", "integer")
+
+#: What a gateway must not forget: see docs/decisions/0015-gateway.md.
+GATEWAY_TABLES: Final = (
+    Table(
+        "outbox",
+        ("id",),
+        (
+            Column("id", "serial"),
+            Column("namespace", "name", required=True),
+            *_columns("integer", "lane_id", "turn_id"),
+            Column("platform", "name", required=True),
+            # Replies to one chat are sent in order.
+            Column("chat_hash", "name", required=True),
+            Column("target", "text", required=True),
+            Column("text", "text", required=True),
+            # waiting, sending, sent or dead
+            Column("status", "name", required=True),
+            *_counters("attempts", "parts_sent", required=True),
+            # The message that was shown while the reply was being written.
+            Column("draft_id", "text"),
+            Column("sent_ids", "text"),
+            Column("next_at", "real", required=True),
+            Column("claimed_by", "name"),
+            Column("claimed_until", "real"),
+            Column("error", "text"),
+            Column("created_at", "real", required=True),
+            Column("finished_at", "real"),
+        ),
+        (
+            Index("idx_outbox_due", ("namespace", "status", "next_at")),
+            Index("idx_outbox_chat", ("chat_hash", "status", "id")),
+            Index("idx_outbox_turn", ("turn_id",)),
+        ),
+    ),
+    Table(
+        "senders",
+        ("namespace", "platform", "sender_id"),
+        (
+            Column("namespace", "name", required=True),
+            Column("platform", "name", required=True),
+            Column("sender_id", "name", required=True),
+            # pending, allowed or blocked
+            Column("status", "name", required=True),
+            *_columns("text", "name", "code_hash"),
+            Column("expires_at", "real"),
+            *_counters("attempts", required=True),
+            Column("created_at", "real", required=True),
+            Column("decided_at", "real"),
+        ),
+        (Index("idx_senders_status", ("namespace", "status")),),
+    ),
+    Table(
+        "topic_modes",
+        ("chat_id",),
+        (
+            Column("chat_id", "name", required=True),
+            Column("user_id", "name", required=True),
+            Column("enabled", "integer", required=True, default=1),
+            *_columns("integer", "has_topics_enabled", "allows_users_to_create_topics"),
+            Column("activated_at", "real", required=True),
+            Column("updated_at", "real", required=True),
+        ),
+    ),
+    Table(
+        "topics",
+        ("chat_id", "thread_id"),
+        (
+            Column("chat_id", "name", required=True),
+            Column("thread_id", "name", required=True),
+            Column("user_id", "name", required=True),
+            Column("session_key", "text", required=True),
+            Column("session_id", "name", required=True),
+            Column("managed_mode", "text", required=True),
+            Column("linked_at", "real", required=True),
+            Column("updated_at", "real", required=True),
+        ),
+        (Index("idx_topics_session", ("session_id",), unique=True),),
+    ),
+)
+
+#: What erasing needs to know, and what it leaves behind: see docs/erasure.md.
+ERASURE_TABLES: Final = (
+    Table(
+        "erasures",
+        ("id",),
+        (
+            Column("id", "name", required=True),
+            # user, chat or session
+            Column("kind", "name", required=True),
+            Column("platform", "name"),
+            # Of the id that was given, with the id of the receipt: nobody can be read from it.
+            Column("digest", "name", required=True),
+            # pending or done
+            Column("status", "name", required=True),
+            Column("requested_at", "real", required=True),
+            Column("finished_at", "real"),
+            # Who and what it is about, as JSON; NULL as soon as nothing needs it any more.
+            Column("targets", "text"),
+            # What became of it in each place, as JSON.
+            Column("steps", "text"),
+        ),
+        (Index("idx_erasures_requested", ("requested_at", "id")),),
+    ),
+    # Who wrote a message in a room that several people share, by its external id.
+    Table(
+        "authors",
+        ("session_id", "external_id"),
+        (
+            Column("session_id", "name", required=True),
+            Column("external_id", "name", required=True),
+            Column("platform", "name", required=True),
+            Column("author", "name", required=True),
+        ),
+        (Index("idx_authors_author", ("author",)),),
+    ),
+)
+
+#: What nothing may delete: see docs/retention.md.
+HOLD_TABLES: Final = (
+    Table(
+        "holds",
+        ("session_id",),
+        (
+            Column("session_id", "name", required=True),
+            Column("reason", "text", required=True),
+            Column("held_at", "real", required=True),
+        ),
+    ),
+)
+
 #: Kept beside the search index, which each server declares itself.
 SEARCH_TABLES: Final = (
     Table(

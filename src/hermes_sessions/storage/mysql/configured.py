@@ -101,7 +101,9 @@ def wished(options: Options, wishes: Wishes) -> Options:
     """Return the options with what a caller asks for."""
     # How durable a commit is, is the server's to say (innodb_flush_log_at_trx_commit).
     return options._replace(
-        read_only=wishes.read_only, lock_timeout=wishes.lock_timeout or options.lock_timeout
+        read_only=wishes.read_only,
+        lock_timeout=wishes.lock_timeout or options.lock_timeout,
+        seconds_left=wishes.seconds_left,
     )
 
 

@@ -13,28 +13,28 @@ import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 import pymysql
-from pymysql.constants import CLIENT, FIELD_TYPE, SERVER_STATUS
+from pymysql.constants import CLIENT
 from pymysql.converters import conversions
 
-from hermes_sessions.errors import InvalidInput, StatementRefused, StoreUnreachable
+from hermes_sessions.errors import InvalidInput, StoreUnreachable
+from hermes_sessions.storage.mysql.server_session import (
+    ServerSession,
+    set_read_timeout,
+    within,
+)
+from hermes_sessions.storage.servers import forking
 
 _CONNECT_SECONDS: Final = 10
 #: A server that says nothing for so long is given up; far above what a statement may take.
 _LEAST_READ_SECONDS: Final = 600.0
-#: Seconds of rest after which a connection is asked whether it lives, and is closed.
-_PINGED_AFTER: Final = 5.0
+#: Seconds of rest after which a connection is closed.
 _CLOSED_AFTER: Final = 60.0
 #: Rows that a statement matched are counted, changed or not; several statements in a round trip.
 _FLAGS: Final = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
-#: Names in double quotes; texts in single ones, where only the quote itself is special: writing
-#: them so takes a fortieth of the time.
-_SQL_MODE: Final = (
-    "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,"
-    "NO_AUTO_VALUE_ON_ZERO,ERROR_FOR_DIVISION_BY_ZERO"
-)
 
 
 class Options(NamedTuple):
@@ -56,6 +56,8 @@ class Options(NamedTuple):
     lock_timeout: float = 16.0
     statement_timeout: float = 120.0
     read_only: bool = False
+    #: See `Wishes.seconds_left`.
+    seconds_left: Callable[[], float] | None = None
 
     def __repr__(self) -> str:
         shown = ", ".join(
@@ -82,163 +84,6 @@ class Pool(Protocol):
         """Take it back; it may be closed."""
 
 
-class ServerSession:
-    """A connection, and what is known about the server's end of it."""
-
-    __slots__ = (
-        *("connection", "idle_since", "is_busy", "is_mariadb", "lock_wait", "max_packet"),
-        "process",
-    )
-
-    def __init__(self, connection: pymysql.Connection[Any], options: Options) -> None:
-        """Tell the server how we work."""
-        self.connection = connection
-        version: str = connection.server_version  # type: ignore[attr-defined]
-        self.is_mariadb = "mariadb" in version.lower()
-        self.lock_wait = whole_seconds(options.lock_timeout, self.is_mariadb)
-        self.idle_since = 0.0
-        #: Whether replies may still be under way, because something like Ctrl-C came in between:
-        #: whoever asked next would take them for his.
-        self.is_busy = False
-        self.process = os.getpid()
-        self.max_packet = 2**30
-        # Sums of whole numbers arrive as decimals; they are whole numbers here, too.
-        connection.decoders = {
-            **connection.decoders,
-            FIELD_TYPE.DECIMAL: _number,
-            FIELD_TYPE.NEWDECIMAL: _number,
-        }
-        statements = [
-            f"SET {', '.join(_settings(options, self))}",
-            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            "SELECT @@max_allowed_packet",
-        ]
-        cursor = self.execute("; ".join(statements), skipped=2)
-        [(self.max_packet,)] = cursor.fetchall()
-        status: int = connection.server_status  # type: ignore[attr-defined]
-        if not status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES:
-            # The driver looks there for how texts are to be quoted.
-            raise StoreUnreachable(
-                "The server does not say which sql_mode it uses; a proxy may hide it. Connect to "
-                "the server directly."
-            )
-
-    @property
-    def collation(self) -> str:
-        """Bytewise, and blanks at the end count: as on the other databases."""
-        return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
-
-    def execute(
-        self, sql: str, *, skipped: int = 0, unbuffered: bool = False
-    ) -> pymysql.cursors.Cursor:
-        """Execute one statement, or several with semicolons between them, in one round trip.
-
-        Return the cursor on the result of the last one; the *skipped* ones before it give none.
-
-        Raises:
-            StatementRefused: the server would cut the connection, because it is too large.
-        """
-        self._require_size(sql)
-        kind = pymysql.cursors.SSCursor if unbuffered else pymysql.cursors.Cursor
-        cursor = self.connection.cursor(kind)
-        self.is_busy = True
-        try:
-            cursor.execute(sql)
-            for _ in range(skipped):
-                cursor.nextset()
-        except pymysql.Error:
-            self.is_busy = False
-            raise
-        self.is_busy = False
-        return cursor
-
-    def run_script(self, sql: str, inserting: int) -> int:
-        """Execute several statements in one round trip, without a cursor, which costs more than
-        the smaller ones of them; return the id that the one number *inserting*, from 0, generated.
-        """
-        self._require_size(sql)
-        connection = self.connection
-        self.is_busy = True
-        try:
-            connection.query(sql)
-            number = place = 0
-            while True:
-                if place == inserting:
-                    number = int(connection.insert_id())  # type: ignore[no-untyped-call]
-                if not self._has_more():
-                    break
-                connection.next_result()
-                place += 1
-        except pymysql.Error:
-            self.is_busy = False
-            raise
-        self.is_busy = False
-        return number
-
-    def _has_more(self) -> bool:
-        status: int = self.connection.server_status  # type: ignore[attr-defined]
-        return bool(status & SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS)
-
-    def _require_size(self, sql: str) -> None:
-        # A character takes at most four bytes: most statements need no count.
-        if len(sql) * 4 >= self.max_packet and len(sql.encode("utf-8")) >= self.max_packet:
-            raise StatementRefused(
-                f"A statement of {len(sql):,} characters is larger than the {self.max_packet:,} "
-                f"bytes that the server takes. Raise max_allowed_packet on the server."
-            )
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether statements can be sent, as far as is known here."""
-        return self.connection.open and not self.is_busy
-
-    def is_alive(self) -> bool:
-        """Ask the server, if nothing was heard of it for a while."""
-        if time.monotonic() - self.idle_since < _PINGED_AFTER:
-            return True
-        try:
-            self.connection.ping(reconnect=False)
-        except (pymysql.Error, OSError):
-            return False
-        return True
-
-    def close(self) -> None:
-        """Close the connection; a second call does nothing."""
-        if self.connection.open:
-            self.connection.close()
-
-
-def _number(text: str) -> int | float:
-    return int(text) if text.lstrip("-").isdigit() else float(text)
-
-
-def whole_seconds(patience: float, is_mariadb: bool) -> int:
-    """Return how long the server lets a statement wait for a row, for a wait of *patience*.
-
-    Only MariaDB knows how not to wait at all.
-    """
-    if patience < 0.5 and is_mariadb:
-        return 0
-    return min(max(1, math.ceil(patience)), 1_000_000)
-
-
-def _settings(options: Options, session: ServerSession) -> list[str]:
-    settings = [
-        f"collation_connection = '{session.collation}'",
-        f"sql_mode = '{_SQL_MODE}'",
-        "autocommit = 1",
-        f"innodb_lock_wait_timeout = {session.lock_wait}",
-        f"lock_wait_timeout = {max(1, math.ceil(options.lock_timeout))}",
-    ]
-    if session.is_mariadb:
-        settings.append(f"max_statement_time = {options.statement_timeout:f}")
-    else:
-        # There, only what reads can be stopped.
-        settings.append(f"max_execution_time = {int(options.statement_timeout * 1000)}")
-        settings.append("information_schema_stats_expiry = 0")
-    return settings
-
-
 class Connections:
     """Lends connections; thread-safe, and safe in a forked child, which gets its own."""
 
@@ -252,7 +97,7 @@ class Connections:
         self._room = threading.Semaphore(options.max_connections)
         self._idle: deque[ServerSession] = deque()
         self._closed = False
-        _forking.watch(self)
+        forking.watch(self)
 
     @property
     def location(self) -> str:
@@ -263,6 +108,12 @@ class Connections:
         if options.unix_socket:
             return f"mysql:{options.unix_socket}/{options.database}"
         return f"mysql://{options.host}:{options.port}/{options.database}"
+
+    def beside(self) -> Connections:
+        """Return connections for work beside what one of these is busy with; an application's pool
+        is all there is.
+        """
+        return self if self._given is not None else Connections(self.options)
 
     # ── lending ───────────────────────────────────────────────────────────────────────────────
 
@@ -293,7 +144,7 @@ class Connections:
     def release(self, session: ServerSession, *, keep: bool = True) -> None:
         """Take a session back; without *keep*, it is closed."""
         if session.process != os.getpid():
-            _inherited.append(session)
+            forking.leave_to_parent(session)
             return
         keep = keep and session.is_usable
         if not keep:
@@ -343,10 +194,18 @@ class Connections:
         """Return a new session, outside the pool; whoever asked for it closes it."""
         connection = self._open()
         try:
-            return ServerSession(connection, self.options)
+            return self._session(connection)
         except BaseException:
             connection.close()
             raise
+
+    def _session(self, connection: pymysql.Connection[Any]) -> ServerSession:
+        return ServerSession(
+            connection,
+            lock_timeout=self.options.lock_timeout,
+            statement_timeout=self.options.statement_timeout,
+            seconds_left=self.options.seconds_left,
+        )
 
     def _open(self) -> pymysql.Connection[Any]:
         options = self.options
@@ -384,7 +243,7 @@ class Connections:
                     "The connections of the pool must be made with client_flag="
                     "CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS (from pymysql.constants)."
                 )
-            session = ServerSession(connection, self.options)
+            session = self._session(connection)
             self._prepared[connection] = session
         return session
 
@@ -397,30 +256,9 @@ class Connections:
 
     def start_over_in_child(self) -> None:
         """Go on in a forked process without what was inherited, which belongs to the parent."""
-        _inherited.append(list(self._idle))
+        forking.leave_to_parent(list(self._idle))
         self._room = threading.Semaphore(self.options.max_connections)
         self._idle = deque()
-
-
-#: Kept as long as the process lives: closing them would end the parent's sessions.
-_inherited: Final[list[Any]] = []
-
-
-class _Forking:
-    def __init__(self) -> None:
-        self._all: weakref.WeakSet[Connections] = weakref.WeakSet()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._tell)
-
-    def watch(self, connections: Connections) -> None:
-        self._all.add(connections)
-
-    def _tell(self) -> None:
-        for connections in list(self._all):
-            connections.start_over_in_child()
-
-
-_forking: Final = _Forking()
 
 
 #: The server wants encryption, or this way to log in does.
@@ -432,7 +270,8 @@ def _is_here(options: Options) -> bool:
 
 
 def _connection(options: Options, **encryption: Any) -> pymysql.Connection[Any]:
-    return pymysql.connect(
+    seconds = within(options.seconds_left, _CONNECT_SECONDS)
+    connection = pymysql.connect(
         host=options.host,
         port=options.port,
         unix_socket=options.unix_socket,
@@ -443,16 +282,20 @@ def _connection(options: Options, **encryption: Any) -> pymysql.Connection[Any]:
         autocommit=True,
         client_flag=_FLAGS,
         conv=conversions,
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=_read_seconds(options),
+        connect_timeout=seconds,
+        # Until it is connected: a server that is frozen takes the call and never says a word.
+        read_timeout=seconds,
         program_name="hermes-sessions",
         **encryption,
     )
+    # The driver has no other way to tell the two apart.
+    set_read_timeout(connection, _read_seconds(options))
+    return connection
 
 
-def _read_seconds(options: Options) -> float | None:
+def _read_seconds(options: Options) -> float:
     if options.statement_timeout <= 0:
-        return None
+        return math.inf
     return max(_LEAST_READ_SECONDS, 2 * options.statement_timeout)
 
 

@@ -9,16 +9,29 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 import pymysql
 
-from hermes_sessions.errors import SchemaRefused, StoreLocked, StoreMissing
-from hermes_sessions.storage.mysql.connections import ServerSession
+from hermes_sessions.errors import StoreLocked, StoreMissing, StoreReadOnly
+from hermes_sessions.storage.mysql import appending
 from hermes_sessions.storage.mysql.failures import number_of
-from hermes_sessions.storage.provider import Steps
+from hermes_sessions.storage.mysql.server_session import ServerSession
+from hermes_sessions.storage.servers.steps import (
+    STEPS_TAKEN,
+    WRITER_LEVEL,
+    BackUp,
+    Migration,
+    missing,
+    only_by_an_owner,
+)
 from hermes_sessions.storage.tables import (
+    ERASURE_TABLES,
+    FENCE,
+    GATEWAY_TABLES,
+    HOLD_TABLES,
+    LIFECYCLE_TABLES,
     SEARCH_TABLES,
     SERVER_TABLES,
     TABLES,
@@ -27,14 +40,12 @@ from hermes_sessions.storage.tables import (
     Table,
 )
 
-#: What this version knows: a store that asks for more is not written to.
-WRITER_LEVEL: Final = 1
 #: Seconds to wait for another process that changes the tables.
 _MIGRATION_SECONDS: Final = 600
 _NO_TABLE: Final = 1146
-
-#: One that was only started has no time yet.
-STEPS_TAKEN: Final = "SELECT name, writer_level FROM store_migrations WHERE applied_at > 0"
+_COLUMN_EXISTS: Final = 1060
+#: The user lacks a right: on a table, on the database.
+_DENIED: Final = frozenset({1142, 1044})
 
 _TYPES: Final = {
     "serial": "BIGINT NOT NULL AUTO_INCREMENT",
@@ -103,16 +114,6 @@ _TRIGGERS: Final = {
 }
 
 
-class Migration(NamedTuple):
-    """One named step. ``finishing`` ones wait until no older version runs any more."""
-
-    name: str
-    #: Each can be run again when it was interrupted.
-    statements: tuple[str, ...]
-    writer_level: int = WRITER_LEVEL
-    finishing: bool = False
-
-
 def _column(column: Column) -> str:
     kind = _TITLE if column.name == "title" else _TYPES[column.kind]
     parts = [f'"{column.name}"', kind]
@@ -151,11 +152,11 @@ def _index(table: Table, index: Index) -> str:
     return f"{'UNIQUE ' if index.unique else ''}INDEX {index.name} ({columns})"
 
 
-def _triggers() -> list[str]:
-    found = []
-    for name, body in _TRIGGERS.items():
+def _triggers(bodies: Mapping[str, str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for name, body in bodies.items():
         found += [f"DROP TRIGGER IF EXISTS {name}", f"CREATE TRIGGER {name} {body}"]
-    return found
+    return tuple(found)
 
 
 MIGRATIONS: Final = (
@@ -166,13 +167,24 @@ MIGRATIONS: Final = (
             _FIRST_STATE,
             SEARCH_INDEX,
             POST_WATCHMAN,
-            *_triggers(),
+            *_triggers(_TRIGGERS),
         ),
     ),
+    Migration(
+        "0003_lifecycle",
+        (
+            f"ALTER TABLE sessions ADD COLUMN {_column(FENCE)}",
+            *(_create(table) for table in LIFECYCLE_TABLES),
+        ),
+    ),
+    Migration("0004_gateway", tuple(_create(table) for table in GATEWAY_TABLES)),
+    Migration("0005_append", _triggers(appending.TRIGGERS)),
+    Migration("0006_erasure", tuple(_create(table) for table in ERASURE_TABLES)),
+    Migration("0007_holds", tuple(_create(table) for table in HOLD_TABLES)),
 )
 
 
-def make_current(session: ServerSession, *, may_write: bool) -> int:
+def make_current(session: ServerSession, *, may_write: bool, back_up: BackUp) -> int:
     """Bring the tables up to date, if that is needed and allowed; return the level that a writer
     must know. *session* is inside no transaction.
 
@@ -182,39 +194,29 @@ def make_current(session: ServerSession, *, may_write: bool) -> int:
     done = _steps_taken(session)
     if not may_write and not done:
         raise StoreMissing("There is no store in this database yet. Open it once for writing.")
-    if _missing(done) and may_write:
-        done = _migrate(session, finishing=False)
+    if missing(MIGRATIONS, done) and may_write:
+        try:
+            done = _migrate(session, back_up, finishing=False)
+        except pymysql.err.OperationalError as error:
+            if not done or number_of(error) not in _DENIED:
+                raise
+            raise StoreReadOnly(_only_by_another(session, done)) from error
     return max(done.values(), default=WRITER_LEVEL)
 
 
-def require_known_level(level: int) -> None:
-    """Refuse to write what a newer version made.
-
-    Raises:
-        SchemaRefused: the store asks for more than this version knows.
-    """
-    if level > WRITER_LEVEL:
-        raise SchemaRefused(
-            f"The store was changed by a newer version of Hermes Sessions (level {level}, this one "
-            f"knows {WRITER_LEVEL}). Update this program to write; reading goes on."
-        )
-
-
-def steps(taken: Collection[str]) -> Steps:
-    """Return the steps taken, and what is left."""
-    return Steps.of([(step.name, step.finishing) for step in MIGRATIONS], taken)
-
-
-def finish(session: ServerSession) -> tuple[str, ...]:
+def finish(session: ServerSession, back_up: BackUp) -> tuple[str, ...]:
     """Take the steps that take something away; return their names. *session* is inside no
     transaction.
     """
     before = _steps_taken(session)
-    return tuple(sorted(set(_migrate(session, finishing=True)) - set(before)))
+    return tuple(sorted(set(_migrate(session, back_up, finishing=True)) - set(before)))
 
 
-def _missing(done: Collection[str], *, finishing: bool = False) -> list[Migration]:
-    return [step for step in MIGRATIONS if step.name not in done and step.finishing <= finishing]
+def _only_by_another(session: ServerSession, done: Mapping[str, int]) -> str:
+    [(user,)] = session.execute("SELECT CURRENT_USER()").fetchall()
+    return only_by_an_owner(
+        missing(MIGRATIONS, done), f"the user {user!r}", "a user with CREATE, ALTER and TRIGGER"
+    )
 
 
 def _steps_taken(session: ServerSession) -> dict[str, int]:
@@ -227,7 +229,7 @@ def _steps_taken(session: ServerSession) -> dict[str, int]:
     return dict(cursor.fetchall())
 
 
-def _migrate(session: ServerSession, *, finishing: bool = False) -> dict[str, int]:
+def _migrate(session: ServerSession, back_up: BackUp, *, finishing: bool = False) -> dict[str, int]:
     escape = session.connection.escape
     [(database,)] = session.execute("SELECT DATABASE()").fetchall()
     # Names of locks are the server's, and short.
@@ -244,7 +246,10 @@ def _migrate(session: ServerSession, *, finishing: bool = False) -> dict[str, in
         for table in SERVER_TABLES:
             _execute(session, _create(table))
         done = _steps_taken(session)
-        for step in _missing(done, finishing=finishing):
+        steps = missing(MIGRATIONS, done, finishing=finishing)
+        if steps and done:
+            back_up(tuple(done))
+        for step in steps:
             name = escape(step.name)
             session.execute(
                 f"INSERT INTO store_migrations (name, applied_at, writer_level) "
@@ -264,4 +269,9 @@ def _migrate(session: ServerSession, *, finishing: bool = False) -> dict[str, in
 
 
 def _execute(session: ServerSession, statement: str) -> None:
-    session.execute(statement.replace("{collation}", session.collation))
+    try:
+        session.execute(statement.replace("{collation}", session.collation))
+    except pymysql.err.OperationalError as error:
+        # Added before the step was interrupted. MySQL has no ADD COLUMN IF NOT EXISTS.
+        if number_of(error) != _COLUMN_EXISTS:
+            raise

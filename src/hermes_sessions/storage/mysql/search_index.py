@@ -14,27 +14,26 @@ one that finds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, NamedTuple
 
 import pymysql
 
+from hermes_sessions.errors import StoreReadOnly
 from hermes_sessions.storage.mysql.failures import number_of
 from hermes_sessions.storage.mysql.schema import POST_WATCHMAN, WATCHMAN
-from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.searching.conditions import Where
 from hermes_sessions.storage.searching.expressions import Expression, compile_tree
 from hermes_sessions.storage.searching.index import (
     EVERYWHERE,
-    Candidates,
     Document,
     IndexDamaged,
     Order,
-    SearchIndex,
     Span,
-    every_message,
     order_by,
 )
+from hermes_sessions.storage.servers.search_index import ServerIndex, numbers_of_titles
 from hermes_sessions.text.encode import CUT
 from hermes_sessions.text.query.tree import Node
 
@@ -123,7 +122,7 @@ class _Query(NamedTuple):
 _CUT: Final = _Query(f"+{CUT}", _EXACT.phrase([CUT], prefix=False), is_checked=False)
 
 
-class FulltextIndex(SearchIndex):
+class FulltextIndex(ServerIndex[_Query]):
     """See `SearchIndex`."""
 
     def __init__(self, make_anew: Callable[[], None]) -> None:
@@ -145,29 +144,22 @@ class FulltextIndex(SearchIndex):
         if waiting:
             _store(tx, waiting)
 
-    def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
-        """See `SearchIndex.remove`."""
-        if not numbers:
-            return
-        with _noticing_damage():
-            tx.run(
-                f"DELETE FROM search_documents WHERE number IN ({placeholders(len(numbers))})",
-                numbers,
-            )
-
     def clear(self, tx: WriteTransaction) -> None:
         """See `SearchIndex.clear`."""
-        # Until the watchman is posted with the rest of this transaction, the index is not sound.
-        self._make_anew()
-        tx.run(POST_WATCHMAN)
-
-    def tidy(self, tx: WriteTransaction) -> bool:  # noqa: ARG002
-        """The server merges by itself."""
-        return False
-
-    def compact(self, tx: WriteTransaction, *, first: bool) -> bool:  # noqa: ARG002
-        """What was deleted leaves the server's files when the space is reclaimed."""
-        return False
+        try:
+            # Until the watchman is posted with the rest of this transaction, it is not sound.
+            self._make_anew()
+        except StoreReadOnly as refused:
+            # This user may change rows, but not tables.
+            tx.run("DELETE FROM search_documents")
+            tx.run(POST_WATCHMAN)
+            if not self.is_sound(tx):
+                raise StoreReadOnly(
+                    "The search index is damaged, and this user may not make it anew. Run "
+                    "`hermes sessions optimize` once as a user with CREATE and DROP."
+                ) from refused
+        else:
+            tx.run(POST_WATCHMAN)
 
     def is_sound(self, tx: ReadTransaction) -> bool:
         """See `SearchIndex.is_sound`."""
@@ -184,84 +176,66 @@ class FulltextIndex(SearchIndex):
         # That there is an answer says that there is an index: how fresh it is does not matter.
         return row is not None and row[1] == f" {WATCHMAN} "
 
-    def damage(self, tx: ReadTransaction) -> str | None:
-        """See `SearchIndex.damage`."""
-        return None if self.is_sound(tx) else "its table or its index is missing or was emptied"
+    def _compiled(self, node: Node) -> tuple[Expression, _Query] | None:
+        superset = _Superset()
+        words = compile_tree(node, superset)
+        condition = compile_tree(node, _EXACT)
+        if words is None or condition is None:
+            return None
+        return words, _Query(f"+{words.text}", condition.text, is_checked=not superset.is_whole)
 
-    def messages(
-        self,
-        tx: ReadTransaction,
-        node: Node,
-        where: Where,
-        *,
-        limit: int,
-        order: Order = "last stored",
-        span: Span = EVERYWHERE,
-    ) -> Candidates:
-        """See `SearchIndex.messages`."""
-        compiled = _compile(node)
-        if compiled is None:
-            ids = every_message(tx, where, limit=limit, order=order, span=span)
-            return Candidates(ids, exact=False, narrowed=False)
-        expression, query = compiled
-        with _noticing_damage():
-            if expression.complement:
-                # Within a subquery of its own: it is to be answered once, not for each message.
-                matching = query.numbers(Where("number > 0"))
-                where &= Where(
-                    f"m.id NOT IN (SELECT number FROM ({matching.sql}) AS unwanted)",
-                    matching.params,
-                )
-                ids = every_message(tx, where, limit=limit, order=order, span=span)
-            else:
-                ids = _matching(tx, query, where, limit, order, span)
-            unsure = _cut_among(tx, ids) if expression.has_absent else frozenset()
-        return Candidates(ids, exact=expression.exact, narrowed=True, unsure=unsure)
+    def _noticing_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:  # noqa: ARG002
+        return _noticing_damage()
 
-    def titles(
-        self, tx: ReadTransaction, node: Node, *, limit: int, beyond: int | None = None
+    def _matching(
+        self, tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
     ) -> list[int]:
-        """See `SearchIndex.titles`."""
-        compiled = _compile(node)
-        if compiled is None or compiled[0].complement:
+        if order not in ("last stored", "first stored") or limit > _MOST_LOOKED_FOR:
+            return _asked(tx, query, where, limit, order, span)
+        found, rest = _looked_at(tx, query, where, limit, order, span)
+        if rest is None:
+            return found
+        return found + _asked(tx, query, where, limit - len(found), order, rest)
+
+    def _not_matching(self, query: _Query) -> Where:
+        # Within a subquery of its own: it is to be answered once, not for each message.
+        matching = query.numbers(Where("number > 0"))
+        return Where(
+            f"m.id NOT IN (SELECT number FROM ({matching.sql}) AS unwanted)", matching.params
+        )
+
+    def _unsure(
+        self, tx: ReadTransaction, ids: Sequence[int], expression: Expression
+    ) -> frozenset[int]:
+        if not expression.has_absent:
+            return frozenset()
+        matching = _CUT.numbers(Where("number BETWEEN ? AND ?", (min(ids), max(ids))))
+        return frozenset(ids) & {row[0] for row in tx.all(matching.sql, matching.params)}
+
+    def _matching_titles(
+        self, tx: ReadTransaction, query: _Query, limit: int, beyond: int | None
+    ) -> list[int]:
+        titles = numbers_of_titles(beyond)
+        row = tx.one(f"SELECT MIN(number) FROM search_documents WHERE {titles.sql}", titles.params)
+        if row is None or row[0] is None:
             return []
-        # Their numbers are negative, so the last stored come first.
-        after = Where("number < 0")
-        if beyond is not None:
-            after &= Where("number > ?", (-beyond,))
-        query = compiled[1]
-        with _noticing_damage():
-            row = tx.one(
-                f"SELECT MIN(number) FROM search_documents WHERE {after.sql}", after.params
-            )
-            if row is None or row[0] is None:
-                return []
-            # They are short and few: looking is faster than finding all messages with the words.
-            edge = row[0] + _TITLES_LOOKED_AT
-            near = after & Where("number < ?", (edge,))
-            select = Where(
-                f"SELECT number FROM search_documents WHERE {near.sql} AND {query.condition}",
-                near.params,
-            )
-            found = _first(tx, select, limit)
-            if len(found) < limit and edge < 0:
-                matching = query.numbers(Where("number < 0 AND number >= ?", (edge,)))
-                found += _first(tx, matching, limit - len(found))
-        return [-number for number in found]
+        # They are short and few: looking is faster than finding all messages with the words.
+        edge = row[0] + _TITLES_LOOKED_AT
+        near = titles & Where("number < ?", (edge,))
+        select = Where(
+            f"SELECT number FROM search_documents WHERE {near.sql} AND {query.condition}",
+            near.params,
+        )
+        found = _first(tx, select, limit)
+        if len(found) < limit and edge < 0:
+            matching = query.numbers(Where("number < 0 AND number >= ?", (edge,)))
+            found += _first(tx, matching, limit - len(found))
+        return found
 
     def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
         """See `SearchIndex.has_cut`."""
         with _noticing_damage():
             return bool(_asked(tx, _CUT, where, 1, "last stored", EVERYWHERE))
-
-
-def _compile(node: Node) -> tuple[Expression, _Query] | None:
-    superset = _Superset()
-    words = compile_tree(node, superset)
-    condition = compile_tree(node, _EXACT)
-    if words is None or condition is None:
-        return None
-    return words, _Query(f"+{words.text}", condition.text, is_checked=not superset.is_whole)
 
 
 @contextmanager
@@ -285,17 +259,6 @@ def _store(tx: WriteTransaction, documents: Sequence[Document]) -> None:
             f"ON DUPLICATE KEY UPDATE written = VALUES(written), tokens = VALUES(tokens)",
             params,
         )
-
-
-def _matching(
-    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
-) -> list[int]:
-    if order not in ("last stored", "first stored") or limit > _MOST_LOOKED_FOR:
-        return _asked(tx, query, where, limit, order, span)
-    found, rest = _looked_at(tx, query, where, limit, order, span)
-    if rest is None:
-        return found
-    return found + _asked(tx, query, where, limit - len(found), order, rest)
 
 
 def _looked_at(
@@ -360,11 +323,3 @@ def _first(tx: ReadTransaction, select: Where, limit: int) -> list[int]:
         (*select.params, limit),
     )
     return [row[0] for row in rows]
-
-
-def _cut_among(tx: ReadTransaction, ids: Sequence[int]) -> frozenset[int]:
-    """Return those of *ids* whose text has to be looked at."""
-    if not ids:
-        return frozenset()
-    matching = _CUT.numbers(Where("number BETWEEN ? AND ?", (min(ids), max(ids))))
-    return frozenset(ids) & {row[0] for row in tx.all(matching.sql, matching.params)}

@@ -7,19 +7,23 @@ occupies the connection: as soon as another statement comes, what is left of a s
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from math import isfinite
 from tempfile import SpooledTemporaryFile
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pymysql
 from pymysql.constants import SERVER_STATUS
 
 from hermes_sessions.errors import StatementRefused
 from hermes_sessions.storage.codec import decode_row, encode_text
-from hermes_sessions.storage.mysql.connections import ServerSession
 from hermes_sessions.storage.mysql.failures import is_connection_lost
+from hermes_sessions.storage.mysql.server_session import ServerSession
 from hermes_sessions.storage.provider import Params, Row, placeholders
+
+logger = logging.getLogger(__name__)
 
 #: Bytes of rows set aside that stay in memory; more go to a temporary file.
 _KEPT_IN_MEMORY: Final = 4 * 1024 * 1024
@@ -30,7 +34,7 @@ _SENT_AT_ONCE: Final = 500_000
 class MySQLTransaction:
     """The port's read and write transaction."""
 
-    __slots__ = ("_beginning", "_open_stream", "_renewed", "session")
+    __slots__ = ("_beginning", "_open_stream", "_renewed", "lent")
 
     def __init__(
         self,
@@ -41,15 +45,10 @@ class MySQLTransaction:
         """*beginning* are the statements that begin it. *renewed* gives another session for one
         that turns out to be lost before anything was asked.
         """
-        self.session = session
+        self.lent = session
         self._beginning = beginning
         self._renewed = renewed
         self._open_stream: _Stream | None = None
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a statement was sent."""
-        return not self._beginning
 
     def one(self, sql: str, params: Params = ()) -> Row | None:
         """See `ReadTransaction.one`."""
@@ -81,7 +80,7 @@ class MySQLTransaction:
         waiting: list[str] = []
         size = 0
         for row in rows:
-            text = with_values(self.session.connection, sql, row)
+            text = with_values(self.lent.connection, sql, row)
             if waiting and size + len(text) > _SENT_AT_ONCE:
                 self.send(*waiting)
                 waiting, size = [], 0
@@ -97,7 +96,7 @@ class MySQLTransaction:
         waiting: list[str] = []
         size = 0
         for row in rows:
-            waiting.append(with_values(self.session.connection, row_of, row))
+            waiting.append(with_values(self.lent.connection, row_of, row))
             size += len(waiting[-1])
             if size > _SENT_AT_ONCE:
                 self.send(f"INSERT INTO {table} ({names}) VALUES {', '.join(waiting)}")
@@ -109,14 +108,32 @@ class MySQLTransaction:
         """See `WriteTransaction.insert`."""
         return int(self._ask(sql, params).lastrowid or 0)
 
-    def close_streams(self) -> None:
+    def commit(self, *first: str) -> None:
+        """See `ServerTransaction.commit`."""
+        self.send(*first, "COMMIT")
+
+    def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
+        """See `ServerTransaction.end`."""
+        if not self.lent.is_usable:
+            return False
+        try:
+            self._close_stream()
+        except pymysql.Error as error:
+            logger.debug("a connection was lost: %s", error)
+            return False
+        if self._beginning:
+            self.lent.lock_wait = -1  # What was to be set was never sent.
+            return True
+        return self.lent.is_ended(how)
+
+    def _close_stream(self) -> None:
         """Read what is left of a stream, so that the connection can be used again."""
         stream, self._open_stream = self._open_stream, None
         if stream is not None:
             stream.close()
 
     def _ask(self, sql: str, params: Params, *, unbuffered: bool = False) -> pymysql.cursors.Cursor:
-        text = with_values(self.session.connection, sql, params)
+        text = with_values(self.lent.connection, sql, params)
         return self.send(text, unbuffered=unbuffered)
 
     def send(self, *statements: str, unbuffered: bool = False) -> pymysql.cursors.Cursor:
@@ -125,17 +142,17 @@ class MySQLTransaction:
             self._open_stream.set_aside()
             self._open_stream = None
         if not self._beginning:
-            return _send(self.session, statements, unbuffered)
+            return _send(self.lent, statements, unbuffered)
         statements = (*self._beginning, *statements)
         try:
-            cursor = _send(self.session, statements, unbuffered)
+            cursor = _send(self.lent, statements, unbuffered)
         except pymysql.Error as error:
-            lost = is_connection_lost(error, self.session.connection)
+            lost = is_connection_lost(error, self.lent)
             if self._renewed is None or not lost:
                 self._beginning = ()
                 raise
-            self.session = self._renewed(self.session)
-            cursor = _send(self.session, statements, unbuffered)
+            self.lent = self._renewed(self.lent)
+            cursor = _send(self.lent, statements, unbuffered)
         self._beginning = ()
         return cursor
 
@@ -218,6 +235,10 @@ def with_values(connection: pymysql.Connection[Any], sql: str, params: Params) -
             )
         elif type(value) is int:
             parts.append(str(value))
+        elif type(value) is float and isfinite(value):
+            text = repr(value)
+            # With an exponent, the server reads it as a double and not as a decimal.
+            parts.append(text if "e" in text else text + "e0")
         else:
             parts.append(connection.escape(value))
         parts.append(piece)

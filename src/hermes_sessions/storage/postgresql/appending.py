@@ -1,18 +1,19 @@
 """Appending one message in one statement: the session's row, the message and the mark together.
 
-This is what a store does most. The statement is prepared once on each connection and sent by the
-driver's own layer below cursors, which costs a third of the processor's time of a cursor.
+This is what a store does most. The statement is prepared once on each connection and sent through
+``psycopg.pq``, the driver's documented layer below cursors, which costs a third of the processor's
+time of a cursor.
 """
 
 from __future__ import annotations
 
+import select
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg import pq
-from psycopg.errors import error_from_result
-from psycopg.generators import execute
+from psycopg.errors import InvalidSqlStatementName
 
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import NewRow
@@ -21,7 +22,7 @@ from hermes_sessions.storage.tables import MESSAGES
 _CASTS: Final = {"text": "TEXT", "name": "TEXT", "real": "FLOAT8", "integer": "BIGINT"}
 _KINDS: Final = {column.name: column.kind for column in MESSAGES.columns}
 #: Parameters before those of the message's columns; see `parameters`.
-_BEFORE: Final = 6
+_BEFORE: Final = 7
 
 #: A session that is part of a thread, but not what lists show of it, makes that one more recent.
 _TIP: Final = """, tip AS (
@@ -43,8 +44,8 @@ class Statement(NamedTuple):
 def statement(columns: tuple[str, ...], *, listed: bool) -> Statement:
     """Return the statement for a message with these columns; see `parameters`.
 
-    It gives the message's id, or no row when there is no such session. The one for *listed*
-    sessions does not see others, and costs the server a fifth less.
+    It gives the message's id, or no row when there is no such session or another fence. The one
+    for *listed* sessions does not see others, and costs the server a fifth less.
     """
     names = ", ".join(columns)
     # Types are named: in a SELECT the server cannot take them from the columns of the INSERT.
@@ -61,7 +62,8 @@ WITH session AS (
         tool_call_count = COALESCE(tool_call_count, 0) + $3,
         next_ordinal = next_ordinal + 1,
         preview = COALESCE(preview, $4)
-    WHERE id = $1 AND trashed_at IS NULL{" AND listed = 1" if listed else ""}
+    WHERE id = $1 AND trashed_at IS NULL
+        AND fence IS NOT DISTINCT FROM CAST($7 AS BIGINT){" AND listed = 1" if listed else ""}
     RETURNING id, next_ordinal - 1 AS ordinal, listed, chain_id
 ), message AS (
     INSERT INTO messages (session_id, ordinal, {names})
@@ -76,12 +78,8 @@ RETURNING message_id"""
 
 def parameters(row: NewRow, mark: str, now: float) -> list[bytes | None]:
     """Return the parameters of `statement`, in order and as the server reads them."""
-    return [
-        *map(
-            _as_text,
-            (row.session_id, row.timestamp, row.tool_calls, row.preview, mark, now, *row.values),
-        )
-    ]
+    session = (row.session_id, row.timestamp, row.tool_calls, row.preview)
+    return [*map(_as_text, (*session, mark, now, row.fence, *row.values))]
 
 
 def _as_text(value: Any) -> bytes | None:
@@ -103,12 +101,22 @@ def run_prepared(
     Raises:
         psycopg.Error: it was refused, or the connection was lost.
     """
-    pgconn = connection.pgconn
-    if wanted.name not in prepared:
-        pgconn.send_prepare(wanted.name, wanted.sql)
-        _result(connection)
-        prepared.add(wanted.name)
-    pgconn.send_query_prepared(wanted.name, params)
+    if wanted.name in prepared:
+        try:
+            return _run_known(connection, wanted, params)
+        except InvalidSqlStatementName:
+            # The driver drops all there are when a transaction of its own was rolled back.
+            prepared.clear()
+    connection.pgconn.send_prepare(wanted.name, wanted.sql)
+    _result(connection)
+    prepared.add(wanted.name)
+    return _run_known(connection, wanted, params)
+
+
+def _run_known(
+    connection: psycopg.Connection, wanted: Statement, params: list[bytes | None]
+) -> int | None:
+    connection.pgconn.send_query_prepared(wanted.name, params)
     return _number(_result(connection))
 
 
@@ -126,8 +134,43 @@ def _number(result: pq.abc.PGresult) -> int | None:
 
 
 def _result(connection: psycopg.Connection) -> pq.abc.PGresult:
-    # The driver's way to wait, which Ctrl-C interrupts.
-    result: pq.abc.PGresult = connection.wait(execute(connection.pgconn))[-1]
-    if result.status == pq.ExecStatus.FATAL_ERROR:
-        raise error_from_result(result)
-    return result
+    """Wait for the answer, as Python waits: Ctrl-C interrupts it."""
+    pgconn = connection.pgconn
+    # What is larger than the socket's buffer goes out while the server may already be answering.
+    while pgconn.flush():
+        _wait(pgconn.socket, writing=True)
+        pgconn.consume_input()
+    last: pq.abc.PGresult | None = None
+    while True:
+        while pgconn.is_busy():
+            _wait(pgconn.socket)
+            pgconn.consume_input()
+        result = pgconn.get_result()
+        if result is None:
+            break
+        last = result
+    if last is None or last.status == pq.ExecStatus.FATAL_ERROR:
+        raise _refusal(last)
+    return last
+
+
+def _wait(descriptor: int, *, writing: bool = False) -> None:
+    if not hasattr(select, "poll"):  # On Windows.
+        select.select([descriptor], [descriptor] if writing else [], [])
+        return
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN | select.POLLOUT if writing else select.POLLIN)
+    waiting.poll()
+
+
+def _refusal(result: pq.abc.PGresult | None) -> psycopg.Error:
+    if result is None:
+        return psycopg.OperationalError("the server gave no answer")
+    said = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+    state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
+    try:
+        kind = psycopg.errors.lookup(state.decode())
+    except KeyError:
+        # The library's own words: the connection was lost.
+        kind = psycopg.OperationalError
+    return kind(said.decode("utf-8", "replace"))

@@ -106,5 +106,7 @@ def _wished(options: Options, wishes: Wishes) -> Options:
     elif wishes.durability == "full" and options.synchronous_commit == "off":
         options = options._replace(synchronous_commit="on")
     return options._replace(
-        read_only=wishes.read_only, lock_timeout=wishes.lock_timeout or options.lock_timeout
+        read_only=wishes.read_only,
+        lock_timeout=wishes.lock_timeout or options.lock_timeout,
+        seconds_left=wishes.seconds_left,
     )

@@ -11,10 +11,10 @@ more than a statement.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -23,6 +23,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_sessions.errors import InvalidInput
+from hermes_sessions.storage.postgresql.limited import limited
+from hermes_sessions.storage.servers import forking
+from hermes_sessions.storage.servers.driver import Mode
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +36,11 @@ _NEVER_BY_ITSELF: Final = 2**31 - 1
 #: Idle connections that are kept at hand.
 _KEPT: Final = 4
 
-ISOLATED: Final = "SERIALIZABLE"
-BY_ROW_LOCKS: Final = "READ COMMITTED"
-READING: Final = "REPEATABLE READ, READ ONLY"
+_LEVELS: Final[dict[Mode, str]] = {
+    "isolated": "SERIALIZABLE",
+    "by row locks": "READ COMMITTED",
+    "reading": "REPEATABLE READ, READ ONLY",
+}
 
 
 class Options(NamedTuple):
@@ -51,6 +56,8 @@ class Options(NamedTuple):
     #: on, off, local, remote_write, remote_apply; None leaves it to the server.
     synchronous_commit: str | None = None
     read_only: bool = False
+    #: See `Wishes.seconds_left`.
+    seconds_left: Callable[[], float] | None = None
 
 
 class Connections:
@@ -71,7 +78,7 @@ class Connections:
         )
         self._pool: ConnectionPool[psycopg.Connection] | None = None
         self._closed = False
-        _forking.watch(self)
+        forking.watch(self)
 
     @property
     def location(self) -> str:
@@ -97,6 +104,12 @@ class Connections:
         """
         return self._prepared.setdefault(connection, set())
 
+    def beside(self) -> Connections:
+        """Return connections for work beside what one of these is busy with; an application's pool
+        is all there is.
+        """
+        return self if self._given is not None else Connections(self.options)
+
     # ── lending ───────────────────────────────────────────────────────────────────────────────
 
     def acquire(self, patience: float) -> psycopg.Connection:
@@ -112,12 +125,16 @@ class Connections:
             pass
         if self._given is not None:
             return self._borrow_from(self._given, patience)
+        pool = self._own_pool()
         try:
-            return self._own_pool().getconn(timeout=patience)
+            return pool.getconn(timeout=patience)
         except PoolTimeout:
             # The pool does not say why: if the server cannot be reached, this does.
             self._connect().close()
-            raise
+            if pool.get_stats()["pool_size"] >= self.options.max_connections:
+                raise
+        # It was away until just now, and the pool has not noticed yet.
+        return pool.getconn(timeout=patience)
 
     def _borrow_from(self, pool: ConnectionPool[Any], patience: float) -> psycopg.Connection:
         connection: psycopg.Connection = pool.getconn(timeout=patience)
@@ -169,9 +186,13 @@ class Connections:
                 self._pool = ConnectionPool(
                     self._conninfo(),
                     kwargs=self._arguments(),
+                    connection_class=self._kind(),
                     min_size=0,
                     max_size=self.options.max_connections,
                     max_idle=60.0,
+                    # Else it tries less and less often while a server is away, for minutes, and
+                    # nobody gets a connection although the server is back.
+                    reconnect_timeout=self.options.lock_timeout,
                     num_workers=1,
                     open=True,
                     name="hermes-sessions",
@@ -180,13 +201,17 @@ class Connections:
 
     def _connect(self) -> psycopg.Connection:
         try:
-            return psycopg.connect(self._conninfo(), **self._arguments())
+            return self._kind().connect(self._conninfo(), **self._arguments())
         except psycopg.OperationalError as error:
             if self.is_bare or "startup parameter" not in str(error):
                 raise
             logger.info("a pooler refuses settings at the start: they go into transactions")
             self.is_bare = True
-            return psycopg.connect(self._conninfo(), **self._arguments())
+            return self._kind().connect(self._conninfo(), **self._arguments())
+
+    def _kind(self) -> type[psycopg.Connection]:
+        seconds_left = self.options.seconds_left
+        return psycopg.Connection if seconds_left is None else limited(seconds_left)
 
     def _conninfo(self) -> str:
         given = conninfo_to_dict(self.options.conninfo)
@@ -196,6 +221,10 @@ class Connections:
             options = f"{options} {settings}".strip()
         defaults = {"application_name": "hermes-sessions", "connect_timeout": _CONNECT_SECONDS}
         settings_given = {name: str(value) for name, value in (defaults | given).items()}
+        if self.options.seconds_left is not None:
+            # The driver knows whole seconds, and 0 would be no limit.
+            left = max(1, int(min(_CONNECT_SECONDS, self.options.seconds_left())))
+            settings_given["connect_timeout"] = str(left)
         # Whatever the environment says: texts are sent and read as UTF-8.
         settings_given["client_encoding"] = "UTF8"
         if options:
@@ -222,12 +251,12 @@ class Connections:
             found.append(("synchronous_commit", options.synchronous_commit))
         return found
 
-    def beginning(self, mode: str, lock_timeout: float | None = None) -> bytes:
+    def beginning(self, mode: Mode, lock_timeout: float | None = None) -> bytes:
         """Return what begins a transaction of this mode, in one round trip."""
         settings = dict(self._settings()) if self.is_bare else {}
         if lock_timeout is not None and lock_timeout != self.options.lock_timeout:
             settings["lock_timeout"] = f"{max(1, int(lock_timeout * 1000))}ms"
-        parts = [f"BEGIN ISOLATION LEVEL {mode}"]
+        parts = [f"BEGIN ISOLATION LEVEL {_LEVELS[mode]}"]
         parts += [f"SET LOCAL {name} = {_quoted(name, value)}" for name, value in settings.items()]
         return "; ".join(parts).encode()
 
@@ -243,31 +272,10 @@ class Connections:
 
     def start_over_in_child(self) -> None:
         """Go on in a forked process without what was inherited, which belongs to the parent."""
-        _inherited.append((self._pool, list(self._idle)))
+        forking.leave_to_parent((self._pool, list(self._idle)))
         self._lock = threading.Lock()
         self._idle = deque()
         self._pool = None
-
-
-#: Kept as long as the process lives: closing them would end the parent's sessions.
-_inherited: Final[list[Any]] = []
-
-
-class _Forking:
-    def __init__(self) -> None:
-        self._all: weakref.WeakSet[Connections] = weakref.WeakSet()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._tell)
-
-    def watch(self, connections: Connections) -> None:
-        self._all.add(connections)
-
-    def _tell(self) -> None:
-        for connections in list(self._all):
-            connections.start_over_in_child()
-
-
-_forking: Final = _Forking()
 
 
 def _quieten_pool() -> None:

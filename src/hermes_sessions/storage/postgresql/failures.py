@@ -7,6 +7,7 @@ from typing import Final
 import psycopg
 
 from hermes_sessions import errors
+from hermes_sessions.storage.servers.driver import Failures
 
 #: By SQLSTATE, or its class (first two characters).
 _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
@@ -30,6 +31,7 @@ _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
 }
 #: After these the same unit may succeed.
 _AGAIN: Final = ("40001", "40P01")
+_TAKEN: Final = "23505"
 #: The connection is gone, or the server goes.
 _GONE: Final = ("57P01", "57P02", "57P03", "57P05")
 
@@ -61,8 +63,16 @@ def is_passing(error: psycopg.Error) -> bool:
     return error.sqlstate in _AGAIN
 
 
+def is_taken(error: psycopg.Error) -> bool:
+    """Whether a key was taken that nobody else may have twice."""
+    return error.sqlstate == _TAKEN
+
+
 def is_connection_lost(error: psycopg.Error, connection: psycopg.Connection | None) -> bool:
     """Whether nothing more will come over this connection."""
     if error.sqlstate in _GONE or (error.sqlstate or "").startswith("08"):
         return True
     return connection is not None and connection.broken
+
+
+FAILURES: Final = Failures(psycopg.Error, translate, is_passing, is_taken, is_connection_lost)

@@ -6,15 +6,25 @@ Text is collated bytewise, so that comparing, sorting and ``lower`` are the same
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
 
 import psycopg
 from psycopg import sql
 
-from hermes_sessions.errors import SchemaRefused, StoreMissing
-from hermes_sessions.storage.provider import Steps
+from hermes_sessions.errors import StoreMissing, StoreReadOnly
+from hermes_sessions.storage.servers.steps import (
+    WRITER_LEVEL,
+    BackUp,
+    Migration,
+    missing,
+    only_by_an_owner,
+)
 from hermes_sessions.storage.tables import (
+    ERASURE_TABLES,
+    FENCE,
+    GATEWAY_TABLES,
+    HOLD_TABLES,
+    LIFECYCLE_TABLES,
     SEARCH_TABLES,
     SERVER_TABLES,
     TABLES,
@@ -22,8 +32,6 @@ from hermes_sessions.storage.tables import (
     Table,
 )
 
-#: What this version knows: a store that asks for more is not written to.
-WRITER_LEVEL: Final = 1
 #: Two numbers that stand for "Hermes Sessions changes its tables" among the locks of a database.
 _LOCK: Final = (0x48535342, 1)
 
@@ -44,10 +52,13 @@ _TITLE_KEY: Final = """"title_key" TEXT COLLATE "C" GENERATED ALWAYS AS (
 
 #: The only lexeme of document 0, which every sound index has.
 WATCHMAN: Final = "w__"
+POST_WATCHMAN: Final = (
+    f"INSERT INTO search_documents (number, tokens) VALUES (0, '{WATCHMAN}:1'::TSVECTOR)"
+)
 SEARCH_INDEX: Final = f"""
 CREATE TABLE search_documents (number BIGINT PRIMARY KEY, tokens TSVECTOR NOT NULL);
 CREATE INDEX idx_search_documents_tokens ON search_documents USING GIN (tokens);
-INSERT INTO search_documents (number, tokens) VALUES (0, '{WATCHMAN}:1'::TSVECTOR)
+{POST_WATCHMAN}
 """
 
 #: Whatever changes a message or a title, by whoever, is noted; see ``searching.upkeep``.
@@ -84,15 +95,6 @@ CREATE TRIGGER sessions_search_delete AFTER DELETE ON sessions FOR EACH ROW
 """
 
 
-class Migration(NamedTuple):
-    """One named step. ``finishing`` ones wait until no older version runs any more."""
-
-    name: str
-    sql: str
-    writer_level: int = WRITER_LEVEL
-    finishing: bool = False
-
-
 def _column(column: Column) -> str:
     parts = [f'"{column.name}"', _TYPES[column.kind]]
     if column.required:
@@ -125,17 +127,32 @@ def _names(columns: tuple[str, ...]) -> str:
 MIGRATIONS: Final = (
     Migration(
         "0001_base",
-        ";\n".join(_create(table) for table in (*SERVER_TABLES, *TABLES, *SEARCH_TABLES)) + ";",
+        tuple(_create(table) for table in (*SERVER_TABLES, *TABLES, *SEARCH_TABLES)),
     ),
     Migration(
         "0002_search",
-        f"INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0);\n"
-        f"{SEARCH_INDEX};\n{_TRIGGERS}",
+        (
+            "INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0)",
+            SEARCH_INDEX,
+            _TRIGGERS,
+        ),
     ),
+    Migration(
+        "0003_lifecycle",
+        (
+            f"ALTER TABLE sessions ADD COLUMN {_column(FENCE)}",
+            *(_create(table) for table in LIFECYCLE_TABLES),
+        ),
+    ),
+    Migration("0004_gateway", tuple(_create(table) for table in GATEWAY_TABLES)),
+    Migration("0006_erasure", tuple(_create(table) for table in ERASURE_TABLES)),
+    Migration("0007_holds", tuple(_create(table) for table in HOLD_TABLES)),
 )
 
 
-def make_current(connection: psycopg.Connection, schema: str, *, may_write: bool) -> int:
+def make_current(
+    connection: psycopg.Connection, schema: str, *, may_write: bool, back_up: BackUp
+) -> int:
     """Bring the tables up to date, if that is needed and allowed; return the level that a writer
     must know. *connection* is inside no transaction.
 
@@ -143,44 +160,22 @@ def make_current(connection: psycopg.Connection, schema: str, *, may_write: bool
         StoreMissing: there are no tables, and they may not be created.
     """
     done = _steps_taken(connection, schema)
-    if _missing(done) and not may_write and not done:
+    if missing(MIGRATIONS, done) and not may_write and not done:
         raise StoreMissing(
             f"There is no store in the schema {schema!r} yet. Open it once for writing."
         )
-    if _missing(done) and may_write:
-        done = _migrate(connection, schema)
+    if missing(MIGRATIONS, done) and may_write:
+        done = _migrate(connection, schema, back_up)
     return max(done.values(), default=WRITER_LEVEL)
 
 
-def require_known_level(level: int) -> None:
-    """Refuse to write what a newer version made.
-
-    Raises:
-        SchemaRefused: the store asks for more than this version knows.
-    """
-    if level > WRITER_LEVEL:
-        raise SchemaRefused(
-            f"The store was changed by a newer version of Hermes Sessions (level {level}, this one "
-            f"knows {WRITER_LEVEL}). Update this program to write; reading goes on."
-        )
-
-
-def steps(taken: Collection[str]) -> Steps:
-    """Return the steps taken, and what is left."""
-    return Steps.of([(step.name, step.finishing) for step in MIGRATIONS], taken)
-
-
-def finish(connection: psycopg.Connection, schema: str) -> tuple[str, ...]:
+def finish(connection: psycopg.Connection, schema: str, back_up: BackUp) -> tuple[str, ...]:
     """Take the steps that take something away; return their names. *connection* is inside no
     transaction.
     """
     before = _steps_taken(connection, schema)
-    after = _migrate(connection, schema, finishing=True)
+    after = _migrate(connection, schema, back_up, finishing=True)
     return tuple(sorted(set(after) - set(before)))
-
-
-def _missing(done: Collection[str], *, finishing: bool = False) -> list[Migration]:
-    return [step for step in MIGRATIONS if step.name not in done and step.finishing <= finishing]
 
 
 def _steps_taken(connection: psycopg.Connection, schema: str) -> dict[str, int]:
@@ -193,7 +188,7 @@ def _steps_taken(connection: psycopg.Connection, schema: str) -> dict[str, int]:
 
 
 def _migrate(
-    connection: psycopg.Connection, schema: str, *, finishing: bool = False
+    connection: psycopg.Connection, schema: str, back_up: BackUp, *, finishing: bool = False
 ) -> dict[str, int]:
     with connection.transaction():
         # One at a time, whoever else starts now; ends with the transaction.
@@ -205,14 +200,35 @@ def _migrate(
                 sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema))
             )
         done = _steps_taken(connection, schema)
-        for step in _missing(done, finishing=finishing):
-            connection.execute(step.sql.replace("{schema}", f'"{schema}"').encode())
+        steps = missing(MIGRATIONS, done, finishing=finishing)
+        if steps and done:
+            _require_owner(connection, schema, steps)
+            back_up(tuple(done))
+        for step in steps:
+            for statements in step.statements:
+                connection.execute(statements.replace("{schema}", f'"{schema}"').encode())
             connection.execute(
                 "INSERT INTO store_migrations (name, applied_at, writer_level) VALUES (%s, %s, %s)",
                 (step.name, time.time(), step.writer_level),
             )
             done[step.name] = step.writer_level
     return done
+
+
+def _require_owner(connection: psycopg.Connection, schema: str, steps: list[Migration]) -> None:
+    """Refuse before anything is backed up or changed: only who owns a table may change it.
+
+    Raises:
+        StoreReadOnly: this role may not take the steps; the text names the one that may.
+    """
+    found = connection.execute(
+        "SELECT pg_get_userbyid(relowner), current_user, pg_has_role(relowner, 'USAGE') "
+        "FROM pg_class WHERE oid = to_regclass(%s)",
+        (f"{schema}.store_migrations",),
+    ).fetchone()
+    if found is not None and not found[2]:
+        owner, role, _ = found
+        raise StoreReadOnly(only_by_an_owner(steps, f"the role {role!r}", f"the role {owner!r}"))
 
 
 def _is_absent(connection: psycopg.Connection, schema: str) -> bool:

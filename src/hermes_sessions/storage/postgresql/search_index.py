@@ -12,26 +12,25 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import psycopg
 
-from hermes_sessions.storage.postgresql.schema import SEARCH_INDEX, WATCHMAN
-from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.errors import StoreReadOnly
+from hermes_sessions.storage.postgresql.schema import POST_WATCHMAN, SEARCH_INDEX, WATCHMAN
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.searching.conditions import Where
-from hermes_sessions.storage.searching.expressions import compile_tree
+from hermes_sessions.storage.searching.expressions import Expression, compile_tree
 from hermes_sessions.storage.searching.index import (
     EVERYWHERE,
-    Candidates,
     Document,
     IndexDamaged,
     Order,
-    SearchIndex,
     Span,
-    every_message,
     order_by,
 )
+from hermes_sessions.storage.servers.search_index import ServerIndex, numbers_of_titles
 from hermes_sessions.text.encode import CUT, GAP
 from hermes_sessions.text.query.tree import Node
 
@@ -79,7 +78,7 @@ class _TSQuerySyntax:
 SYNTAX: Final = _TSQuerySyntax()
 
 
-class TSVectorIndex(SearchIndex):
+class TSVectorIndex(ServerIndex[str]):
     """See `SearchIndex`."""
 
     def add(self, tx: WriteTransaction, documents: Sequence[Document]) -> None:
@@ -91,29 +90,14 @@ class TSVectorIndex(SearchIndex):
                 [(document.number, as_tsvector(document.tokens)) for document in documents],
             )
 
-    def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
-        """See `SearchIndex.remove`."""
-        if not numbers:
-            return
-        with _noticing_damage():
-            tx.run(
-                f"DELETE FROM search_documents WHERE number IN ({placeholders(len(numbers))})",
-                numbers,
-            )
-
     def clear(self, tx: WriteTransaction) -> None:
         """See `SearchIndex.clear`."""
+        if tx.one(_OF_ANOTHER) == (1,):
+            _empty(tx)
+            return
         tx.run("DROP TABLE IF EXISTS search_documents")
         for statement in SEARCH_INDEX.split(";"):
             tx.run(statement)
-
-    def tidy(self, tx: WriteTransaction) -> bool:  # noqa: ARG002
-        """The server merges by itself."""
-        return False
-
-    def compact(self, tx: WriteTransaction, *, first: bool) -> bool:  # noqa: ARG002
-        """The server's vacuum removes what was deleted."""
-        return False
 
     def is_sound(self, tx: ReadTransaction) -> bool:
         """See `SearchIndex.is_sound`."""
@@ -123,66 +107,84 @@ class TSVectorIndex(SearchIndex):
             (f"'{WATCHMAN}'",),
         ) == (0,)
 
-    def damage(self, tx: ReadTransaction) -> str | None:
-        """See `SearchIndex.damage`."""
-        return None if self.is_sound(tx) else "its table or its index is missing or was emptied"
-
-    def messages(
-        self,
-        tx: ReadTransaction,
-        node: Node,
-        where: Where,
-        *,
-        limit: int,
-        order: Order = "last stored",
-        span: Span = EVERYWHERE,
-    ) -> Candidates:
-        """See `SearchIndex.messages`."""
+    def _compiled(self, node: Node) -> tuple[Expression, str] | None:
         expression = compile_tree(node, SYNTAX)
-        if expression is None:
-            ids = every_message(tx, where, limit=limit, order=order, span=span)
-            return Candidates(ids, exact=False, narrowed=False)
-        with _noticing_damage():
-            if expression.complement:
-                surely = expression.text
-                if _CROWDED in surely:
-                    surely = f"({surely} & !'{_CROWDED}')"
-                where &= Where(f"m.id NOT IN ({_MATCHES} AND number > 0)", (surely,))
-                ids = every_message(tx, where, limit=limit, order=order, span=span)
-            else:
-                ids = _matching(tx, expression.text, where, limit, order, span)
-            unsure = _marked(tx, ids, has_absent=expression.has_absent, text=expression.text)
-        return Candidates(ids, exact=expression.exact, narrowed=True, unsure=unsure)
+        return None if expression is None else (expression, expression.text)
 
-    def titles(
-        self, tx: ReadTransaction, node: Node, *, limit: int, beyond: int | None = None
+    def _noticing_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:  # noqa: ARG002
+        return _noticing_damage()
+
+    def _matching(
+        self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: Span
     ) -> list[int]:
-        """See `SearchIndex.titles`."""
-        expression = compile_tree(node, SYNTAX)
-        if expression is None or expression.complement:
-            return []
-        # Their numbers are negative, so the last stored come first.
-        after = Where("number < 0")
-        if beyond is not None:
-            after &= Where("number > ?", (-beyond,))
-        with _noticing_damage():
-            rows = tx.all(
-                f"WITH found AS MATERIALIZED ({_MATCHES} AND {after.sql}) "
-                f"SELECT number FROM found ORDER BY number LIMIT ?",
-                (expression.text, *after.params, limit),
-            )
-        return [-row[0] for row in rows]
+        bound = span.as_sql("number")
+        # Fenced: else the planner walks all messages backwards for a word that hardly any has.
+        rows = tx.all(
+            f"WITH found AS MATERIALIZED ({_MATCHES} AND {bound.sql}) "
+            f"SELECT m.id FROM found f JOIN messages m ON m.id = f.number "
+            f"JOIN sessions s ON s.id = m.session_id WHERE {where.sql} "
+            f"ORDER BY {order_by(order)} LIMIT ?",
+            (query, *bound.params, *where.params, limit),
+        )
+        return [row[0] for row in rows]
+
+    def _not_matching(self, query: str) -> Where:
+        surely = f"({query} & !'{_CROWDED}')" if _CROWDED in query else query
+        return Where(f"m.id NOT IN ({_MATCHES} AND number > 0)", (surely,))
+
+    def _unsure(
+        self, tx: ReadTransaction, ids: Sequence[int], expression: Expression
+    ) -> frozenset[int]:
+        marks = []
+        if expression.has_absent:
+            marks.append(f"'{CUT}'")
+        if _CROWDED in expression.text:
+            marks.append(f"'{_CROWDED}'")
+        if not marks:
+            return frozenset()
+        rows = tx.all(
+            f"{_MATCHES} AND number BETWEEN ? AND ?", (" | ".join(marks), min(ids), max(ids))
+        )
+        return frozenset(ids) & {row[0] for row in rows}
+
+    def _matching_titles(
+        self, tx: ReadTransaction, query: str, limit: int, beyond: int | None
+    ) -> list[int]:
+        titles = numbers_of_titles(beyond)
+        rows = tx.all(
+            f"WITH found AS MATERIALIZED ({_MATCHES} AND {titles.sql}) "
+            f"SELECT number FROM found ORDER BY number LIMIT ?",
+            (query, *titles.params, limit),
+        )
+        return [row[0] for row in rows]
 
     def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
         """See `SearchIndex.has_cut`."""
         with _noticing_damage():
-            return bool(_matching(tx, f"'{CUT}'", where, 1, "last stored", EVERYWHERE))
+            return bool(self._matching(tx, f"'{CUT}'", where, 1, "last stored", EVERYWHERE))
 
 
 _SOUND: Final = (
     "SELECT COUNT(*) FROM pg_index i WHERE i.indexrelid = "
     "to_regclass('idx_search_documents_tokens') AND i.indisvalid"
 )
+
+#: Whether the table belongs to a role that this one cannot act for.
+_OF_ANOTHER: Final = (
+    "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('search_documents') "
+    "AND NOT pg_has_role(relowner, 'USAGE')"
+)
+
+
+def _empty(tx: WriteTransaction) -> None:
+    """Forget all documents, as a role that may change rows but not tables."""
+    if tx.one(_SOUND) != (1,):
+        raise StoreReadOnly(
+            "The search index is damaged, and this role may not make it anew. Run "
+            "`hermes sessions optimize` once as the role that owns the tables."
+        )
+    tx.run("DELETE FROM search_documents")
+    tx.run(POST_WATCHMAN)
 
 
 @contextmanager
@@ -191,36 +193,6 @@ def _noticing_damage() -> Iterator[None]:
         yield
     except _DAMAGE as error:
         raise IndexDamaged(f"The search index is damaged ({error}).") from error
-
-
-def _matching(
-    tx: ReadTransaction, text: str, where: Where, limit: int, order: Order, span: Span
-) -> list[int]:
-    bound = span.as_sql("number")
-    # Fenced: else the planner walks all messages backwards for a word that hardly any has.
-    rows = tx.all(
-        f"WITH found AS MATERIALIZED ({_MATCHES} AND {bound.sql}) "
-        f"SELECT m.id FROM found f JOIN messages m ON m.id = f.number "
-        f"JOIN sessions s ON s.id = m.session_id WHERE {where.sql} "
-        f"ORDER BY {order_by(order)} LIMIT ?",
-        (text, *bound.params, *where.params, limit),
-    )
-    return [row[0] for row in rows]
-
-
-def _marked(
-    tx: ReadTransaction, ids: Sequence[int], *, has_absent: bool, text: str
-) -> frozenset[int]:
-    """Return those of *ids* whose text has to be looked at."""
-    marks = []
-    if has_absent:
-        marks.append(f"'{CUT}'")
-    if _CROWDED in text:
-        marks.append(f"'{_CROWDED}'")
-    if not marks or not ids:
-        return frozenset()
-    rows = tx.all(f"{_MATCHES} AND number BETWEEN ? AND ?", (" | ".join(marks), min(ids), max(ids)))
-    return frozenset(ids) & {row[0] for row in rows}
 
 
 def as_tsvector(tokens: str) -> str:

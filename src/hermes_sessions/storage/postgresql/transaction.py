@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import psycopg
 from psycopg.abc import Buffer
@@ -14,6 +15,8 @@ from psycopg.adapt import Loader
 
 from hermes_sessions.storage.codec import decode_row, encode_params
 from hermes_sessions.storage.provider import Params, Row
+
+logger = logging.getLogger(__name__)
 
 #: Rows that a stream fetches at a time.
 _FETCHED: Final = 200
@@ -31,10 +34,10 @@ class _NumberLoader(Loader):
 class PsycopgTransaction:
     """The port's read and write transaction over a connection inside a transaction."""
 
-    __slots__ = ("_connection", "_cursor")
+    __slots__ = ("_cursor", "lent")
 
     def __init__(self, connection: psycopg.Connection) -> None:
-        self._connection = connection
+        self.lent = connection
         self._cursor = psycopg.RawCursor(connection)
         # Here and not on the connection, which may be the application's.
         self._cursor.adapters.register_loader("numeric", _NumberLoader)
@@ -53,7 +56,7 @@ class PsycopgTransaction:
     def stream(self, sql: str, params: Params = ()) -> Iterator[Row]:
         """See `ReadTransaction.stream`."""
         name = f"stream_{next(_cursor_numbers)}"
-        cursor = psycopg.RawServerCursor(self._connection, name)
+        cursor = psycopg.RawServerCursor(self.lent, name)
         try:
             cursor.itersize = _FETCHED
             cursor.execute(numbered(sql), encode_params(params))
@@ -87,6 +90,29 @@ class PsycopgTransaction:
         """See `WriteTransaction.insert`."""
         [row] = self.all(f"{sql} RETURNING id", params)
         return int(row[0])
+
+    def commit(self, *first: str) -> None:
+        """See `ServerTransaction.commit`."""
+        self.lent.execute("; ".join((*first, "COMMIT")).encode())
+
+    def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
+        """See `ServerTransaction.end`."""
+        return is_ended(self.lent, how)
+
+
+def is_ended(connection: psycopg.Connection, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
+    """End a transaction that may be left; return whether the connection can be used again."""
+    if not is_at_rest(connection) and not connection.closed:
+        try:
+            connection.execute(how.encode())
+        except psycopg.Error as error:
+            logger.debug("a connection was lost: %s", error)
+    return is_at_rest(connection)
+
+
+def is_at_rest(connection: psycopg.Connection) -> bool:
+    """Whether it is known to be outside any transaction, and not lost."""
+    return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
 
 
 @lru_cache(maxsize=1024)

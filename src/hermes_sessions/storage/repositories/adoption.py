@@ -8,10 +8,13 @@ from enum import Enum
 from typing import Any
 
 from hermes_sessions.model.legacy import documented_edge_kind
+from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.fences import require_free
 from hermes_sessions.storage.repositories.incoming import IncomingSession
 from hermes_sessions.storage.repositories.lineage import ancestors_of, place_family
 from hermes_sessions.storage.repositories.rows import VISIBLE
+from hermes_sessions.storage.store import Store
 
 
 class IncomingEdge:
@@ -68,8 +71,12 @@ class Tie(Enum):
     CIRCLE = "its parent descends from the child"
 
 
-def tie(tx: WriteTransaction, edge: IncomingEdge) -> Tie:
-    """Give a stored session its parent; `place_tied` completes what was tied."""
+def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> Tie:
+    """Give a stored session its parent; `place_tied` completes what was tied.
+
+    Raises:
+        ConversationHeld: that would change a chain that somebody holds.
+    """
     parent = tx.one(
         f"SELECT end_reason, ended_at FROM sessions WHERE id = ? AND {VISIBLE}", (edge.parent_id,)
     )
@@ -77,9 +84,12 @@ def tie(tx: WriteTransaction, edge: IncomingEdge) -> Tie:
         return Tie.WAITS
     if edge.child_id in ancestors_of(tx, edge.parent_id, through_trash=True):
         return Tie.CIRCLE
+    kind = edge.kind(*parent)
+    if kind == COMPRESSION:
+        require_free(tx, store, (edge.parent_id, edge.child_id))
     tx.run(
         "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",
-        (edge.parent_id, edge.kind(*parent), edge.child_id),
+        (edge.parent_id, kind, edge.child_id),
     )
     return Tie.TIED
 

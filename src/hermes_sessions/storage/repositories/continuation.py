@@ -10,6 +10,7 @@ from hermes_sessions.model import title as rules
 from hermes_sessions.model.ids import require_new_id
 from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.fences import guard
 from hermes_sessions.storage.repositories.lineage import follow_compression
 from hermes_sessions.storage.repositories.messages import append_prepared
 from hermes_sessions.storage.repositories.prepared import prepare
@@ -36,21 +37,22 @@ class Continuations:
         messages: Iterable[Mapping[str, Any]],
         *,
         system_prompt: str | None,
+        fence: int | None,
     ) -> str:
         """See `SessionDB.continue_session`."""
         require_new_id(new_session_id)
         now = self._store.clock()
         limit = self._store.max_message_bytes
-        for_update = self._store.provider.dialect.for_update
         prepared = [
             prepare(message, now=now + place * _MICROSECOND, max_message_bytes=limit)
             for place, message in enumerate(messages)
         ]
 
         def work(tx: WriteTransaction) -> None:
+            guard(tx, self._store, session_id, fence)
             row = tx.one(
                 f"SELECT source, user_id, model, model_config, system_prompt, title "
-                f"FROM sessions WHERE id = ? AND {VISIBLE}{for_update}",
+                f"FROM sessions WHERE id = ? AND {VISIBLE}",
                 (session_id,),
             )
             if row is None:
@@ -81,7 +83,7 @@ class Continuations:
                     (_next_title(tx, title), new_session_id),
                 )
             if prepared:
-                append_prepared(tx, self._store, new_session_id, prepared)
+                append_prepared(tx, self._store, new_session_id, prepared, fence)
             tx.run(
                 "UPDATE sessions SET ended_at = ?, end_reason = ? "
                 "WHERE id = ? AND ended_at IS NULL",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from hermes_sessions.errors import ImportRefused, InvalidInput
+from hermes_sessions.errors import ConversationHeld, ImportRefused, InvalidInput
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.adoption import IncomingEdge, Tie, place_tied, tie
 from hermes_sessions.storage.repositories.comparing import Relation, Standing, compare
@@ -147,7 +147,7 @@ class Import:
 
         def work(tx: WriteTransaction) -> tuple[list[list[str]], _Ties]:
             notes: list[list[str]] = []
-            ties = _Ties(self._waiting)
+            ties = _Ties(self._store, self._waiting)
             for job in jobs:
                 begun = self._write_session(tx, job) if job.writes else None
                 notes.append(begun.notes if begun else [])
@@ -157,12 +157,12 @@ class Import:
 
         try:
             notes, ties = self._store.provider.write(work)
-        except Moved:
+        except (Moved, ConversationHeld) as obstacle:
             if len(jobs) > 1:
                 for job in jobs:
                     self._write_batch([job])
             else:
-                self._conflict(jobs[0].incoming.id, _MOVED)
+                self._conflict(jobs[0].incoming.id, _reason(obstacle))
             return
         self._ids.reserved = True
         for job, own in zip(jobs, notes, strict=True):
@@ -190,7 +190,7 @@ class Import:
 
         def last(tx: WriteTransaction) -> _Ties:
             finish(tx, self._store, incoming, standing, begun)
-            ties = _Ties(self._waiting)
+            ties = _Ties(self._store, self._waiting)
             ties.tie(tx, job)
             ties.place(tx)
             return ties
@@ -201,8 +201,8 @@ class Import:
             for span in spans[1:]:
                 self._store.provider.write(partial(_add_part, job, begun, span))
             ties = self._store.provider.write(last)
-        except Moved:
-            self._conflict(incoming.id, _MOVED)
+        except (Moved, ConversationHeld) as obstacle:
+            self._conflict(incoming.id, _reason(obstacle))
             return
         self._done(job, begun.notes)
         self._tied(ties)
@@ -239,6 +239,10 @@ def _named(record: Any) -> Record:
 
 
 _MOVED: Final = "it was written to while it was imported: import again"
+
+
+def _reason(obstacle: Moved | ConversationHeld) -> str:
+    return str(obstacle) if isinstance(obstacle, ConversationHeld) else _MOVED
 
 
 class _Job:
@@ -279,7 +283,8 @@ def _add_part(job: _Job, begun: Begun, span: range, tx: WriteTransaction) -> Non
 class _Ties:
     """The edges that one transaction can tie, and those that must wait for a parent."""
 
-    def __init__(self, waiting_before: Mapping[str, list[IncomingEdge]]) -> None:
+    def __init__(self, store: Store, waiting_before: Mapping[str, list[IncomingEdge]]) -> None:
+        self._store = store
         self._waiting_before = waiting_before
         self._tied: list[IncomingEdge] = []
         self.waiting: dict[str, list[IncomingEdge]] = {}
@@ -294,7 +299,7 @@ class _Ties:
         if job.wants_parent:
             edges.append(IncomingEdge(job.incoming))
         for edge in edges:
-            outcome = tie(tx, edge)
+            outcome = tie(tx, self._store, edge)
             if outcome is Tie.TIED:
                 self._tied.append(edge)
             elif outcome is Tie.CIRCLE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, Member, place
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.fences import held, lease_row
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
@@ -176,12 +177,19 @@ def found_conversation(tx: WriteTransaction, session_id: str) -> None:
 
 
 def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
-    """Recompute chains and listing of one conversation after its edges changed."""
+    """Recompute chains and listing of one conversation after its edges changed.
+
+    What joins a chain that somebody holds is held with it.
+
+    Raises:
+        ConversationHeld: a session that is held would become part of another chain.
+    """
     rows = tx.all(
-        "SELECT id, parent_session_id, edge_kind, started_at, trashed_at, chain_id, tip_id, listed "
-        "FROM sessions WHERE conversation_id = ?",
+        "SELECT id, parent_session_id, edge_kind, started_at, trashed_at, chain_id, tip_id, "
+        "listed, fence FROM sessions WHERE conversation_id = ?",
         (conversation_id,),
     )
+    fences = {row[0]: row[8] for row in rows}
     placements = place(
         Member(row[0], row[1], row[2], row[3], trashed=row[4] is not None) for row in rows
     )
@@ -197,6 +205,18 @@ def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
                 "UPDATE sessions SET chain_id = ?, tip_id = ?, listed = ? WHERE id = ?",
                 (*wanted, row[0]),
             )
+        if wanted[0] != row[5]:
+            if row[8] is not None:
+                raise held(row[0], lease_row(tx, row[5]))
+            _join_chain(tx, row[0], wanted[0], fences[wanted[0]])
+
+
+def _join_chain(tx: WriteTransaction, session_id: str, chain_id: str, fence: int | None) -> None:
+    """Give a session that has come to a chain the fence of the chain's head."""
+    if session_id != chain_id:
+        tx.run("UPDATE sessions SET fence = ? WHERE id = ?", (fence, session_id))
+        # Whoever takes the lease meanwhile changes the head, too: one of both waits for the other.
+        tx.run("UPDATE sessions SET chain_id = chain_id WHERE id = ?", (chain_id,))
 
 
 def _has_messages(tx: ReadTransaction, session_id: str) -> bool:

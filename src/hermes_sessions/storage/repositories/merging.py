@@ -14,6 +14,7 @@ from typing import Any, Final
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.comparing import Relation, Standing
+from hermes_sessions.storage.repositories.fences import require_free
 from hermes_sessions.storage.repositories.incoming import (
     MAX_KEPT_ID,
     SESSION_COSTS,
@@ -86,7 +87,9 @@ def begin(
 
     Raises:
         Moved: somebody else wrote the session meanwhile; nothing is written.
+        ConversationHeld: somebody holds it.
     """
+    require_free(tx, store, [incoming.id])
     row = tx.one(
         f"SELECT trashed_at, next_ordinal, rewind_count, title FROM sessions "
         f"WHERE id = ?{store.provider.dialect.for_update}",
@@ -235,7 +238,7 @@ def add_messages(
     the ordinal that comes next.
 
     Raises:
-        Moved: somebody else appended to the session meanwhile; nothing is written.
+        Moved: somebody else appended to the session meanwhile, or holds it; nothing is written.
     """
     first = standing.message_count
     # Ordinals are kept unless the stored transcript is numbered differently.
@@ -250,7 +253,7 @@ def add_messages(
     part = incoming.messages[span.start : span.stop]
     if not tx.run(
         "UPDATE sessions SET next_ordinal = ?, message_count = COALESCE(message_count, 0) + ? "
-        "WHERE id = ? AND next_ordinal = ?",
+        "WHERE id = ? AND next_ordinal = ? AND fence IS NULL",
         (following, sum(m.active and not m.compacted for m in part), incoming.id, expected),
     ):
         raise Moved

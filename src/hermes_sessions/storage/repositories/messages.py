@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from hermes_sessions.errors import InvalidInput, StaleFence, UnknownSession
+from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import NewRow, Row, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.fences import fence_condition, guard, make_way
 from hermes_sessions.storage.repositories.prepared import NewMessage, prepare
 from hermes_sessions.storage.repositories.rows import (
     MESSAGE_FIELDS,
@@ -56,9 +57,9 @@ class Messages:
 
     def append(self, session_id: str, message: Record, *, fence: int | None) -> int:
         """See `SessionDB.append_message`."""
-        _check_fence(fence)
         prepared = self._prepare(message, self._store.clock())
         provider = self._store.provider
+        stored: int | None = None
         if provider.dialect.appends_in_one_step and prepared.external_id is None:
             stored = provider.append_one(
                 NewRow(
@@ -68,13 +69,13 @@ class Messages:
                     timestamp=prepared.timestamp,
                     tool_calls=prepared.tool_calls,
                     preview=prepared.preview,
+                    fence=fence,
                 )
             )
-            if stored is None:
-                raise UnknownSession(session_id)
-        else:
+        if stored is None:
+            # The longer way also finds out why the shorter one was not open.
             stored = provider.write(
-                lambda tx: append_prepared(tx, self._store, session_id, [prepared])[0],
+                lambda tx: append_prepared(tx, self._store, session_id, [prepared], fence)[0],
                 isolated=False,
             )
         self._on_change(1)
@@ -84,7 +85,6 @@ class Messages:
         self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None
     ) -> list[int]:
         """See `SessionDB.append_messages`."""
-        _check_fence(fence)
         now = self._store.clock()
         prepared = []
         for index, message in enumerate(messages):
@@ -99,12 +99,15 @@ class Messages:
         if not prepared:
             return []
         stored = self._store.provider.write(
-            lambda tx: append_prepared(tx, self._store, session_id, prepared), isolated=False
+            lambda tx: append_prepared(tx, self._store, session_id, prepared, fence),
+            isolated=False,
         )
         self._on_change(len(prepared))
         return stored
 
-    def replace(self, session_id: str, messages: Iterable[Mapping[str, Any]]) -> None:
+    def replace(
+        self, session_id: str, messages: Iterable[Mapping[str, Any]], *, fence: int | None
+    ) -> None:
         """See `SessionDB.replace_messages`."""
         now = self._store.clock()
         prepared = []
@@ -117,16 +120,22 @@ class Messages:
             prepared.append(self._prepare(fields, now + index * _MICROSECOND))
 
         def work(tx: WriteTransaction) -> None:
+            guard(tx, self._store, session_id, fence)
             delete_messages(tx, session_id)
             if prepared:
-                append_prepared(tx, self._store, session_id, prepared)
+                append_prepared(tx, self._store, session_id, prepared, fence)
 
         self._store.provider.write(work)
         self._on_change(max(1, len(prepared)))
 
-    def clear(self, session_id: str) -> None:
+    def clear(self, session_id: str, *, fence: int | None) -> None:
         """See `SessionDB.clear_messages`."""
-        self._store.provider.write(lambda tx: delete_messages(tx, session_id))
+
+        def work(tx: WriteTransaction) -> None:
+            guard(tx, self._store, session_id, fence)
+            delete_messages(tx, session_id)
+
+        self._store.provider.write(work)
         self._on_change(1)
 
     def _prepare(self, message: Mapping[str, Any], now: float) -> NewMessage:
@@ -171,7 +180,11 @@ _ALL: Final = 2**62
 
 
 def append_prepared(
-    tx: WriteTransaction, store: Store, session_id: str, messages: Sequence[NewMessage]
+    tx: WriteTransaction,
+    store: Store,
+    session_id: str,
+    messages: Sequence[NewMessage],
+    fence: int | None,
 ) -> list[int]:
     """Write checked messages at the end of a session and return their ids, in order.
 
@@ -179,6 +192,7 @@ def append_prepared(
 
     Raises:
         UnknownSession: there is no such session.
+        StaleFence, ConversationHeld: *fence* is not the token that holds it.
     """
     known = _stored_external_ids(tx, store, session_id, messages)
     fresh: list[NewMessage] = []
@@ -187,7 +201,7 @@ def append_prepared(
         if message.external_id is None or message.external_id not in seen:
             fresh.append(message)
             seen.add(message.external_id or "")
-    ordinal = _reserve_ordinals(tx, store, session_id, fresh) if fresh else 0
+    ordinal = _reserve_ordinals(tx, store, session_id, fresh, fence) if fresh else 0
     waiting = iter(fresh)
     upcoming = next(waiting, None)
     ids: list[int] = []
@@ -205,12 +219,17 @@ def append_prepared(
 
 
 def _reserve_ordinals(
-    tx: WriteTransaction, store: Store, session_id: str, messages: Sequence[NewMessage]
+    tx: WriteTransaction,
+    store: Store,
+    session_id: str,
+    messages: Sequence[NewMessage],
+    fence: int | None,
 ) -> int:
     """Update the session's counters and summaries; return the first ordinal of the messages."""
     count = len(messages)
     newest = max(message.timestamp for message in messages)
     preview = next((m.preview for m in messages if m.preview is not None), None)
+    may_write, token = fence_condition(fence)
     update = (
         # Some databases evaluate one after the other: the old message_count is needed first. The
         # activity of a session without messages is its start, which the first message replaces,
@@ -220,7 +239,7 @@ def _reserve_ordinals(
         f"message_count = COALESCE(message_count, 0) + ?, "
         f"tool_call_count = COALESCE(tool_call_count, 0) + ?, "
         f"next_ordinal = next_ordinal + ?, "
-        f"preview = COALESCE(preview, ?) WHERE id = ? AND {VISIBLE}"
+        f"preview = COALESCE(preview, ?) WHERE id = ? AND {VISIBLE} AND {may_write}"
     )
     params = (
         newest,
@@ -230,15 +249,21 @@ def _reserve_ordinals(
         count,
         preview,
         session_id,
+        *token,
     )
-    facts = "next_ordinal, listed, chain_id"
-    row: Row | None
-    if store.provider.dialect.update_returning:
-        row = tx.one(f"{update} RETURNING {facts}", params)
-    elif tx.run(update, params):
-        row = tx.one(f"SELECT {facts} FROM sessions WHERE id = ?", (session_id,))
-    else:
-        row = None
+
+    def reserved() -> Row | None:
+        facts = "next_ordinal, listed, chain_id"
+        if store.provider.dialect.update_returning:
+            return tx.one(f"{update} RETURNING {facts}", params)
+        if tx.run(update, params):
+            return tx.one(f"SELECT {facts} FROM sessions WHERE id = ?", (session_id,))
+        return None
+
+    row = reserved()
+    if row is None:
+        make_way(tx, store, session_id, fence)
+        row = reserved()
     if row is None:
         raise UnknownSession(session_id)
     next_ordinal, listed, chain_id = row
@@ -295,12 +320,4 @@ def _require_mapping(message: object, index: int) -> None:
     if not isinstance(message, Mapping):
         raise InvalidInput(
             f"Message {index} must be a mapping with at least a role, not {type(message).__name__}."
-        )
-
-
-def _check_fence(fence: int | None) -> None:
-    if fence is not None:
-        raise StaleFence(
-            f"Fencing token {fence} does not hold this conversation. Take the lease again before "
-            f"writing."
         )

@@ -13,10 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.errors import HermesSessionsError, InvalidInput, RetentionNotApproved
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.fences import held_conversations, require_free
+from hermes_sessions.storage.repositories.holds import (
+    conversations_on_hold,
+    require_no_hold,
+)
 from hermes_sessions.storage.repositories.lineage import (
     found_conversation,
     place_family,
@@ -39,6 +44,15 @@ _DAY: Final = 86400.0
 _ANY_TIME: Final = 1e18
 #: Messages deleted in one transaction.
 _STEP: Final = 1000
+#: Tables whose rows go with their session.
+_OF_A_SESSION: Final = (
+    "messages",
+    "rewinds",
+    "session_model_usage",
+    "compression_locks",
+    "topics",
+    "authors",
+)
 _LAST_RUN: Final = "last_auto_prune"
 Progress = Callable[[int], None]
 
@@ -54,10 +68,10 @@ class Retention:
         """See `SessionDB.delete_sessions`."""
         existed = 0
         for session_id in list(dict.fromkeys(session_ids)):
-            gone = self._store.provider.write(partial(_doom, session_id))
+            gone = self._store.provider.write(partial(_doom, self._store, session_id))
             if gone:
                 existed += 1
-                self._erase_doomed()
+                self.erase_doomed()
                 _remove_files(gone, sessions_dir)
         return existed
 
@@ -66,13 +80,14 @@ class Retention:
         cutoff = self._cutoff(older_than_days)
         with self._store.provider.read() as tx:
             rows = tx.all(
-                "SELECT id FROM sessions WHERE trashed_at <= ? AND trashed_at > ?",
+                "SELECT id, conversation_id FROM sessions WHERE trashed_at <= ? AND trashed_at > ?",
                 (cutoff, DOOMED),
             )
-        purged = [row[0] for row in rows]
+            on_hold = conversations_on_hold(tx, self._store) if rows else set()
+        purged = [row[0] for row in rows if row[1] not in on_hold]
         for session_id in purged:
             self._store.provider.write(partial(_doom_trashed, session_id))
-            self._erase_doomed()
+            self.erase_doomed()
         _remove_files(purged, sessions_dir)
         return len(purged)
 
@@ -82,7 +97,7 @@ class Retention:
         columns = (*SESSION_COLUMNS, "preview", "last_active")
         records: list[Record] = []
         with self._store.provider.read() as tx:
-            for conversation_id in _finished_conversations(tx, cutoff, source):
+            for conversation_id in self._finished(tx, cutoff, source):
                 rows = tx.all(
                     f"SELECT {names(columns)} FROM sessions WHERE conversation_id = ? "
                     f"AND {VISIBLE} ORDER BY started_at, id",
@@ -101,14 +116,16 @@ class Retention:
         """See `SessionDB.prune_sessions`."""
         cutoff = self._cutoff(older_than_days)
         with self._store.provider.read() as tx:
-            waiting = _finished_conversations(tx, cutoff, source)[::-1]
-        self._erase_doomed()
+            waiting = self._finished(tx, cutoff, source)[::-1]
+        self.erase_doomed()
         pruned = 0
         while waiting:
-            gone = self._store.provider.write(lambda tx: _prune_step(tx, waiting[:], cutoff))
+            gone = self._store.provider.write(
+                lambda tx: _prune_step(tx, self._store, waiting[:], cutoff)
+            )
             del waiting[len(waiting) - gone.conversations :]
             if gone.unfinished:
-                self._erase_doomed()
+                self.erase_doomed()
             pruned += len(gone.session_ids)
             _remove_files(gone.session_ids, sessions_dir)
             if on_progress is not None:
@@ -117,14 +134,16 @@ class Retention:
 
     def prune_ghosts(self, sessions_dir: str | Path | None) -> int:
         """See `SessionDB.prune_empty_ghost_sessions`."""
+        now = self._store.clock()
         with self._store.provider.read() as tx:
+            held = held_conversations(tx, now) | conversations_on_hold(tx, self._store)
             rows = tx.all(
-                f"SELECT id FROM sessions WHERE source = ? AND title IS NULL "
+                f"SELECT id, conversation_id FROM sessions WHERE source = ? AND title IS NULL "
                 f"AND ended_at IS NOT NULL AND started_at < ? AND message_count = 0 "
                 f"AND pinned_at IS NULL AND {VISIBLE}",
-                ("tui", self._store.clock() - _DAY),
+                ("tui", now - _DAY),
             )
-        return self.delete([row[0] for row in rows], sessions_dir)
+        return self.delete([row[0] for row in rows if row[1] not in held], sessions_dir)
 
     def trim(self) -> int:
         """See `SessionDB.trim`."""
@@ -148,6 +167,8 @@ class Retention:
             if now - _number(self._meta.find(_LAST_RUN)) < min_interval_hours * 3600:
                 return result | {"skipped": True}
             result["pruned"] = self.prune(retention_days, None, sessions_dir, None)
+            if retired := self._retire():
+                result["retired"] = retired
             kept_days = self._store.trash_days if trash_days is None else trash_days
             purged = self.purge_trash(kept_days, sessions_dir)
             if purged:
@@ -164,6 +185,23 @@ class Retention:
             result["error"] = str(error)
         return result
 
+    def _retire(self) -> int:
+        """Move what the configured limits come to to the trash, if somebody agreed to them."""
+        if self._store.retention is None or not self._store.retention.is_any:
+            return 0
+        from hermes_sessions.storage.care.retention.running import RetentionCare
+
+        try:
+            return len(RetentionCare(self._store).run(None).moved)
+        except RetentionNotApproved as error:
+            logger.warning("%s", error)
+            return 0
+
+    def _finished(self, tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
+        held = held_conversations(tx, self._store.clock())
+        held |= conversations_on_hold(tx, self._store)
+        return [c for c in _finished_conversations(tx, cutoff, source) if c not in held]
+
     def _cutoff(self, older_than_days: float) -> float:
         if isinstance(older_than_days, bool) or not isinstance(older_than_days, (int, float)):
             raise InvalidInput("An age must be a number of days.")
@@ -173,7 +211,7 @@ class Retention:
             return _ANY_TIME
         return self._store.clock() - older_than_days * _DAY
 
-    def _erase_doomed(self) -> None:
+    def erase_doomed(self) -> None:
         """Finish every deletion that was begun, in short steps."""
         while self._store.provider.write(_erase_step):
             pass
@@ -188,9 +226,10 @@ class _Gone:
         self.unfinished = False
 
 
-def _prune_step(tx: WriteTransaction, waiting: list[str], cutoff: float) -> _Gone:
+def _prune_step(tx: WriteTransaction, store: Store, waiting: list[str], cutoff: float) -> _Gone:
     gone = _Gone()
     messages = 0
+    held = held_conversations(tx, store.clock()) | conversations_on_hold(tx, store)
     while waiting and messages < _STEP and not gone.unfinished:
         conversation_id = waiting.pop()
         gone.conversations += 1
@@ -200,7 +239,7 @@ def _prune_step(tx: WriteTransaction, waiting: list[str], cutoff: float) -> _Gon
             (conversation_id,),
         )
         # Somebody may have come back to it, or pinned it, since the list was made.
-        if any(
+        if conversation_id in held or any(
             ended_at is None or active > cutoff or pinned_at is not None
             for _, _, ended_at, active, pinned_at in members
         ):
@@ -208,10 +247,11 @@ def _prune_step(tx: WriteTransaction, waiting: list[str], cutoff: float) -> _Gon
         victims = [member[0] for member in members]
         size = sum(member[1] or 0 for member in members)
         messages += size
+        require_free(tx, store, victims)
         for victim in victims:
             hide(tx, victim, DOOMED)
         for victim in victims:
-            _detach_children(tx, victim, victims)
+            detach_children(tx, victim, victims)
         if size > _STEP:
             gone.unfinished = True
         else:
@@ -241,13 +281,15 @@ def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | No
     return [row[0] for row in rows]
 
 
-def _doom(session_id: str, tx: WriteTransaction) -> list[str]:
+def _doom(store: Store, session_id: str, tx: WriteTransaction) -> list[str]:
     """Begin to delete a visible session and its subagents; return their ids."""
+    require_no_hold(tx, [session_id])
+    require_free(tx, store, [session_id, *subagents_of(tx, session_id)])
     if not hide(tx, session_id, DOOMED):
         return []
     gone = [session_id, *(s for s in subagents_of(tx, session_id) if hide(tx, s, DOOMED))]
     for victim in gone:
-        _detach_children(tx, victim, gone)
+        detach_children(tx, victim, gone)
     row = tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
     if row:
         place_family(tx, row[0])
@@ -262,10 +304,10 @@ def _doom_trashed(session_id: str, tx: WriteTransaction) -> None:
         "UPDATE sessions SET trashed_at = ? WHERE id = ? AND trashed_at IS NOT NULL",
         (DOOMED, session_id),
     )
-    _detach_children(tx, session_id)
+    detach_children(tx, session_id)
 
 
-def _detach_children(tx: WriteTransaction, session_id: str, leaving: Collection[str] = ()) -> None:
+def detach_children(tx: WriteTransaction, session_id: str, leaving: Collection[str] = ()) -> None:
     """Leave children without a parent; those that are not *leaving*, too, start conversations."""
     rows = tx.all("SELECT id FROM sessions WHERE parent_session_id = ?", (session_id,))
     if not rows:
@@ -303,9 +345,21 @@ def _erase_step(tx: WriteTransaction) -> bool:
 
 
 def _erase_session(tx: WriteTransaction, session_id: str) -> None:
-    for table in ("messages", "rewinds", "session_model_usage", "compression_locks"):
+    for table in _OF_A_SESSION:
         tx.run(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))
-    _detach_children(tx, session_id)
+    # What was answered in it, and was sent long ago or never will be.
+    of_turns = "turn_id IN (SELECT id FROM turns WHERE chain_id = ?)"
+    tx.run(
+        f"DELETE FROM outbox WHERE status IN (?, ?) AND {of_turns}", ("sent", "dead", session_id)
+    )
+    tx.run(
+        f"UPDATE mailbox SET text = NULL, payload = NULL WHERE status IN (?, ?) AND {of_turns}",
+        ("done", "dropped", session_id),
+    )
+    # The next time that a session gets this id, tokens go on where the clock is.
+    tx.run("DELETE FROM leases WHERE chain_id = ?", (session_id,))
+    tx.run("DELETE FROM turns WHERE chain_id = ? AND ended_at IS NOT NULL", (session_id,))
+    detach_children(tx, session_id)
     tx.run("DELETE FROM sessions WHERE id = ?", (session_id,))
 
 

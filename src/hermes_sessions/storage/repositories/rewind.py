@@ -7,6 +7,7 @@ from typing import NamedTuple
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.fences import guard
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
     VISIBLE,
@@ -34,10 +35,33 @@ class Rewinds:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def rewind(self, session_id: str, message_id: int) -> Record:
+    def rewind(self, session_id: str, message_id: int, *, fence: int | None) -> Record:
         """See `SessionDB.rewind_to_message`."""
         now = self._store.clock()
-        return self._store.provider.write(lambda tx: self._rewind(tx, session_id, message_id, now))
+
+        def work(tx: WriteTransaction) -> Record:
+            guard(tx, self._store, session_id, fence)
+            return self._rewind(tx, session_id, message_id, now)
+
+        return self._store.provider.write(work)
+
+    def rewind_turns(
+        self, session_id: str, turns: int, *, fence: int | None
+    ) -> tuple[Record, list[Record]] | None:
+        """Take back the last *turns* user messages, or all there are, in one transaction. Return
+        what `rewind` returns, and these messages, newest first; None when there are none.
+        """
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> tuple[Record, list[Record]] | None:
+            # The session is locked from here on: nothing is added in between.
+            guard(tx, self._store, session_id, fence)
+            recent = _recent_user_messages(tx, session_id, turns)
+            if not recent:
+                return None
+            return self._rewind(tx, session_id, recent[-1]["id"], now), recent
+
+        return self._store.provider.write(work)
 
     @staticmethod
     def _rewind(tx: WriteTransaction, session_id: str, message_id: int, now: float) -> Record:
@@ -80,10 +104,15 @@ class Rewinds:
             "new_head_id": head_id,
         }
 
-    def restore(self, session_id: str, rewind_id: int | None) -> int:
+    def restore(self, session_id: str, rewind_id: int | None, *, fence: int | None) -> int:
         """See `SessionDB.restore_rewound`."""
         now = self._store.clock()
-        return self._store.provider.write(lambda tx: self._restore(tx, session_id, rewind_id, now))
+
+        def work(tx: WriteTransaction) -> int:
+            guard(tx, self._store, session_id, fence)
+            return self._restore(tx, session_id, rewind_id, now)
+
+        return self._store.provider.write(work)
 
     @staticmethod
     def _restore(tx: WriteTransaction, session_id: str, wanted: int | None, now: float) -> int:
@@ -119,13 +148,17 @@ class Rewinds:
     def recent_user_messages(self, session_id: str, limit: int) -> list[Record]:
         """See `SessionDB.list_recent_user_messages`."""
         with self._store.provider.read() as tx:
-            rows = tx.all(
-                f"{SELECT_MESSAGE} WHERE session_id = ? AND active = 1 AND role = ? "
-                f"AND EXISTS (SELECT 1 FROM sessions s WHERE s.id = ? AND s.{VISIBLE}) "
-                f"ORDER BY ordinal DESC LIMIT ?",
-                (session_id, "user", session_id, max(limit, 0)),
-            )
-        return [message_record(row) for row in rows]
+            return _recent_user_messages(tx, session_id, limit)
+
+
+def _recent_user_messages(tx: ReadTransaction, session_id: str, limit: int) -> list[Record]:
+    rows = tx.all(
+        f"{SELECT_MESSAGE} WHERE session_id = ? AND active = 1 AND role = ? "
+        f"AND EXISTS (SELECT 1 FROM sessions s WHERE s.id = ? AND s.{VISIBLE}) "
+        f"ORDER BY ordinal DESC LIMIT ?",
+        (session_id, "user", session_id, max(limit, 0)),
+    )
+    return [message_record(row) for row in rows]
 
 
 class _Rewind(NamedTuple):

@@ -19,6 +19,7 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.fences import guard, require_free
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
@@ -72,6 +73,7 @@ class Sessions:
         parent_session_id: str | None = None,
         edge_kind: str | None = None,
         started_at: float | None = None,
+        fence: int | None = None,
     ) -> str:
         """See `SessionDB.create_session`."""
         require_id(session_id)
@@ -92,7 +94,7 @@ class Sessions:
         }
         config = dict(model_config) if model_config else None
         self._store.provider.write(
-            lambda tx: self._create(tx, values, parent_session_id, edge_kind, config)
+            lambda tx: self._create(tx, values, parent_session_id, edge_kind, config, fence)
         )
         return session_id
 
@@ -103,12 +105,17 @@ class Sessions:
         parent_id: str | None,
         edge_kind: str | None,
         config: dict[str, Any] | None,
+        fence: int | None,
     ) -> None:
         session_id = values["id"]
         existing = tx.one(
             "SELECT trashed_at, parent_session_id, source FROM sessions WHERE id = ?", (session_id,)
         )
         if existing is None:
+            if parent_id is not None:
+                edge = _edge_to(tx, parent_id, edge_kind, config, values["source"])
+                if edge.kind == COMPRESSION:
+                    guard(tx, self._store, parent_id, fence)
             self.insert(tx, values, parent_id, edge_kind, config)
             return
         trashed_at, stored_parent, source = existing
@@ -123,6 +130,9 @@ class Sessions:
             tx.run(f"UPDATE sessions SET {changes} WHERE id = ?", (*filled.values(), session_id))
         if stored_parent is None and parent_id is not None and parent_id != session_id:
             edge = _edge_to(tx, parent_id, edge_kind, config, source)
+            if edge.kind == COMPRESSION:
+                guard(tx, self._store, parent_id, fence)
+                require_free(tx, self._store, [session_id])
             adopt(tx, session_id, parent_id, edge.kind)
             tx.run(
                 "UPDATE sessions SET user_id = COALESCE(user_id, ?) WHERE id = ? "
@@ -138,7 +148,10 @@ class Sessions:
         edge_kind: str | None,
         config: dict[str, Any] | None = None,
     ) -> None:
-        """Insert a session that is not there, below its parent."""
+        """Insert a session that is not there, below its parent.
+
+        For a continuation, the caller makes sure that nobody else holds the parent's chain.
+        """
         session_id = require_new_id(values["id"])
         edge = _Edge(session_id)
         if parent_id is not None:
@@ -174,7 +187,7 @@ class Sessions:
             "model": model,
             "started_at": now,
         }
-        self._create(tx, values, None, None, None)
+        self._create(tx, values, None, None, None, None)
 
     def find(self, session_id: str, scope: Scope = OWNER) -> Record | None:
         """See `SessionDB.get_session`."""

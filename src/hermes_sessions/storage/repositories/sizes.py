@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from hermes_sessions.model.lineage import SUBAGENT
+from hermes_sessions.model.retention import CLASSES, SessionClass, class_of
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, Record
 from hermes_sessions.storage.repositories.trash import DOOMED
@@ -76,6 +77,48 @@ class Sizes:
             "sources": _largest_first(sources),
             "roles": _largest_first(roles),
         }
+
+    def space(self) -> Record:
+        """See `SessionDB.get_space`."""
+        classes: dict[str, Counter[str]] = {name: Counter() for name in CLASSES}
+        sources: dict[str, Counter[str]] = {}
+        with self._store.provider.read() as tx:
+            for source, is_subagent, sessions, messages in tx.stream(
+                "SELECT source, CASE WHEN edge_kind = ? THEN 1 ELSE 0 END AS subagent, COUNT(*), "
+                "SUM(message_count) FROM sessions WHERE trashed_at IS NULL OR trashed_at > ? "
+                "GROUP BY source, subagent",
+                (SUBAGENT, DOOMED),
+            ):
+                counted = {"sessions": int(sessions), "messages": int(messages or 0)}
+                classes[_class(source, is_subagent)].update(counted)
+                sources.setdefault(source, Counter()).update(counted)
+            for source, is_subagent, size in tx.stream(
+                f"SELECT s.source, CASE WHEN s.edge_kind = ? THEN 1 ELSE 0 END AS subagent, "
+                f"SUM({_BYTES}) FROM messages m JOIN sessions s ON s.id = m.session_id "
+                f"WHERE s.trashed_at IS NULL OR s.trashed_at > ? GROUP BY s.source, subagent",
+                (SUBAGENT, DOOMED),
+            ):
+                classes[_class(source, is_subagent)]["text_bytes"] += int(size)
+                sources.setdefault(source, Counter())["text_bytes"] += int(size)
+        space = self._store.provider.space()
+        return {
+            "size_bytes": self._store.provider.size_bytes(),
+            "classes": {name: _facts(counts) for name, counts in classes.items()},
+            "sources": {name: _facts(sources[name]) for name in sorted(sources)},
+            "tables": _largest_first(Counter(space.tables)),
+            "indexes": _largest_first(Counter(space.indexes)),
+            "free_bytes": space.free_bytes,
+            "log_bytes": space.log_bytes,
+            "estimated": space.is_estimate,
+        }
+
+
+def _class(source: str, is_subagent: int) -> SessionClass:
+    return class_of(source, SUBAGENT if is_subagent else None)
+
+
+def _facts(counts: Counter[str]) -> dict[str, int]:
+    return {name: counts[name] for name in ("sessions", "messages", "text_bytes")}
 
 
 def _largest_first(sizes: Counter[str]) -> dict[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.fences import forget_the_gone, require_free
+from hermes_sessions.storage.repositories.holds import require_no_hold
 from hermes_sessions.storage.repositories.lineage import place_family, subagents_of
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
@@ -62,8 +64,11 @@ class Trash:
             moved: list[str] = []
             for session_id in wanted:
                 victims = (session_id, *subagents_of(tx, session_id))
+                require_no_hold(tx, victims)
+                require_free(tx, self._store, victims)
                 moved += [victim for victim in victims if hide(tx, victim, now)]
-            _place_families(tx, moved)
+            for conversation_id in _families(tx, moved):
+                place_family(tx, conversation_id)
             return moved
 
         return self._store.provider.write(work)
@@ -78,7 +83,10 @@ class Trash:
                 for candidate in (session_id, *subagents_of(tx, session_id)):
                     if candidate not in restored and _show(tx, candidate):
                         restored.append(candidate)
-            _place_families(tx, restored)
+            for conversation_id in _families(tx, restored):
+                # A chain changes when its beginning comes back; who is gone does not hold it.
+                forget_the_gone(tx, self._store, conversation_id)
+                place_family(tx, conversation_id)
             return restored
 
         return self._store.provider.write(work)
@@ -128,11 +136,11 @@ def _show(tx: WriteTransaction, session_id: str) -> bool:
     return True
 
 
-def _place_families(tx: WriteTransaction, session_ids: Iterable[str]) -> None:
-    families = {
-        row[0]
-        for session_id in session_ids
-        if (row := tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,)))
-    }
-    for conversation_id in sorted(families):
-        place_family(tx, conversation_id)
+def _families(tx: WriteTransaction, session_ids: Iterable[str]) -> list[str]:
+    return sorted(
+        {
+            row[0]
+            for session_id in session_ids
+            if (row := tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,)))
+        }
+    )

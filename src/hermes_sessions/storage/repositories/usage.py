@@ -103,6 +103,7 @@ class Usage:
         tokens: dict[str, int],
         estimated_cost_usd: float | None,
         actual_cost_usd: float | None,
+        create: bool,
     ) -> None:
         """See `SessionDB.record_auxiliary_usage`."""
         if not task:
@@ -111,6 +112,8 @@ class Usage:
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> None:
+            if not (create or tx.one("SELECT 1 FROM sessions WHERE id = ?", (session_id,))):
+                return
             self._sessions.ensure(tx, session_id, None, now)
             costs = (estimated_cost_usd, actual_cost_usd)
             self._add(tx, session_id, route, task, tokens, costs, now)

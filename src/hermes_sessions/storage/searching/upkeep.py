@@ -30,11 +30,12 @@ from hermes_sessions.text.segment import SEGMENTER_VERSION
 
 logger = Logger(__name__)
 
-#: Messages, and characters of them, that one transaction handles.
-_BATCH: Final = 100
+#: Messages, and characters of them, that one transaction handles: few enough for a wait of some ten
+#: milliseconds, and so many that fewer than one in a hundred messages is stored while one runs.
+_BATCH: Final = 200
 _BATCH_CHARACTERS: Final = 400_000
 #: After so many transactions, one merges what they wrote.
-_STEPS_TO_TIDY: Final = 3
+_STEPS_TO_TIDY: Final = 2
 #: Seconds by which the times of messages may run against their ids, because clocks differ and
 #: writers wait for each other, before the order counts as broken.
 _MOST_DISORDER: Final = 30.0

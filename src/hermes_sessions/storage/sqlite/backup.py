@@ -60,7 +60,7 @@ def ensure_backup(connection: apsw.Connection, path: Path, version: int) -> Path
     if path.stat().st_size < length:
         raise StoreCorrupt(
             f"{path}: database disk image is malformed: its end is missing. Nothing was changed. "
-            f"Keep the file, and restore a backup or recover it with: sqlite3 {path} .recover"
+            f"Keep the file, and restore a backup or save what can be read with: hermes repair"
         )
     for target in _names(path, version):
         if not os.path.lexists(target):
@@ -174,7 +174,7 @@ def _check(partial: Path, path: Path) -> None:
                 raise StoreCorrupt(
                     f"{path}: database disk image is malformed in table {table} "
                     f"({findings[0][0]}). Nothing was changed. Keep the file, and restore a backup "
-                    f"or recover it with: sqlite3 {path} .recover"
+                    f"or save what can be read with: hermes repair"
                 )
     finally:
         copy.close()

@@ -2,10 +2,14 @@
 
 A commit that leaves a long log wakes a thread, which copies the log back into the file on a
 connection of its own. That alone does not end the log: it starts over only when all of it is copied
-and no reader needs it, and busy writers and readers never leave such a moment. So when the log has
-become long, the thread takes a turn like a writer, copies the short rest, and waits a little for
-the readers that still use the log; the next commit then starts it over. Where the thread does not
-get its turn in time, a commit does the same by itself: that bounds the log.
+and no reader needs it, and busy writers and readers never leave such a moment. So the thread then
+takes a turn like a writer and copies the short rest; the next commit starts the log over, unless
+somebody reads. When the log has become several times as long, the thread waits a little for the
+readers. Where it does not get its turn in time, a commit does the same by itself: that bounds the
+log.
+
+A log that starts over early is written into space that the file has already, which a disk makes
+durable in little more than half the time that it takes to make a file longer.
 
 A reader that stays longer keeps the log growing until it ends.
 """
@@ -24,10 +28,10 @@ from hermes_sessions.storage.sqlite.connection import Deadline
 
 logger = Logger(__name__)
 
-#: Pages by which the log grows between two copies; pages that make the thread take a turn; and
+#: Pages by which the log grows between two copies; pages at which the thread waits for readers; and
 #: pages at which a commit frees the log by itself.
 WAKE_PAGES: Final = 1000
-TURN_PAGES: Final = 4000
+PATIENT_PAGES: Final = 4000
 INLINE_PAGES: Final = 8000
 #: How long writers are kept waiting for the last readers of a long log.
 READER_PATIENCE: Final = 0.25
@@ -49,7 +53,7 @@ class Checkpointer:
         self.is_suspended = False
         self._pages = 0
         self._wake_at = WAKE_PAGES
-        self._turn_at = TURN_PAGES
+        self._patient_at = PATIENT_PAGES
         self._inline_at = INLINE_PAGES
 
     def after_commit(self, connection: apsw.Connection, deadline: Deadline, pages: int) -> None:
@@ -68,7 +72,7 @@ class Checkpointer:
         if pages >= self._inline_at:
             is_free = free_log(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART)
             # Not again for every commit, as long as somebody reads.
-            self._inline_at = INLINE_PAGES if is_free else pages + TURN_PAGES
+            self._inline_at = INLINE_PAGES if is_free else pages + PATIENT_PAGES
 
     def _wake_thread(self) -> None:
         self._wake.set()
@@ -113,23 +117,24 @@ class Checkpointer:
     def _shorten(self, connection: apsw.Connection, deadline: Deadline) -> None:
         in_log = copy_log(connection)
         self._wake_at = (self._pages if in_log is None else in_log) + WAKE_PAGES
-        if in_log is None:
+        if in_log is None or in_log < WAKE_PAGES:
             return
-        if in_log < TURN_PAGES:
-            self._turn_at = TURN_PAGES
-        if in_log < self._turn_at:
-            return
+        if in_log < PATIENT_PAGES:
+            self._patient_at = PATIENT_PAGES
         with self._turn(lambda: self._stopping) as is_ours:
             # Another process may have done it while this one waited.
-            if is_ours and (copy_log(connection) or 0) >= TURN_PAGES:
-                self._free_log(connection, deadline)
+            in_log = (copy_log(connection) or 0) if is_ours else 0
+            if in_log >= self._patient_at:
+                self._free_log_patiently(connection, deadline)
+            elif in_log >= WAKE_PAGES:
+                free_log(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART, patience=0.0)
 
-    def _free_log(self, connection: apsw.Connection, deadline: Deadline) -> None:
+    def _free_log_patiently(self, connection: apsw.Connection, deadline: Deadline) -> None:
         if free_log(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART):
-            self._turn_at = TURN_PAGES
+            self._patient_at = PATIENT_PAGES
         else:
             # Somebody reads for long: do not ask all writers to wait for that again soon.
-            self._turn_at = self._pages + TURN_PAGES
+            self._patient_at = self._pages + PATIENT_PAGES
 
 
 def copy_log(connection: apsw.Connection) -> int | None:
@@ -144,12 +149,14 @@ def copy_log(connection: apsw.Connection) -> int | None:
         return None
 
 
-def free_log(connection: apsw.Connection, deadline: Deadline, mode: int) -> bool:
+def free_log(
+    connection: apsw.Connection, deadline: Deadline, mode: int, *, patience: float | None = None
+) -> bool:
     """Copy the whole log, wait a little for its last readers, and let it start over.
 
     *deadline* is that of the connection; returns whether nobody was in the way.
     """
-    deadline.start(READER_PATIENCE)
+    deadline.start(READER_PATIENCE if patience is None else patience)
     attempt = 0
     while True:
         try:

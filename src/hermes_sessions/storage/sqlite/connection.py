@@ -13,7 +13,6 @@ import apsw
 
 #: The write-ahead log is cut back to this size when it starts over.
 _WAL_SIZE_LIMIT: Final = 32 * 1024 * 1024
-_CACHE_KIB: Final = 16 * 1024
 
 
 class Options(NamedTuple):
@@ -27,6 +26,10 @@ class Options(NamedTuple):
     #: auto: write-ahead log where the file system carries it, rollback journal elsewhere.
     journal: Literal["auto", "wal", "delete"] = "auto"
     read_only: bool = False
+    #: Whether a store is backed up before steps change its tables.
+    back_up_first: bool = True
+    #: How much of the file each connection may keep in memory.
+    cache_kib: int = 16 * 1024
 
 
 class Deadline:
@@ -61,6 +64,8 @@ def open_connection(
     """Return a connection to an existing file (or ``:memory:``) with the store's settings."""
     if path == ":memory:":
         connection = apsw.Connection(path)
+        # What is only in memory must not come to a disk while it is sorted, either.
+        connection.pragma("temp_store", "MEMORY")
     else:
         flags = apsw.SQLITE_OPEN_READONLY if options.read_only else apsw.SQLITE_OPEN_READWRITE
         # A file name is bytes to the system; they need not be valid text.
@@ -71,7 +76,7 @@ def open_connection(
         connection.set_busy_handler(deadline.wait_for_lock)
         connection.pragma("foreign_keys", "ON")
         set_durability(connection, options)
-        connection.pragma("cache_size", -_CACHE_KIB)
+        connection.pragma("cache_size", -options.cache_kib)
         connection.pragma("journal_size_limit", _WAL_SIZE_LIMIT)
         if sys.platform == "darwin":
             connection.pragma("fullfsync", "ON")

@@ -39,7 +39,7 @@ from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.identity import Identity
 from hermes_sessions.storage.sqlite.inheritance import abandon, unusable_after_fork
 from hermes_sessions.storage.sqlite.location import lock_holders
-from hermes_sessions.storage.sqlite.readers import Readers
+from hermes_sessions.storage.sqlite.readers import KEPT_IDLE, Readers
 from hermes_sessions.storage.sqlite.reading import Read, Reading
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 
@@ -77,6 +77,11 @@ class Engine:
         self._write_deadline = Deadline()
         self._writer: apsw.Connection | None = None
         self._writer_durability = options.durability
+        self._writer_cache_kib = options.cache_kib
+        #: How many want that what is deleted is overwritten.
+        self._overwriting = 0
+        self._overwriting_lock = threading.Lock()
+        self._writer_overwrites = False
         self._readers = Readers(self._connect_reader)
         self._checkpointer = Checkpointer(self._connect_checkpointer, self._checkpoint_turn)
         self._paused_for_fork = False
@@ -210,10 +215,10 @@ class Engine:
         except apsw.Error as error:
             raise self._our_error(error, patience) from error
 
-    def reclaim(self, lock_timeout: float | None = None) -> None:
-        """Rebuild the file without its free pages (VACUUM) and copy the log back."""
+    def reclaim(self, lock_timeout: float | None = None, *, patience: float | None = None) -> bool:
+        """Rebuild the file without its free pages (VACUUM) and end the log; see `end_log`."""
 
-        def rebuild(connection: apsw.Connection) -> None:
+        def rebuild(connection: apsw.Connection) -> bool:
             self._checkpointer.is_suspended = True  # It would only be in the way.
             try:
                 # Files of older layouts gain incremental reclaiming with their first VACUUM.
@@ -221,23 +226,64 @@ class Engine:
                 connection.execute("VACUUM")
                 # The new pages are in the log, and the file keeps its size until they are copied.
                 # If a reader needs the old ones for longer, a later checkpoint does it.
-                free_log(connection, self._write_deadline, apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                return self._end_log(connection, patience)
             finally:
                 self._checkpointer.is_suspended = False
 
-        self.with_writer(rebuild, lock_timeout)
+        return self.with_writer(rebuild, lock_timeout)
+
+    @contextmanager
+    def overwriting(self) -> Iterator[None]:
+        """Have writes in the block put zeros where they delete."""
+        with self._overwriting_lock:
+            self._overwriting += 1
+        try:
+            yield
+        finally:
+            with self._overwriting_lock:
+                self._overwriting -= 1
+
+    def end_log(self, lock_timeout: float | None = None, *, patience: float | None = None) -> bool:
+        """Copy the log back and empty its file; return False if somebody reads a state from before
+        for longer than *patience*.
+        """
+        return self.with_writer(lambda writer: self._end_log(writer, patience), lock_timeout)
+
+    def _end_log(self, connection: apsw.Connection, patience: float | None) -> bool:
+        return free_log(
+            connection, self._write_deadline, apsw.SQLITE_CHECKPOINT_TRUNCATE, patience=patience
+        )
+
+    def others_are_writing(self) -> bool:
+        """See `SessionDBProvider.others_are_writing`."""
+        is_locked = False
+        try:
+            [is_locked] = _acquiring(self._write_lock, 0.0)
+            # Otherwise it is this process that writes.
+            return is_locked and self._gate.is_crowded()
+        finally:
+            if is_locked:
+                self._write_lock.release()
 
     def _writer_connection(self) -> apsw.Connection:
         if self._writer is None:
             self._writer_durability = self.options.durability
+            self._writer_cache_kib = self.options.cache_kib
             self._writer = open_connection(
                 self.path, self.options, self._write_deadline, query_only=False
             )
             if self.path != MEMORY:
                 self._writer.set_wal_hook(self._after_commit)
+            self._writer_overwrites = False
         elif self._writer_durability != self.options.durability:
             self._writer_durability = self.options.durability
             set_durability(self._writer, self.options)
+        if self._writer_cache_kib != self.options.cache_kib:
+            self._writer_cache_kib = self.options.cache_kib
+            self._writer.pragma("cache_size", -self._writer_cache_kib)
+        if self._writer_overwrites != (self._overwriting > 0):
+            self._writer_overwrites = not self._writer_overwrites
+            self._writer.pragma("secure_delete", "ON" if self._writer_overwrites else "OFF")
         return self._writer
 
     def _check_writer(self) -> None:
@@ -327,6 +373,13 @@ class Engine:
         """
         if self.options.durability != "full":
             self.options = self.options._replace(durability="full")
+
+    def limit_memory(self, most_bytes: int) -> None:
+        """Have the connections that are kept open share so many bytes for pages of the file."""
+        # Those for reading, one that writes, and one that makes checkpoints.
+        share = most_bytes // 1024 // (KEPT_IDLE + 2)
+        self.options = self.options._replace(cache_kib=max(1, share))
+        self._readers.close_idle()
 
     def _connect_checkpointer(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(self.path, self.options, deadline, query_only=False)

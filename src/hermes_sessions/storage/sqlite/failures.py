@@ -53,12 +53,18 @@ _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str]
     (
         apsw.CorruptError,
         errors.StoreCorrupt,
-        "database disk image is malformed; nothing was changed. Keep the file, restore a backup",
+        (
+            "database disk image is malformed; nothing was changed. Keep the file; to see what is "
+            "wrong and save what can be read: hermes repair"
+        ),
     ),
     (
         apsw.NotADBError,
         errors.NotADatabase,
-        "file is not a database; nothing was changed. Choose another path, or move the file away",
+        (
+            "file is not a database; nothing was changed. Choose another path; if it was a store, "
+            "save what is left of it with: hermes repair"
+        ),
     ),
     (apsw.ConstraintError, errors.ConstraintViolated, "constraint failed"),
     (apsw.MismatchError, errors.ConstraintViolated, "a value has the wrong type"),

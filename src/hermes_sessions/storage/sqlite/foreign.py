@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
-from hermes_sessions.errors import ImportRefused
+from hermes_sessions.errors import ImportRefused, StoreCorrupt
 from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.model.legacy import documented_edge_kind
 from hermes_sessions.storage.codec import to_json
@@ -23,6 +25,7 @@ from hermes_sessions.storage.jsonl import Progress, Record
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.exchange import export_records
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS
+from hermes_sessions.storage.sqlite.emptied import emptied, was_written
 from hermes_sessions.storage.sqlite.foreign_values import (
     bounded,
     decoded,
@@ -40,14 +43,26 @@ from hermes_sessions.storage.sqlite.foreign_values import (
     with_odd,
 )
 from hermes_sessions.storage.sqlite.nature import Kind, Nature, nature_of
-from hermes_sessions.storage.sqlite.salvage import DAMAGE, cells_left, rows_left, rows_of
-from hermes_sessions.storage.sqlite.source import is_database, reading, target_for
+from hermes_sessions.storage.sqlite.salvage.rows import DAMAGE, cells_left, rows_left, rows_of
+from hermes_sessions.storage.sqlite.source import (
+    has_write_ahead_header,
+    is_database,
+    reading,
+    target_for,
+)
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+from hermes_sessions.storage.sqlite.whole_log import require_whole_log
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
 
-__all__ = ["HermesDatabase", "import_database", "is_database", "target_for"]
+__all__ = [
+    "HermesDatabase",
+    "import_database",
+    "is_database",
+    "require_importable",
+    "target_for",
+]
 
 #: Tables that are taken over as what they are, or that say nothing about sessions.
 _OWN_TABLES: Final = frozenset(
@@ -320,6 +335,38 @@ class HermesDatabase:
 # ── importing ─────────────────────────────────────────────────────────────────────────────────
 
 
+def require_importable(path: Path) -> None:
+    """Refuse a file that `import_database` would refuse, before anything is made for it. One that
+    is no database is not looked at, unless it is an empty one that was.
+
+    Raises as `import_database`.
+    """
+    require_whole_log(path, _repair(path))
+    if path.stat().st_size == 0 and was_written(path):
+        raise emptied(path)
+    if is_database(path):
+        with _opened(path):
+            pass
+
+
+@contextmanager
+def _opened(path: Path, on_progress: Progress | None = None) -> Iterator[HermesDatabase]:
+    require_whole_log(path, _repair(path))
+    with reading(path) as connection:
+        if has_write_ahead_header(path) and nature_of(connection).kind is Kind.EMPTY:
+            # Its tables were in the log, if it ever had some.
+            raise StoreCorrupt(
+                f"{path}: it has no tables, and its write-ahead log is empty, or gone; whatever "
+                f"was written is missing, and nothing was imported. Lay the log beside it as "
+                f"{path.name}-wal, or take a backup: hermes backup list"
+            )
+        yield HermesDatabase(connection, path.name, on_progress)
+
+
+def _repair(path: Path) -> str:
+    return f"hermes repair {quote(str(path))}"
+
+
 def import_database(db: SessionDB, path: str | Path, on_progress: Progress | None = None) -> Record:
     """Copy everything in a Hermes database into *db* and return a report.
 
@@ -333,11 +380,10 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
 
     Raises:
         ImportRefused: the file is not a Hermes database.
+        StoreCorrupt: its write-ahead log is damaged, or gone with everything that was written.
         StoreError: the source cannot be read, or *db* cannot be written.
     """
-    source_path = Path(path)
-    with reading(source_path) as connection:
-        source = HermesDatabase(connection, source_path.name, on_progress)
+    with _opened(Path(path), on_progress) as source:
         report = db.import_sessions(source, leave_out_invalid=True)
         report["schema_version"] = source.schema_version
         report["meta"] = _add_rows(db, "state_meta", ("key", "value"), ("key",), source.meta())

@@ -1,10 +1,14 @@
 """The fairness gate: processes that write to one file take turns.
 
 SQLite's own lock has no queue; under contention some writers wait a second while others pass them
-again and again. The gate is a turnstile of two advisory byte locks on a file of its own: whoever
-stands at the *next* byte enters the *main* byte as soon as it is free, and the process that just
-left must stand in line again. Only programs of ours take part; SQLite's lock still decides, so a
+again and again. The gate is a staircase of advisory byte locks on a file of its own: whoever comes
+when others wait starts on the lowest step, goes up when the step above is free, and enters from the
+highest, so nobody is passed. Only programs of ours take part; SQLite's lock still decides, so a
 missing or broken gate costs fairness, never safety.
+
+A turn lasts a few milliseconds, not one transaction: a process that has just written does so again
+for half the price, because its pages and the processor's caches still hold what it needs. While its
+turn lasts, it enters without standing in line, unless the first in line has used the gap.
 
 The kernel drops the locks of a process that dies. A process that was stopped inside keeps them, so
 every wait is bounded: when it runs out, the writer goes on to SQLite's lock without a turn, and
@@ -31,19 +35,33 @@ logger = Logger(__name__)
 PATIENCE: Final = 2.0
 PATIENCE_AT_A_STUCK_GATE: Final = 0.1
 
-_MAIN: Final = 0
-_NEXT: Final = 1
+#: Seconds that a turn lasts; on a slow or busy machine longer, for so many writes, but not longer
+#: than that.
+TURN: Final = 0.004
+WRITES_IN_A_TURN: Final = 8
+LONGEST_TURN: Final = 0.012
+
+#: The byte of whoever is inside; below it are the steps, the highest first. Where more wait than
+#: there are steps, the order of those who still come is left to chance.
+_INSIDE: Final = 0
+_STEPS: Final = 16
+#: Seconds between two looks: on the highest step, where a late one leaves the gate unused, and on
+#: the others.
+_NAP: Final = 0.0003
+_NAP_BELOW: Final = 0.001
 _UNSUPPORTED: Final = frozenset({errno.ENOLCK, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class Gate:
-    """One process's place at the turnstile of one store; used under the engine's write lock."""
+    """One process's place at the gate of one store; used under the engine's write lock."""
 
     def __init__(self, path: str | None) -> None:
         """*path* is the gate's own file; None, or a system without such locks, means no gate."""
         self._path = path if fcntl is not None else None
         self._fd: int | None = None
         self._stuck = False
+        self._turn_began = -LONGEST_TURN
+        self._writes = 0
 
     def enter(self, deadline: float) -> bool:
         """Wait for a turn until *deadline* (monotonic) at most; return whether one was got.
@@ -54,34 +72,55 @@ class Gate:
         if fd is None:
             return False
         patience = PATIENCE_AT_A_STUCK_GATE if self._stuck else PATIENCE
-        deadline = min(deadline, time.monotonic() + patience)
+        waited_in_vain = time.monotonic() + patience
         try:
-            entered = self._pass(fd, deadline)
+            entered = self._pass(fd, min(deadline, waited_in_vain))
         except OSError as error:
             self._give_up(error)
             return False
-        if not entered and not self._stuck:
+        if entered:
+            self._stuck = False
+        elif not self._stuck and waited_in_vain <= deadline:
             logger.debug("the gate %s did not open within %g s", self._path, patience)
-        self._stuck = not entered
+            self._stuck = True
         return entered
 
     def _pass(self, fd: int, deadline: float) -> bool:
-        try:
-            return _lock(fd, _NEXT, deadline, longest_nap=0.002) and _lock(
-                fd, _MAIN, deadline, longest_nap=0.0005
-            )
-        finally:
-            fcntl.lockf(fd, fcntl.LOCK_UN, 1, _NEXT)
+        if self._has_turn() and _lock(fd, _INSIDE):
+            self._writes += 1
+            return True
+        if not _climb(fd, deadline):
+            return False
+        self._turn_began = time.monotonic()
+        self._writes = 1
+        return True
+
+    def _has_turn(self) -> bool:
+        since = time.monotonic() - self._turn_began
+        return since < (TURN if self._writes >= WRITES_IN_A_TURN else LONGEST_TURN)
 
     def leave(self) -> None:
-        """End the turn, if there is one."""
+        """Let others in, if this one is inside. Its turn may last longer."""
         if self._fd is None:
             return
         try:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _MAIN)
+            _unlock(self._fd, _INSIDE)
         except OSError as error:
             # Closing the file drops its locks, too.
             self._give_up(error)
+
+    def is_crowded(self) -> bool:
+        """Whether others are inside or in line; ask only from outside."""
+        fd = self._descriptor()
+        if fd is None:
+            return False
+        try:
+            is_empty = _lock(fd, _INSIDE, 1 + _STEPS)
+            _unlock(fd, _INSIDE, 1 + _STEPS)
+        except OSError as error:
+            self._give_up(error)
+            return False
+        return not is_empty
 
     def close(self) -> None:
         """Forget the gate's file. Record locks belong to the process, so a child that closes an
@@ -108,21 +147,44 @@ class Gate:
         self._path = None
 
 
-def _lock(fd: int, byte: int, deadline: float, *, longest_nap: float) -> bool:
-    nap = 0.0001
-    while True:
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
-        else:
-            return True
+def _climb(fd: int, deadline: float) -> bool:
+    """Go up the steps and enter; return whether that was before *deadline*."""
+    try:
+        step = _STEPS + 1
+        if _lock(fd, 1, _STEPS):
+            # Nobody waits, and mostly nobody is inside.
+            if _lock(fd, _INSIDE):
+                return True
+            step = 1
+            _unlock(fd, 2, _STEPS - 1)
+        for above in range(step - 1, _INSIDE - 1, -1):
+            if not _wait_for(fd, above, deadline):
+                return False
+            _unlock(fd, above + 1)
+        return True
+    finally:
+        _unlock(fd, 1, _STEPS)
+
+
+def _wait_for(fd: int, byte: int, deadline: float) -> bool:
+    nap = _NAP if byte == _INSIDE else _NAP_BELOW
+    while not _lock(fd, byte):
         if time.monotonic() >= deadline:
             return False
-        # Jitter keeps waiters from knocking in step; the nap grows so that many waiters do not
-        # eat the processor the holder needs.
-        import random  # Who never waits does not pay for it.
+        time.sleep(nap)
+    return True
 
-        time.sleep(nap * random.uniform(0.5, 1.5))  # noqa: S311 - no secret depends on it
-        nap = min(nap * 1.5, longest_nap)
+
+def _lock(fd: int, first: int, count: int = 1) -> bool:
+    """Lock these bytes if all of them are free; return whether they were."""
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
+        return False
+    return True
+
+
+def _unlock(fd: int, first: int, count: int = 1) -> None:
+    fcntl.lockf(fd, fcntl.LOCK_UN, count, first)

@@ -244,10 +244,13 @@ def make_private(path: str) -> int:
     return others
 
 
-def processes_in_the_way(path: Path, lock_table: Iterable[str]) -> list[int]:
+def processes_in_the_way(
+    path: Path, lock_table: Iterable[str], *, writers_only: bool = False
+) -> list[int]:
     """Return the other processes that keep writers out, from lines of ``/proc/locks``.
 
-    Where none of them is seen writing: all others that have the store open.
+    Where none of them is seen writing: all others that have the store open, unless only writers
+    are asked for.
     """
     exact, loose = _lock_names(path)
     writers: set[int] = set()
@@ -264,7 +267,7 @@ def processes_in_the_way(path: Path, lock_table: Iterable[str]) -> list[int]:
             writers.add(entry.pid)
         else:
             others.add(entry.pid)
-    return sorted(writers or others)
+    return sorted(writers if writers_only else writers or others)
 
 
 #: The byte of the log's index that SQLite locks while it writes the log.

@@ -6,18 +6,23 @@ opens are safe: whoever gets the write lock first creates the tables, the others
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import apsw
 
 from hermes_sessions.errors import (
     SchemaRefused,
+    StoreCorrupt,
     StoreMissing,
     StoreReadOnly,
 )
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import location, schema
 from hermes_sessions.storage.sqlite.connection import Deadline, Options, log_size, open_connection
+from hermes_sessions.storage.sqlite.emptied import forget_removed_store, require_not_emptied
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.failures import translated
 from hermes_sessions.storage.sqlite.ledger import (
@@ -46,6 +51,8 @@ def open_engine(path: Path, real: str, options: Options) -> Engine:
     had_log = log_size(real) > 0
     deadline = Deadline()
     deadline.start(options.lock_timeout)
+    if had_log:
+        _refuse_damaged_log(path, real, options, deadline)
     with translated(real):
         connection, options, immutable = _first_connection(real, options, deadline)
         try:
@@ -95,8 +102,50 @@ def _prepare_file(path: Path, real: str, options: Options) -> tuple[int, ...] | 
             f"unable to open database file: {path} does not exist. Open it once for writing."
         )
     location.prepare_directory(Path(real))
-    location.create_private(Path(real))
+    forget_removed_store(path)
+    if location.create_private(Path(real)) and log_size(real) > 0:
+        from hermes_sessions.storage.sqlite.left_log import keep_left_log
+
+        with translated(real):
+            keep_left_log(real)
     return location.inode_of(real)
+
+
+def _refuse_damaged_log(path: Path, real: str, options: Options, deadline: Deadline) -> None:
+    """Refuse a file with a log, left by a program that is gone, of which SQLite would silently
+    leave something out. Others who open the file meanwhile wait, and look themselves.
+
+    Raises:
+        StoreCorrupt: it says so; nothing was changed.
+    """
+    # Needed after a crash alone; not loaded otherwise.
+    from hermes_sessions.storage.sqlite.salvage.holding import held_by_nobody
+
+    with held_by_nobody(real, deadline) as is_first:
+        if not is_first:
+            return  # Whoever came first has read it already.
+        _require_whole_log(path, real, options)
+    deadline.start(options.lock_timeout)
+
+
+def _require_whole_log(path: Path, real: str, options: Options) -> None:
+    from hermes_sessions.storage.sqlite.salvage.log import inspect_log
+
+    state = inspect_log(Path(f"{real}-wal"))
+    is_emptied = state.frames > 0 and os.stat(real).st_size == 0
+    if state.loses_writes and options.durability == "normal" and not state.is_header_damaged:
+        logger.warning(
+            "%s: a part of the write-ahead log is not as it was written; after a power failure "
+            "that may have cost the newest writes",
+            path,
+        )
+    elif state.loses_writes or is_emptied:
+        what = (
+            "it is empty, but its write-ahead log is not"
+            if is_emptied
+            else ("its write-ahead log is damaged, and some writes would be missing")
+        )
+        raise StoreCorrupt(f"{path}: {what}; nothing was changed. To save them: hermes repair")
 
 
 def _wanted_journal(real: str, options: Options, file_system: str | None) -> str:
@@ -166,6 +215,8 @@ def _can_perhaps_be_read(failure: apsw.Error, real: str, options: Options) -> bo
 def _require_acceptable(path: Path, connection: apsw.Connection, options: Options) -> Kind:
     """Return what the file is; refuse what we must not touch."""
     nature = nature_of(connection)
+    if nature.kind is Kind.EMPTY:
+        require_not_emptied(path, connection)
     if nature.kind is Kind.OTHER:
         raise SchemaRefused(
             f"{path} is a database of another program; it was not changed. Choose another path "
@@ -232,7 +283,9 @@ def _make_current(
         deadline.start(options.lock_timeout)
         _adopt_journal(connection, deadline, journal, must=not gated)
         if not _up_to_date(connection):
-            _migrate(connection, path, options)
+            with _backed_up_first(connection, real, options):
+                deadline.start(options.lock_timeout)
+                _migrate(connection, path, options)
     except SchemaRefused:
         _leave(connection, has_log=log_size(real) > 0)
         raise
@@ -316,6 +369,37 @@ def _create(connection: apsw.Connection) -> bool:
             connection.execute("ROLLBACK")
         raise
     return is_empty
+
+
+def _backed_up_first(
+    connection: apsw.Connection, real: str, options: Options
+) -> AbstractContextManager[None]:
+    """Lend the time to take steps, after a backup."""
+    if not options.back_up_first:
+        return nullcontext()
+    # Needed as rarely as a migration.
+    from hermes_sessions.storage.migrating import Source, backed_up_first
+    from hermes_sessions.storage.sqlite.image import copy_snapshot, snapshot
+
+    def copy_image(target: Path, on_progress: Callable[[int, int], None]) -> None:
+        is_wal = connection.pragma("journal_mode") == "wal"
+        with snapshot(connection):
+            copy_snapshot(connection, target, nobody_waits=is_wal, on_progress=on_progress)
+
+    source = Source(
+        "sqlite",
+        f"sqlite:///{real}",
+        tuple(sorted(applied_migrations(connection))),
+        os.stat(real).st_size + log_size(real),
+        lambda: snapshot(connection),
+        copy_image,
+    )
+    return backed_up_first(
+        source,
+        file=Path(real),
+        patience=options.lock_timeout,
+        still_needed=lambda: not _up_to_date(connection),
+    )
 
 
 def _migrate(connection: apsw.Connection, path: Path, options: Options) -> None:

@@ -15,7 +15,9 @@ from hermes_sessions.storage.provider import (
     NO_WISHES,
     Dialect,
     ReadTransaction,
+    Remains,
     SessionDBProvider,
+    Space,
     Steps,
     Wishes,
     WriteTransaction,
@@ -34,6 +36,10 @@ T = TypeVar("T")
 _DURABILITIES: Final = ("full", "normal")
 #: Free pages that one step moves to the end of the file and cuts off.
 _TRIMMED_PAGES: Final = 256
+#: A file of so many bytes is rebuilt in much less time than a writer waits for its turn.
+_REBUILT_AT_ONCE: Final = 256 * 2**20
+#: Seconds that writers wait for the last reader of what was deleted.
+_READER_PATIENCE: Final = 2.0
 
 DIALECT: Final = Dialect(
     name="sqlite", update_returning=True, for_update="", max_params=30_000, ids_in_order=True
@@ -181,6 +187,15 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
         return FTS5Index()
 
+    def others_are_writing(self) -> bool:
+        """See `SessionDBProvider.others_are_writing`."""
+        engine = self._engine
+        return engine is not None and engine.others_are_writing()
+
+    def limit_memory(self, most_bytes: int) -> None:
+        """See `SessionDBProvider.limit_memory`; for this file."""
+        self.engine.limit_memory(most_bytes)
+
     def size_bytes(self) -> int:
         """Return the size of the database and its log."""
         path = self.engine.path
@@ -195,6 +210,27 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         except OSError as error:
             raise StoreUnavailable(f"{path} cannot be measured ({error.strerror}).") from error
 
+    def copy_image(self, target: Path, on_progress: Callable[[int, int], None]) -> None:
+        """Copy one state of the store to a new file, while others may write; see `sqlite.image`.
+
+        Raises:
+            StoreError: the store cannot be read, or the file cannot be written.
+        """
+        from hermes_sessions.storage.sqlite.image import copy_snapshot
+
+        engine = self.engine
+        nobody_waits = engine.path == MEMORY or engine.options.journal == "wal"
+        with self.reading_connection(keep=False) as connection:
+            copy_snapshot(connection, target, nobody_waits=nobody_waits, on_progress=on_progress)
+
+    def space(self) -> Space:
+        """See `SessionDBProvider.space`; reads the whole file."""
+        from hermes_sessions.storage.sqlite.space import measure
+
+        with self.reading_connection() as connection:
+            path = self.engine.path
+            return measure(connection, 0 if path == MEMORY else log_size(path))
+
     def reclaim(self) -> None:
         """Rebuild the file without its free pages (VACUUM) and copy the log back."""
         self.engine.reclaim(self._lock_timeout)
@@ -204,6 +240,43 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         theirs until `reclaim`.
         """
         return self.engine.write_on_connection(_trim, self._lock_timeout)
+
+    def leaving_no_trace(self) -> AbstractContextManager[None]:
+        """See `SessionDBProvider.leaving_no_trace`."""
+        return self.engine.overwriting()
+
+    def scrub(self, *, rebuild: bool = False) -> list[Remains]:
+        """See `SessionDBProvider.scrub`. Only a rebuilt file has nothing left in the unused parts
+        of its pages: SQLite moves rows about, and does not overwrite where they were.
+        """
+        engine = self.engine
+        if engine.path == MEMORY:
+            return []
+        remains: list[Remains] = []
+        size = self.size_bytes()
+        if rebuild or size <= _REBUILT_AT_ONCE:
+            is_ended = engine.reclaim(self._lock_timeout, patience=_READER_PATIENCE)
+        else:
+            while self.trim():
+                pass
+            is_ended = engine.end_log(self._lock_timeout, patience=_READER_PATIENCE)
+            remains.append(
+                Remains(
+                    "pages",
+                    f"The store has {size // 2**20:,} MiB. Unused parts of its pages may hold "
+                    f"pieces of what was deleted until the file is rebuilt, which keeps writers "
+                    f"waiting.",
+                )
+            )
+        if not is_ended:
+            remains.append(
+                Remains(
+                    "reader",
+                    "Somebody reads a state of the store from before, so that the write-ahead log "
+                    "cannot end yet.",
+                )
+            )
+        return remains
 
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """AUTOINCREMENT continues above explicit ids by itself."""

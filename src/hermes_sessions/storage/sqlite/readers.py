@@ -12,7 +12,8 @@ import apsw
 
 from hermes_sessions.storage.sqlite.connection import Deadline
 
-_KEPT_IDLE: Final = 8
+#: Connections that stay open for the next read.
+KEPT_IDLE: Final = 8
 
 
 class Reader:
@@ -74,7 +75,7 @@ class Readers:
             usable = keep and _at_rest(reader.connection)
         finally:
             with self._lock:
-                if usable and not self._closed and len(self._idle) < _KEPT_IDLE:
+                if usable and not self._closed and len(self._idle) < KEPT_IDLE:
                     self._idle.append(reader)
                 elif reader.connection is not None:
                     reader.connection.close(True)

@@ -11,7 +11,7 @@ itself never fires them. They are plain SQL, so any SQLite library can write the
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 APPLICATION_ID: Final = 0x48535342  # "HSSB"
@@ -258,7 +258,12 @@ class Migration(NamedTuple):
     """One named step; applied in the transaction that records its name."""
 
     name: str
-    sql: str
+    written: str | Callable[[], str]
+
+    @property
+    def sql(self) -> str:
+        """The statements."""
+        return self.written if isinstance(self.written, str) else self.written()
 
 
 #: What stands beside the index. Triggers note what changes below the mark; see
@@ -320,13 +325,46 @@ WHEN old.title IS NOT NULL BEGIN
     UPDATE search_titles SET stale = 1 WHERE session_id = old.id;
 END;
 """
+#: The sixth word of what makes a table or a trigger.
 SEARCH_NOTES_NAMES: Final = tuple(
-    re.findall(r"(?:TABLE|TRIGGER) IF NOT EXISTS (\w+)", SEARCH_NOTES)
+    line.split()[5]
+    for line in SEARCH_NOTES.splitlines()
+    if line.startswith(("CREATE TABLE IF NOT EXISTS", "CREATE TRIGGER IF NOT EXISTS"))
 )
+
+
+def _lifecycle() -> str:
+    # Needed once in the life of a file, and not worth the time at every start.
+    from hermes_sessions.storage.sqlite import declared
+
+    return declared.LIFECYCLE
+
+
+def _gateway() -> str:
+    from hermes_sessions.storage.sqlite import declared
+
+    return declared.GATEWAY
+
+
+def _holds() -> str:
+    from hermes_sessions.storage.sqlite import declared
+
+    return declared.HOLDS
+
+
+def _erasure() -> str:
+    from hermes_sessions.storage.sqlite import declared
+
+    return declared.ERASURE
+
 
 #: In order. A fresh file and an upgraded one take the same steps after the base.
 MIGRATIONS: Final = (
     Migration("0001_base", CREATE_TABLES),
     # The search index is derived: it may lag, be dropped or be built anew.
     Migration("0002_search", SEARCH_NOTES + SEARCH_INDEX),
+    Migration("0003_lifecycle", _lifecycle),
+    Migration("0004_gateway", _gateway),
+    Migration("0006_erasure", _erasure),
+    Migration("0007_holds", _holds),
 )

@@ -7,24 +7,22 @@ not taken for one that finds nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import apsw
 
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.searching.compiled import CompiledIndex
 from hermes_sessions.storage.searching.conditions import Where
-from hermes_sessions.storage.searching.expressions import compile_tree
+from hermes_sessions.storage.searching.expressions import Expression, compile_tree
 from hermes_sessions.storage.searching.index import (
     EVERYWHERE,
-    Candidates,
     Document,
     IndexDamaged,
     Order,
-    SearchIndex,
     Span,
-    every_message,
     order_by,
 )
 from hermes_sessions.storage.sqlite.schema import (
@@ -87,7 +85,7 @@ def _noticing_damage(tx: ReadTransaction) -> Iterator[None]:
         raise IndexDamaged(f"The search index is damaged ({error}).") from error
 
 
-class FTS5Index(SearchIndex):
+class FTS5Index(CompiledIndex[str]):
     """See `SearchIndex`."""
 
     def add(self, tx: WriteTransaction, documents: Sequence[Document]) -> None:
@@ -143,49 +141,47 @@ class FTS5Index(SearchIndex):
             return str(error)
         return ", ".join(strays) or None
 
-    def messages(
-        self,
-        tx: ReadTransaction,
-        node: Node,
-        where: Where,
-        *,
-        limit: int,
-        order: Order = "last stored",
-        span: Span = EVERYWHERE,
-    ) -> Candidates:
-        """See `SearchIndex.messages`."""
+    def _compiled(self, node: Node) -> tuple[Expression, str] | None:
         expression = compile_tree(node, SYNTAX)
-        if expression is None:
-            ids = every_message(tx, where, limit=limit, order=order, span=span)
-            return Candidates(ids, exact=False, narrowed=False)
-        with _noticing_damage(tx):
-            if expression.complement:
-                where &= Where(f"m.id NOT IN ({_MATCHING})", (expression.text,))
-                ids = every_message(tx, where, limit=limit, order=order, span=span)
-            else:
-                ids = _matching(tx, expression.text, where, limit, order, span)
-            unsure = _among_cut(tx, ids) if expression.has_absent else frozenset()
-        return Candidates(ids, exact=expression.exact, narrowed=True, unsure=unsure)
+        return None if expression is None else (expression, expression.text)
 
-    def titles(
-        self, tx: ReadTransaction, node: Node, *, limit: int, beyond: int | None = None
+    def _noticing_damage(self, tx: ReadTransaction) -> AbstractContextManager[None]:
+        return _noticing_damage(tx)
+
+    def _matching(
+        self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: Span
     ) -> list[int]:
-        """See `SearchIndex.titles`."""
-        expression = compile_tree(node, SYNTAX)
-        if expression is None or expression.complement:
-            return []
-        # Their row numbers are negative, so the last stored come first.
-        after = "" if beyond is None else f"AND rowid > {-int(beyond)} "
-        with _noticing_damage(tx):
-            rows = tx.all(
-                f"{_MATCHING} AND rowid < 0 {after}ORDER BY rowid LIMIT ?", (expression.text, limit)
-            )
-        return [-row[0] for row in rows]
+        # On the index's own row number, so that it jumps there.
+        bound = span.as_sql("f.rowid")
+        rows = tx.all(
+            f"SELECT m.id FROM {_JOINED} WHERE f.search_index MATCH ? AND {bound.sql} "
+            f"AND {where.sql} ORDER BY {order_by(order, 'f.rowid')} LIMIT ?",
+            (query, *bound.params, *where.params, limit),
+        )
+        return [row[0] for row in rows]
+
+    def _not_matching(self, query: str) -> Where:
+        return Where(f"m.id NOT IN ({_MATCHING})", (query,))
+
+    def _unsure(
+        self, tx: ReadTransaction, ids: Sequence[int], expression: Expression
+    ) -> frozenset[int]:
+        if not expression.has_absent:
+            return frozenset()
+        rows = tx.all(f"{_MATCHING} AND rowid BETWEEN ? AND ?", (f'"{CUT}"', min(ids), max(ids)))
+        return frozenset(ids) & {row[0] for row in rows}
+
+    def _matching_titles(
+        self, tx: ReadTransaction, query: str, limit: int, beyond: int | None
+    ) -> list[int]:
+        after = "" if beyond is None else f"AND rowid > {int(beyond)} "
+        rows = tx.all(f"{_MATCHING} AND rowid < 0 {after}ORDER BY rowid LIMIT ?", (query, limit))
+        return [row[0] for row in rows]
 
     def has_cut(self, tx: ReadTransaction, where: Where) -> bool:
         """See `SearchIndex.has_cut`."""
         with _noticing_damage(tx):
-            return bool(_matching(tx, f'"{CUT}"', where, 1, "last stored", EVERYWHERE))
+            return bool(self._matching(tx, f'"{CUT}"', where, 1, "last stored", EVERYWHERE))
 
 
 def restore_notes(tx: WriteTransaction) -> bool:
@@ -215,26 +211,6 @@ def _is_sound(tx: ReadTransaction) -> bool:
         logger.info("the search index is damaged: %s", error)
         return False
     return by_token == by_number == (0,)
-
-
-def _matching(
-    tx: ReadTransaction, text: str, where: Where, limit: int, order: Order, span: Span
-) -> list[int]:
-    # On the index's own row number, so that it jumps there.
-    bound = span.as_sql("f.rowid")
-    rows = tx.all(
-        f"SELECT m.id FROM {_JOINED} WHERE f.search_index MATCH ? AND {bound.sql} AND {where.sql} "
-        f"ORDER BY {order_by(order, 'f.rowid')} LIMIT ?",
-        (text, *bound.params, *where.params, limit),
-    )
-    return [row[0] for row in rows]
-
-
-def _among_cut(tx: ReadTransaction, ids: Sequence[int]) -> frozenset[int]:
-    if not ids:
-        return frozenset()
-    rows = tx.all(f"{_MATCHING} AND rowid BETWEEN ? AND ?", (f'"{CUT}"', min(ids), max(ids)))
-    return frozenset(ids) & {row[0] for row in rows}
 
 
 def _write_out(tx: WriteTransaction) -> None:

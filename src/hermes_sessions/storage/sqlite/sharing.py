@@ -56,6 +56,13 @@ class SharedEngines:
                     return engine
             return self._register(open_engine(path, real, options), key)
 
+    def is_open(self, real: str) -> bool:
+        """Whether this process has the file open, for reading or writing, or is opening it."""
+        with self._lock:
+            return real in self._openings or any(
+                key[0] == real and engine.same_file() for key, engine in self._by_path.items()
+            )
+
     def _register(self, engine: Engine, key: tuple[str, bool] | None) -> Engine:
         with self._lock:
             engine.handles = 1

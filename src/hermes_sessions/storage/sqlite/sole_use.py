@@ -130,6 +130,15 @@ def processes_with_write_access(path: Path) -> list[str]:
 
     Nothing is opened, so no lock of this process can be lost.
     """
+    return [process_name(pid) for pid in _writing(path)]
+
+
+def writers_of_other_products(path: Path) -> list[str]:
+    """Return those of them that do not use the SQLite library of this product."""
+    return [process_name(pid) for pid in _writing(path) if not _uses_our_library(pid)]
+
+
+def _writing(path: Path) -> list[int]:
     try:
         target = path.stat()
         pids = [int(entry.name) for entry in _PROCESSES.iterdir() if entry.name.isdigit()]
@@ -137,22 +146,33 @@ def processes_with_write_access(path: Path) -> list[str]:
         return []
     me = os.getpid()
     return [
-        process_name(pid)
+        pid
         for pid in sorted(pids)
-        if pid != me and _has_write_access(_PROCESSES / str(pid), target)
+        if pid != me and _has_write_access(f"{_PROCESSES}/{pid}", target)
     ]
 
 
-def _has_write_access(process: Path, target: os.stat_result) -> bool:
+def _uses_our_library(pid: int) -> bool:
     try:
-        descriptors = os.listdir(process / "fd")
+        maps = (_PROCESSES / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True  # It ended meanwhile, or cannot be told.
+    return "apsw" in maps
+
+
+def _has_write_access(process: str, target: os.stat_result) -> bool:
+    # Texts, not paths: there are thousands of descriptors, and a path takes longer than its stat.
+    try:
+        descriptors = os.listdir(f"{process}/fd")
     except OSError:
         # Ended meanwhile, or somebody else's, who may not open our private file anyway.
         return False
     for descriptor in descriptors:
         try:
-            facts = os.stat(process / "fd" / descriptor)
-            if os.path.samestat(facts, target) and _is_writable(process / "fdinfo" / descriptor):
+            facts = os.stat(f"{process}/fd/{descriptor}")
+            if os.path.samestat(facts, target) and _is_writable(
+                Path(process, "fdinfo", descriptor)
+            ):
                 return True
         except OSError:
             continue

@@ -41,6 +41,11 @@ def is_database(path: Path) -> bool:
     return _header(path.resolve()).startswith(_MAGIC)
 
 
+def has_write_ahead_header(path: Path) -> bool:
+    """Return whether a file says that what was written last is in a write-ahead log."""
+    return _WRITE_AHEAD in _header(path.resolve())[18:20]
+
+
 def target_for(source: Path, configured_path: Path) -> Path:
     """Return the store that *source* is imported into.
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import apsw
 
-from hermes_sessions.errors import InvalidInput
+from hermes_sessions.errors import InvalidInput, StoreCorrupt
 from hermes_sessions.storage.codec import decode_row, decode_rows, encode_params
 from hermes_sessions.storage.provider import Params, Row
 
@@ -26,7 +26,10 @@ class ApswTransaction:
     def one(self, sql: str, params: Params = ()) -> Row | None:
         """See `ReadTransaction.one`."""
         cursor = self._execute(sql, params)
-        row = cursor.fetchone()
+        try:
+            row = cursor.fetchone()
+        except UnicodeDecodeError as error:
+            raise self._undecodable(error) from error
         if row is None:
             return None
         cursor.close()
@@ -34,12 +37,29 @@ class ApswTransaction:
 
     def all(self, sql: str, params: Params = ()) -> list[Row]:
         """See `ReadTransaction.all`."""
-        return decode_rows(self._execute(sql, params).fetchall())
+        cursor = self._execute(sql, params)
+        try:
+            return decode_rows(cursor.fetchall())
+        except UnicodeDecodeError as error:
+            raise self._undecodable(error) from error
 
     def stream(self, sql: str, params: Params = ()) -> Iterator[Row]:
         """See `ReadTransaction.stream`."""
-        for row in self._execute(sql, params):
+        rows = iter(self._execute(sql, params))
+        while True:
+            try:
+                row = next(rows)
+            except StopIteration:
+                return
+            except UnicodeDecodeError as error:
+                raise self._undecodable(error) from error
             yield decode_row(row)
+
+    def _undecodable(self, error: UnicodeDecodeError) -> StoreCorrupt:
+        return StoreCorrupt(
+            f"{self._connection.filename}: a text in it is not UTF-8 ({error.reason}), so it is "
+            f"not what was written. Nothing was changed; to save what can be read: hermes repair"
+        )
 
     def run(self, sql: str, params: Params = ()) -> int:
         """See `WriteTransaction.run`."""

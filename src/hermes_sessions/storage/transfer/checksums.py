@@ -134,9 +134,10 @@ def _settled(table: Table, row: Row) -> Row:
             values.append(None if value is None else _converted(value, wanted))
         except ValueError as error:
             names = [other.name for other in table.columns]
-            owner = row[names.index("session_id" if "session_id" in names else "id")]
+            owner = row[names.index("session_id")] if "session_id" in names else row[0]
+            kind = "Session" if table is SESSIONS or "session_id" in names else "Row"
             raise TransferRefused(
-                f"Session {owner}: {table.name}.{column.name} holds {value!r:.60}, which no other "
+                f"{kind} {owner}: {table.name}.{column.name} holds {value!r:.60}, which no other "
                 f"database keeps there. Mend it in the source first."
             ) from error
     return tuple(values)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
+from hermes_sessions.storage.transfer.lanes import compare_lanes
 from hermes_sessions.storage.transfer.ledger import BEGUN
 from hermes_sessions.storage.transfer.reading import (
     Summed,
@@ -70,6 +72,8 @@ class Comparison(NamedTuple):
     sessions: int
     messages: int
     differences: list[Difference]
+    #: Rows beside the sessions that are the same, by table: holds, receipts of erasures, …
+    beside: Mapping[str, int]
 
 
 def compare_stores(
@@ -105,10 +109,13 @@ def compare_stores(
         ]
         done += len(page)
         on_progress(done, total)
+    beside = Counter[str]()
     differences += [
-        Difference(f"{row.table} {row.key}", row.what) for row in compare_side_rows(first, second)
+        Difference(f"{row.table} {row.key}", row.what)
+        for rows in (compare_side_rows(first, second, same=beside), compare_lanes(first, second))
+        for row in rows
     ]
-    return Comparison(sessions, messages, differences)
+    return Comparison(sessions, messages, differences, beside)
 
 
 def _difference(left: Summed | None, right: Summed | None) -> str:

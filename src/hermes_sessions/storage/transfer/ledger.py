@@ -19,11 +19,31 @@ from hermes_sessions.storage.provider import (
 )
 
 #: What entries are about.
-Kind = Literal["session", "state_meta", "foreign_rows"]
+Kind = Literal[
+    "authors",
+    "erasures",
+    "session",
+    "state_meta",
+    "foreign_rows",
+    "holds",
+    "identities",
+    "lanes",
+    "senders",
+    "topic_modes",
+    "topics",
+]
 _TABLES: Final[dict[Kind, str]] = {
+    "authors": "transferred_authors",
+    "erasures": "transferred_erasures",
     "session": "transferred_sessions",
     "state_meta": "transferred_meta",
     "foreign_rows": "transferred_rows",
+    "holds": "transferred_holds",
+    "identities": "transferred_identities",
+    "lanes": "transferred_lanes",
+    "senders": "transferred_senders",
+    "topic_modes": "transferred_topic_modes",
+    "topics": "transferred_topics",
 }
 #: Rows of these are the ledger's own, and never copied.
 LEDGER_TABLES: Final = tuple(_TABLES.values())
@@ -36,9 +56,13 @@ def identity(provider: SessionDBProvider) -> str:
     """Return what tells a store from others: where it is. Never a secret."""
     facts = provider.describe()
     place = str(facts.get("path") or facts.get("location") or "")
-    schema = facts.get("schema")
+    return identity_of(provider.name, place, facts.get("schema"))
+
+
+def identity_of(provider: str, place: str, schema: str | None) -> str:
+    """Return the identity of a store by its parts."""
     if "://" not in place:
-        place = f"{provider.name}:///{place}"
+        place = f"{provider}:///{place}"
     return f"{place} ({schema})" if schema and schema != "public" else place
 
 

@@ -20,6 +20,7 @@ from hermes_sessions.storage.searching.upkeep import Upkeep
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.comparing import Difference, Verdict, judge
+from hermes_sessions.storage.transfer.lanes import copy_lanes
 from hermes_sessions.storage.transfer.ledger import BEGUN, Ledger, identity
 from hermes_sessions.storage.transfer.placing import place_all
 from hermes_sessions.storage.transfer.planning import (
@@ -132,8 +133,9 @@ class Transfer:
             self._require_nothing_else()
         if self._merge is not None:
             place_all(self._target)
-        for row in copy_side_rows(self._source, self._target, self._ledger, self._merge):
-            self._report.differences.append(Difference(f"{row.table} {row.key}", row.what))
+        for copy in (copy_side_rows, copy_lanes):
+            for row in copy(self._source, self._target, self._ledger, self._merge):
+                self._report.differences.append(Difference(f"{row.table} {row.key}", row.what))
         self._report.indexed = self._index()
         return self._report
 

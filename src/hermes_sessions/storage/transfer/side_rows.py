@@ -1,15 +1,24 @@
-"""Copying what belongs to no session: ``state_meta``, and rows kept for other programs."""
+"""Copying what belongs to no session: ``state_meta``, rows kept for other programs, who is who on a
+platform, who may talk to a gateway, holds, and the receipts of erasures.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from hermes_sessions.storage.provider import (
     ReadTransaction,
     SessionDBProvider,
     WriteTransaction,
     placeholders,
+)
+from hermes_sessions.storage.tables import (
+    ERASURE_TABLES,
+    GATEWAY_TABLES,
+    HOLD_TABLES,
+    LIFECYCLE_TABLES,
 )
 from hermes_sessions.storage.transfer.checksums import digest
 from hermes_sessions.storage.transfer.ledger import LEDGER_TABLES, Kind, Ledger
@@ -27,6 +36,10 @@ class SideTable(NamedTuple):
     name: Kind
     key: tuple[str, ...]
     values: tuple[str, ...]
+    #: The step that brings the table; None when every store has it.
+    step: str | None = None
+    #: Whether its rows prove something: they stay in the target, whatever becomes of the source.
+    is_proof: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -38,11 +51,41 @@ class SideTable(NamedTuple):
         return _BETWEEN.join(key)
 
 
+LIFECYCLE_STEP: Final = "0003_lifecycle"
+_GATEWAY_STEP: Final = "0004_gateway"
+_ERASURE_STEP: Final = "0006_erasure"
+_HOLDS_STEP: Final = "0007_holds"
+
+
+def _declared(name: Kind, step: str, *, is_proof: bool = False) -> SideTable:
+    declared = (*LIFECYCLE_TABLES, *GATEWAY_TABLES, *ERASURE_TABLES, *HOLD_TABLES)
+    (table,) = (table for table in declared if table.name == name)
+    values = (column.name for column in table.columns if column.name not in table.key)
+    return SideTable(name, table.key, tuple(values), step, is_proof)
+
+
 SIDE_TABLES: Final = (
     SideTable("state_meta", ("key",), ("value",)),
     SideTable("foreign_rows", ("table_name", "row_key"), ("origin", "row")),
+    _declared("identities", LIFECYCLE_STEP),
+    _declared("senders", _GATEWAY_STEP),
+    _declared("topic_modes", _GATEWAY_STEP),
+    _declared("topics", _GATEWAY_STEP),
+    _declared("authors", _ERASURE_STEP),
+    # With what is still to be done, which can so be done in the target.
+    _declared("erasures", _ERASURE_STEP, is_proof=True),
+    _declared("holds", _HOLDS_STEP),
 )
-_Rows = dict[tuple[str, ...], tuple[str | None, ...]]
+_Rows = dict[tuple[str, ...], tuple[Any, ...]]
+
+
+def has_taken(step: str | None, *stores: SessionDBProvider) -> bool:
+    """Whether all of these stores have taken a step. A source that is only read may be older."""
+    return step is None or not any(step in store.steps().waiting for store in stores)
+
+
+def _tables(*stores: SessionDBProvider) -> list[SideTable]:
+    return [table for table in SIDE_TABLES if has_taken(table.step, *stores)]
 
 
 class SideDifference(NamedTuple):
@@ -54,10 +97,15 @@ class SideDifference(NamedTuple):
 
 
 def compare_side_rows(
-    source: SessionDBProvider, target: SessionDBProvider, *, both_ways: bool = True
+    source: SessionDBProvider,
+    target: SessionDBProvider,
+    *,
+    both_ways: bool = True,
+    same: Counter[str] | None = None,
 ) -> Iterator[SideDifference]:
-    """Yield the rows that differ."""
-    for table in SIDE_TABLES:
+    """Yield the rows that differ; count those that do not in *same*, by table."""
+    counted = Counter[str]() if same is None else same
+    for table in _tables(source, target):
         for wanted in _pages(source, table):
             with target.read() as tx:
                 found = _rows_of(tx, table, list(wanted))
@@ -66,6 +114,8 @@ def compare_side_rows(
                     yield SideDifference(table.name, " ".join(key), "only in the first")
                 elif found[key] != values:
                     yield SideDifference(table.name, " ".join(key), "differs")
+                else:
+                    counted[table.name] += 1
         for there in _pages(target, table) if both_ways else ():
             with source.read() as tx:
                 found = _rows_of(tx, table, list(there))
@@ -81,10 +131,11 @@ def copy_side_rows(
     because it was changed in the target after it was copied.
     """
     left: list[SideDifference] = []
-    for table in SIDE_TABLES:
+    for table in _tables(source, target):
         for wanted in _pages(source, table):
             left += _copy_page(target, ledger, table, wanted, merge)
-        _remove_gone(source, target, ledger, table)
+        if not table.is_proof:
+            _remove_gone(source, target, ledger, table)
     return left
 
 
@@ -105,7 +156,7 @@ def _copy_page(
                 if is_theirs and merge == "skip":
                     continue
                 if is_theirs and entry is not None:
-                    left.append(SideDifference(table.name, " ".join(key), _CHANGED))
+                    left.append(SideDifference(table.name, " ".join(key), CHANGED))
                     continue
             if found.get(key) != values or entry != digest(values):
                 written.append((key, values))
@@ -116,7 +167,7 @@ def _copy_page(
     return target.write(work)
 
 
-_CHANGED: Final = "was changed in the target after it was copied"
+CHANGED: Final = "was changed in the target after it was copied"
 
 
 def _remove_gone(
@@ -170,13 +221,13 @@ def _pages(provider: SessionDBProvider, table: SideTable) -> Iterator[_Rows]:
 
 
 def _beyond(table: SideTable, after: tuple[str, ...], where: str) -> tuple[str, list[str]]:
-    if len(table.key) == 1:
-        return f'{where} AND "{table.key[0]}" > ?', [after[0]]
-    first, second = table.key
-    return (
-        f'{where} AND ("{first}" > ? OR ("{first}" = ? AND "{second}" > ?))',
-        [after[0], after[0], after[1]],
-    )
+    """Return the condition for keys that come after one, and its parameters."""
+    cases, params = [], list[str]()
+    for place, name in enumerate(table.key):
+        same = "".join(f'"{earlier}" = ? AND ' for earlier in table.key[:place])
+        cases.append(f'({same}"{name}" > ?)')
+        params += after[: place + 1]
+    return f"{where} AND ({' OR '.join(cases)})", params
 
 
 def _ours_aside(table: SideTable) -> tuple[str, list[str]]:

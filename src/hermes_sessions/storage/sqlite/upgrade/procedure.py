@@ -33,6 +33,7 @@ from hermes_sessions.storage.sqlite.upgrade.sessions import (
     recover_lost_sessions,
     resolve_duplicate_titles,
 )
+from hermes_sessions.storage.sqlite.upgrade.topics import adopt_topics
 
 logger = Logger(__name__)
 
@@ -114,6 +115,7 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
     settle_lineage(connection, version)
     connection.execute(schema.TRIGGERS)
     _set_marks(connection)
+    adopt_topics(connection)
     after = _count(connection)
     _require(
         path, after == _Counts(before.sessions + recovered, before.messages), "rows are missing"

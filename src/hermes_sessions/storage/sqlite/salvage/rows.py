@@ -15,6 +15,14 @@ Report = Callable[[str], None]
 #: What a damaged page makes of a statement.
 DAMAGE: Final = (apsw.CorruptError, apsw.IOError)
 
+#: As many zeros in a text come from the disk. (Programs put one in front of something.)
+_ZEROS: Final = "\0" * 16
+
+
+def is_zeroed(value: object) -> bool:
+    """Tell whether a value is a text of which a part was overwritten with zeros."""
+    return isinstance(value, str) and _ZEROS in value
+
 
 def rows_of(
     connection: apsw.Connection,

@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.25
+#: How often a unit may find a key taken before that is its own doing.
+_COLLISIONS: Final = 3
 
 
 #: In the place of a message's id: the mark was set by whoever lost the connection. It is told from
@@ -32,6 +34,12 @@ class RunAgain(Exception):
     def __init__(self, error: StoreError) -> None:
         self.error = error
         super().__init__(str(error))
+
+
+class Collided(RunAgain):
+    """A unique key was taken. That may have happened since the unit looked whether it was free: a
+    server that isolates units reports it so if it cannot tell it from an error of the unit.
+    """
 
 
 class CommitUnknown(Exception):
@@ -65,6 +73,7 @@ def run_unit(
     until = time.monotonic() + patience
     pause = _FIRST_PAUSE
     unknown: CommitUnknown | None = None
+    collisions = 0
     while True:
         try:
             if unknown is not None:
@@ -76,7 +85,8 @@ def run_unit(
             # While a commit is unknown, only the way to the answer failed: it is asked for again.
             if not isinstance(again, NotResolved):
                 unknown = None
-            if time.monotonic() + pause >= until:
+            collisions += isinstance(again, Collided)
+            if collisions > _COLLISIONS or time.monotonic() + pause >= until:
                 raise _final(again, unknown) from again.error
         time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret depends on it
         pause = min(pause * 2, _LONGEST_PAUSE)

@@ -1,0 +1,1 @@
+"""What looks after a store: backups, salvage, the doctor, erasure, retention, health."""

@@ -1,0 +1,149 @@
+"""Which backups go when there are too many: by number, by age, and by size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hermes_sessions.errors import BackupRefused
+from hermes_sessions.storage.care.backups.catalogue import (
+    Backup,
+    list_backups,
+    sole_changer,
+)
+from hermes_sessions.storage.care.backups.checking import check_digests
+from hermes_sessions.storage.care.backups.making import PATIENCE
+from hermes_sessions.storage.durable import sync_directory
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
+
+_DAY: Final = 86400.0
+
+
+class BackupRule(NamedTuple):
+    """How much stays; None does not limit."""
+
+    #: How many backups of one store.
+    keep: int | None = None
+    max_age_days: float | None = None
+    #: How much all backups take together.
+    max_bytes: int | None = None
+
+
+class Going(NamedTuple):
+    """A backup that goes, and why."""
+
+    backup: Backup
+    why: str
+
+
+class Pruned(NamedTuple):
+    """What rotation did, or would do."""
+
+    gone: list[Going]
+    kept: list[Backup]
+
+
+def choose(backups: Iterable[Backup], rule: BackupRule, now: float) -> list[Going]:
+    """Return what goes, oldest first. Pure.
+
+    Only whole backups are counted, and only they go, and never the newest of a store.
+    """
+    whole = sorted(
+        (backup for backup in backups if backup.state == "complete"),
+        key=lambda backup: (backup.created, backup.name),
+        reverse=True,
+    )
+    going: dict[Path, Going] = {}
+    seen: dict[str, int] = {}
+    for backup in whole:
+        number = seen[backup.store] = seen.get(backup.store, 0) + 1
+        if number == 1:
+            continue
+        if rule.keep is not None and number > rule.keep:
+            going[backup.path] = Going(backup, f"not among the newest {rule.keep}")
+        elif rule.max_age_days is not None and backup.created < now - rule.max_age_days * _DAY:
+            going[backup.path] = Going(backup, f"older than {rule.max_age_days:g} days")
+    if rule.max_bytes is not None:
+        _choose_by_size(whole, rule.max_bytes, going)
+    return sorted(going.values(), key=lambda one: (one.backup.created, one.backup.name))
+
+
+def _choose_by_size(whole: Sequence[Backup], max_bytes: int, going: dict[Path, Going]) -> None:
+    total = sum(backup.size for backup in whole if backup.path not in going)
+    newest: dict[str, Path] = {}
+    for backup in whole:
+        newest.setdefault(backup.store, backup.path)
+    for backup in reversed(whole):
+        if total <= max_bytes:
+            return
+        if backup.path not in going and newest[backup.store] != backup.path:
+            going[backup.path] = Going(backup, f"all together take more than {max_bytes:,} bytes")
+            total -= backup.size
+
+
+def prune_backups(
+    directory: str | Path,
+    rule: BackupRule,
+    *,
+    dry_run: bool = False,
+    now: Callable[[], float] = time.time,
+) -> Pruned:
+    """Remove backups by a rule; with *dry_run*, only say which.
+
+    Before anything goes, the newest backup of its store is read and compared with its digests: if
+    it is damaged, the newest one that is not stays. Damaged ones, and those of a later version, are
+    neither counted nor removed.
+
+    Raises:
+        StoreLocked: another process makes or removes backups there.
+        BackupRefused: the directory cannot be used.
+    """
+    place = Path(directory)
+    if dry_run:
+        return _pruned(place, rule, now())
+    if not place.is_dir():
+        return Pruned([], [])
+    with sole_changer(place, PATIENCE):
+        return prune_alone(place, rule, now())
+
+
+def prune_alone(directory: Path, rule: BackupRule, now: float) -> Pruned:
+    """Remove backups by a rule; only for one who is the `sole_changer` of the directory."""
+    pruned = _pruned(directory, rule, now)
+    for going in pruned.gone:
+        going.backup.path.unlink(missing_ok=True)
+        logger.info("%s was removed: %s", going.backup.path, going.why)
+    if pruned.gone:
+        sync_directory(directory)
+    return pruned
+
+
+def _pruned(directory: Path, rule: BackupRule, now: float) -> Pruned:
+    backups = list_backups(directory)
+    damaged: set[Path] = set()
+    while True:
+        usable = [backup for backup in backups if backup.path not in damaged]
+        going = choose(usable, rule, now)
+        stores = {one.backup.store for one in going}
+        newest: dict[str, Backup] = {}
+        for backup in usable:
+            if backup.state == "complete" and backup.store in stores:
+                newest.setdefault(backup.store, backup)
+        found = {backup.path for backup in newest.values() if not _is_whole(backup)}
+        if not found:
+            gone = {one.backup.path for one in going}
+            return Pruned(going, [backup for backup in backups if backup.path not in gone])
+        damaged |= found
+
+
+def _is_whole(backup: Backup) -> bool:
+    try:
+        check_digests(backup.path)
+    except BackupRefused as error:
+        logger.warning("%s", error)
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""Leaving nothing readable of deleted rows: not in the search index, not in the store's files."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.storage.care.erasure.receipts import Step
+from hermes_sessions.storage.searching.upkeep import Upkeep
+from hermes_sessions.storage.store import Store
+
+INDEX = "search index"
+FILES = "store files"
+
+
+def scrub(store: Store, *, rebuild: bool = False) -> list[Step]:
+    """Take what was deleted out of the index and out of the files, as far as that is possible now;
+    return what became of both. Never raises because somebody is in the way: that is pending.
+    """
+    with store.provider.leaving_no_trace():
+        return [_index(store), _files(store, rebuild=rebuild)]
+
+
+def _index(store: Store) -> Step:
+    index = store.provider.search_index
+    try:
+        Upkeep(store, index).catch_up()
+        first = True
+        while store.provider.write(partial(index.compact, first=first)):
+            first = False
+    except HermesSessionsError as error:
+        return Step(INDEX, "pending", why=str(error))
+    return Step(INDEX)
+
+
+def _files(store: Store, *, rebuild: bool) -> Step:
+    try:
+        remains = store.provider.scrub(rebuild=rebuild)
+    except HermesSessionsError as error:
+        return Step(FILES, "pending", why=str(error))
+    if remains:
+        return Step(FILES, "pending", why=" ".join(found.why for found in remains))
+    return Step(FILES, why=store.provider.keeps)

@@ -1,0 +1,232 @@
+"""One connection to a MySQL or MariaDB server, and what is known about the server's end of it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import pymysql
+from pymysql.constants import FIELD_TYPE, SERVER_STATUS
+
+from hermes_sessions.errors import StatementRefused, StoreUnreachable
+
+logger = logging.getLogger(__name__)
+
+#: Seconds that are waited even if none are left: to the driver, 0 means something else.
+_LEAST_WAIT: Final = 0.01
+#: Seconds of rest after which a connection is asked whether it lives.
+_PINGED_AFTER: Final = 5.0
+#: Names in double quotes; texts in single ones, where only the quote itself is special: writing
+#: them so takes a fortieth of the time.
+_SQL_MODE: Final = (
+    "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,"
+    "NO_AUTO_VALUE_ON_ZERO,ERROR_FOR_DIVISION_BY_ZERO"
+)
+
+
+class ServerSession:
+    """A connection, and what is known about the server's end of it."""
+
+    __slots__ = (
+        *("connection", "idle_since", "is_busy", "is_mariadb", "lock_wait", "max_packet"),
+        *("_read_timeout", "_seconds_left", "process"),
+    )
+
+    def __init__(
+        self,
+        connection: pymysql.Connection[Any],
+        *,
+        lock_timeout: float,
+        statement_timeout: float,
+        seconds_left: Callable[[], float] | None = None,
+    ) -> None:
+        """Tell the server how we work. It is given up when *seconds_left* says that none are."""
+        self.connection = connection
+        self._seconds_left = seconds_left
+        self._read_timeout: float = vars(connection).get("_read_timeout") or math.inf
+        version: str = connection.server_version  # type: ignore[attr-defined]
+        self.is_mariadb = "mariadb" in version.lower()
+        self.lock_wait = whole_seconds(lock_timeout, self.is_mariadb)
+        self.idle_since = 0.0
+        #: Whether replies may still be under way, because something like Ctrl-C came in between:
+        #: whoever asked next would take them for his.
+        self.is_busy = False
+        self.process = os.getpid()
+        self.max_packet = 2**30
+        # Sums of whole numbers arrive as decimals; they are whole numbers here, too.
+        connection.decoders = {
+            **connection.decoders,
+            FIELD_TYPE.DECIMAL: _number,
+            FIELD_TYPE.NEWDECIMAL: _number,
+        }
+        statements = [
+            f"SET {', '.join(self._settings(lock_timeout, statement_timeout))}",
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            "SELECT @@max_allowed_packet",
+        ]
+        cursor = self.execute("; ".join(statements), skipped=2)
+        [(self.max_packet,)] = cursor.fetchall()
+        status: int = connection.server_status  # type: ignore[attr-defined]
+        if not status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES:
+            # The driver looks there for how texts are to be quoted.
+            raise StoreUnreachable(
+                "The server does not say which sql_mode it uses; a proxy may hide it. Connect to "
+                "the server directly."
+            )
+
+    def _settings(self, lock_timeout: float, statement_timeout: float) -> list[str]:
+        settings = [
+            f"collation_connection = '{self.collation}'",
+            f"sql_mode = '{_SQL_MODE}'",
+            "autocommit = 1",
+            f"innodb_lock_wait_timeout = {self.lock_wait}",
+            f"lock_wait_timeout = {max(1, math.ceil(lock_timeout))}",
+        ]
+        if self.is_mariadb:
+            settings.append(f"max_statement_time = {statement_timeout:f}")
+        else:
+            # There, only what reads can be stopped.
+            settings.append(f"max_execution_time = {int(statement_timeout * 1000)}")
+            settings.append("information_schema_stats_expiry = 0")
+        return settings
+
+    @property
+    def collation(self) -> str:
+        """Bytewise, and blanks at the end count: as on the other databases."""
+        return "utf8mb4_nopad_bin" if self.is_mariadb else "utf8mb4_0900_bin"
+
+    def execute(
+        self, sql: str, *, skipped: int = 0, unbuffered: bool = False
+    ) -> pymysql.cursors.Cursor:
+        """Execute one statement, or several with semicolons between them, in one round trip.
+
+        Return the cursor on the result of the last one; the *skipped* ones before it give none.
+
+        Raises:
+            StatementRefused: the server would cut the connection, because it is too large.
+        """
+        self._require_size(sql)
+        self._limit()
+        kind = pymysql.cursors.SSCursor if unbuffered else pymysql.cursors.Cursor
+        cursor = self.connection.cursor(kind)
+        self.is_busy = True
+        try:
+            cursor.execute(sql)
+            for _ in range(skipped):
+                cursor.nextset()
+        except pymysql.Error:
+            self.is_busy = False
+            raise
+        self.is_busy = False
+        return cursor
+
+    def run_script(self, sql: str, inserting: int) -> int:
+        """Execute several statements in one round trip, without a cursor, which costs more than
+        the smaller ones of them; return the id that the one number *inserting*, from 0, generated.
+        """
+        self._require_size(sql)
+        self._limit()
+        connection = self.connection
+        self.is_busy = True
+        try:
+            connection.query(sql)
+            number = place = 0
+            while True:
+                if place == inserting:
+                    number = int(connection.insert_id())  # type: ignore[no-untyped-call]
+                if not self._has_more():
+                    break
+                connection.next_result()
+                place += 1
+        except pymysql.Error:
+            self.is_busy = False
+            raise
+        self.is_busy = False
+        return number
+
+    def _limit(self) -> None:
+        """Wait for what is asked next no longer than there is time."""
+        if self._seconds_left is not None:
+            set_read_timeout(self.connection, within(self._seconds_left, self._read_timeout))
+
+    def _has_more(self) -> bool:
+        status: int = self.connection.server_status  # type: ignore[attr-defined]
+        return bool(status & SERVER_STATUS.SERVER_MORE_RESULTS_EXISTS)
+
+    def _require_size(self, sql: str) -> None:
+        # A character takes at most four bytes: most statements need no count.
+        if len(sql) * 4 >= self.max_packet and len(sql.encode("utf-8")) >= self.max_packet:
+            raise StatementRefused(
+                f"A statement of {len(sql):,} characters is larger than the {self.max_packet:,} "
+                f"bytes that the server takes. Raise max_allowed_packet on the server."
+            )
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether statements can be sent, as far as is known here."""
+        return self.connection.open and not self.is_busy
+
+    def is_alive(self) -> bool:
+        """Ask the server, if nothing was heard of it for a while."""
+        if time.monotonic() - self.idle_since < _PINGED_AFTER:
+            return True
+        self._limit()
+        try:
+            self.connection.ping(reconnect=False)
+        except (pymysql.Error, OSError):
+            return False
+        return True
+
+    def waiting(self, patience: float) -> tuple[str, ...]:
+        """Return what makes statements wait for rows as long as wanted, if they do not yet; it is
+        to be sent next.
+        """
+        seconds = whole_seconds(patience, self.is_mariadb)
+        if seconds == self.lock_wait:
+            return ()
+        self.lock_wait = seconds
+        return (f"SET innodb_lock_wait_timeout = {seconds}",)
+
+    def is_ended(self, how: str, *and_then: str) -> bool:
+        """End a transaction; return whether the connection can be used again."""
+        if not self.is_usable:
+            return False
+        try:
+            self.execute("; ".join((how, *and_then)), skipped=len(and_then))
+        except pymysql.Error as error:
+            logger.debug("a connection was lost: %s", error)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the connection; a second call does nothing."""
+        if self.connection.open:
+            self.connection.close()
+
+
+def set_read_timeout(connection: pymysql.Connection[Any], seconds: float) -> None:
+    """Give a server up that says nothing for so long; the driver looks here before every read."""
+    vars(connection)["_read_timeout"] = None if math.isinf(seconds) else seconds
+
+
+def within(seconds_left: Callable[[], float] | None, seconds: float) -> float:
+    """Return how long to wait at most, perhaps less than *seconds*."""
+    return seconds if seconds_left is None else min(seconds, max(seconds_left(), _LEAST_WAIT))
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def whole_seconds(patience: float, is_mariadb: bool) -> int:
+    """Return how long the server lets a statement wait for a row, for a wait of *patience*.
+
+    Only MariaDB knows how not to wait at all.
+    """
+    if patience < 0.5 and is_mariadb:
+        return 0
+    return min(max(1, math.ceil(patience)), 1_000_000)

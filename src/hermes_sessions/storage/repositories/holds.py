@@ -1,0 +1,120 @@
+"""Holds: conversations that nothing may delete, with the reason, until the hold is lifted.
+
+A pin keeps a conversation from being pruned; who deletes it by name may do so. A hold does not let
+them. It stands at one session and is good for the whole conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from hermes_sessions.errors import InvalidInput, OnHold
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.rows import VISIBLE, Record
+from hermes_sessions.storage.store import Store
+
+STEP: Final = "0007_holds"
+_LONGEST_REASON: Final = 1000
+_CHUNK: Final = 500
+
+
+class Holds:
+    """See `SessionDB.hold_session`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put(self, session_id: str, reason: str) -> bool:
+        """See `SessionDB.hold_session`."""
+        if not isinstance(reason, str) or not reason.strip():
+            raise InvalidInput("A hold needs a reason, for whoever wonders later.")
+        if len(reason) > _LONGEST_REASON:
+            raise InvalidInput(f"A reason has at most {_LONGEST_REASON} characters.")
+        dialect = self._store.provider.dialect
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> bool:
+            if not _is_visible(tx, session_id):
+                return False
+            columns = ("session_id", "reason", "held_at")
+            tx.run(
+                dialect.upsert("holds", columns, ("session_id",), ("reason",)),
+                (session_id, reason.strip(), now),
+            )
+            return True
+
+        return self._store.provider.write(work)
+
+    def lift(self, session_id: str) -> bool:
+        """See `SessionDB.lift_hold`."""
+
+        def work(tx: WriteTransaction) -> bool:
+            held = [row[0] for row in _rows(tx) if row[1] == _conversation(tx, session_id)]
+            for one in held:
+                tx.run("DELETE FROM holds WHERE session_id = ?", (one,))
+            return bool(held)
+
+        return self._store.provider.write(work)
+
+    def list(self) -> list[Record]:
+        """See `SessionDB.list_holds`."""
+        with self._store.provider.read() as tx:
+            if not _exist(self._store):
+                return []
+            rows = tx.all(
+                f"SELECT h.session_id, h.reason, h.held_at, s.title, s.conversation_id "
+                f"FROM holds h JOIN sessions s ON s.id = h.session_id WHERE s.{VISIBLE} "
+                f"ORDER BY h.held_at, h.session_id"
+            )
+        names = ("session_id", "reason", "held_at", "title", "conversation_id")
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def conversations_on_hold(tx: ReadTransaction, store: Store) -> set[str]:
+    """Return the conversations that nothing may delete."""
+    if not _exist(store):
+        return set()
+    return {row[1] for row in _rows(tx)}
+
+
+def require_no_hold(tx: ReadTransaction, session_ids: Collection[str]) -> None:
+    """Refuse to delete any of these.
+
+    Raises:
+        OnHold: one of them belongs to a conversation that is on hold.
+    """
+    held = {row[1]: (row[0], row[2]) for row in _rows(tx)}
+    if not held:
+        return
+    wanted = list(session_ids)
+    for start in range(0, len(wanted), _CHUNK):
+        chunk = wanted[start : start + _CHUNK]
+        for session_id, conversation_id in tx.all(
+            f"SELECT id, conversation_id FROM sessions WHERE id IN ({placeholders(len(chunk))})",
+            chunk,
+        ):
+            if conversation_id in held:
+                raise OnHold(session_id, *held[conversation_id])
+
+
+def _rows(tx: ReadTransaction) -> list[tuple[str, str, str]]:
+    rows = tx.all(
+        "SELECT h.session_id, s.conversation_id, h.reason FROM holds h "
+        "JOIN sessions s ON s.id = h.session_id"
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def _is_visible(tx: ReadTransaction, session_id: str) -> bool:
+    return tx.one(f"SELECT 1 FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)) is not None
+
+
+def _conversation(tx: ReadTransaction, session_id: str) -> str | None:
+    row = tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
+    return row[0] if row else None
+
+
+def _exist(store: Store) -> bool:
+    """Whether the store has the table: one that is only read may be of an older version."""
+    return not store.provider.read_only or STEP not in store.provider.steps().waiting

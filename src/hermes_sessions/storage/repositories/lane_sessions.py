@@ -1,0 +1,148 @@
+"""The sessions that lanes point at, as the lifecycle needs them inside its transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from hermes_sessions.model.scope import Scope
+from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.fences import HOLDS
+from hermes_sessions.storage.repositories.lineage import follow_compression
+from hermes_sessions.storage.repositories.rows import VISIBLE
+from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.sessions import Sessions
+
+_COUNTERS: Final = (
+    "message_count",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "estimated_cost_usd",
+)
+#: With the row of the chain's head beside it, which knows the tip.
+_SELECT: Final = (
+    f"SELECT s.id, s.chain_id, s.user_id, s.ended_at, s.trashed_at, s.cost_status, "
+    f"{', '.join(f'COALESCE(s.{name}, 0)' for name in _COUNTERS)}, head.tip_id "
+    f"FROM sessions s LEFT JOIN sessions head ON head.id = s.chain_id"
+)
+#: Sessions asked for at a time.
+_PAGE: Final = 500
+
+
+class PointedSession(NamedTuple):
+    """What is known about the session that a lane points at."""
+
+    id: str
+    chain_id: str
+    user_id: str | None = None
+    ended_at: float | None = None
+    trashed_at: float | None = None
+    cost_status: str | None = None
+    message_count: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    estimated_cost_usd: float = 0.0
+    #: The session in which the thread goes on, as far as lists know; see `tip_of`.
+    tip_id: str | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be gone on with: it is not in the trash."""
+        return self.trashed_at is None
+
+
+def find(tx: ReadTransaction, session_id: str) -> PointedSession | None:
+    """Return a session, also one in the trash, or None."""
+    row = tx.one(f"{_SELECT} WHERE s.id = ?", (session_id,))
+    return None if row is None else _pointed(row)
+
+
+def find_many(tx: ReadTransaction, session_ids: Iterable[str]) -> dict[str, PointedSession]:
+    """Return the sessions that exist, by id."""
+    wanted, found = list(session_ids), dict[str, PointedSession]()
+    for start in range(0, len(wanted), _PAGE):
+        part = wanted[start : start + _PAGE]
+        for row in tx.all(f"{_SELECT} WHERE s.id IN ({placeholders(len(part))})", part):
+            found[row[0]] = _pointed(row)
+    return found
+
+
+def find_in_scope(tx: ReadTransaction, session_id: str, scope: Scope) -> PointedSession | None:
+    """Return a session that whoever asks may see, or None."""
+    seen, params = scope_condition(scope, lambda name: f"s.{name}")
+    row = tx.one(f"{_SELECT} WHERE s.id = ? AND s.{VISIBLE} AND {seen}", (session_id, *params))
+    return None if row is None else _pointed(row)
+
+
+def tip_of(tx: ReadTransaction, session: PointedSession) -> PointedSession:
+    """Return the session in which a thread goes on after compaction; itself when nothing does."""
+    if session.tip_id == session.id:
+        return session
+    tip_id = follow_compression(tx, session.id)
+    tip = session if tip_id == session.id else find(tx, tip_id)
+    return tip or session
+
+
+def begin(
+    tx: WriteTransaction, session_id: str, *, source: str, user_id: str | None, now: float
+) -> PointedSession:
+    """Create a session."""
+    Sessions.insert(
+        tx,
+        {
+            "id": session_id,
+            "source": source,
+            "user_id": user_id,
+            "model": None,
+            "model_config": None,
+            "system_prompt": None,
+            "started_at": now,
+        },
+        None,
+        None,
+    )
+    return PointedSession(session_id, session_id, user_id, tip_id=session_id)
+
+
+def end(tx: WriteTransaction, session_id: str, reason: str, *, now: float, left_by: int) -> None:
+    """End a session that the lane *left_by* leaves, unless another lane still uses it.
+
+    One that points at it, but has been ended by the expiry watcher, does not.
+    """
+    # Of two lanes that leave it at the same time, one waits here, and sees that the other is gone.
+    tx.run("UPDATE sessions SET ended_at = ended_at WHERE id = ?", (session_id,))
+    tx.run(
+        f"UPDATE sessions SET ended_at = ?, end_reason = ? WHERE id = ? AND ended_at IS NULL "
+        f"AND {VISIBLE} AND NOT EXISTS (SELECT 1 FROM lanes WHERE session_id = ? AND id <> ? "
+        f"AND finalized_at IS NULL)",
+        (now, reason, session_id, session_id, left_by),
+    )
+
+
+def reopen(tx: WriteTransaction, session_id: str) -> None:
+    """Clear the end of a session that a lane goes on with."""
+    tx.run("UPDATE sessions SET ended_at = NULL, end_reason = NULL WHERE id = ?", (session_id,))
+
+
+def is_running(tx: ReadTransaction, chain_id: str, now: float) -> bool:
+    """Tell whether somebody runs a turn on this chain: it has no end, and its lease is alive.
+
+    A turn that a dead process left behind is not running.
+    """
+    row = tx.one(
+        "SELECT 1 FROM turns t JOIN leases l ON l.chain_id = t.chain_id AND l.token = t.token "
+        f"WHERE t.chain_id = ? AND t.ended_at IS NULL AND {HOLDS} LIMIT 1",
+        (chain_id, now, now),
+    )
+    return row is not None
+
+
+def _pointed(row: Row) -> PointedSession:
+    found = PointedSession(*row)
+    return found._replace(
+        chain_id=found.chain_id or found.id, estimated_cost_usd=float(found.estimated_cost_usd)
+    )

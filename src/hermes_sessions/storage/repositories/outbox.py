@@ -1,0 +1,342 @@
+"""The outbox: replies that are to be sent, or were, in order for each chat.
+
+A reply is written in the transaction that ends its turn. The process that delivers it claims it for
+a while. A claim that ran out is anybody's, and so is one of a process that has ended, or was found
+dead: a reply survives the death of the process that was sending it, and does not wait for long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+from hermes_sessions.errors import NotFound
+from hermes_sessions.storage.codec import to_json
+from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
+from hermes_sessions.storage.store import Store
+
+Status = Literal["waiting", "sending", "sent", "dead"]
+UNFINISHED: Final = ("waiting", "sending")
+
+_COLUMNS: Final = (
+    "id",
+    "platform",
+    "chat_hash",
+    "target",
+    "text",
+    "status",
+    "attempts",
+    "parts_sent",
+    "draft_id",
+    "sent_ids",
+    "next_at",
+    "error",
+    "created_at",
+    "finished_at",
+    "lane_id",
+    "turn_id",
+    "claimed_by",
+)
+_SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM outbox"
+_INSERT: Final = (
+    "INSERT INTO outbox (namespace, lane_id, turn_id, platform, chat_hash, target, text, status, "
+    f"draft_id, next_at, created_at) VALUES ({placeholders(11)})"
+)
+
+
+class Outgoing(NamedTuple):
+    """A reply on its way."""
+
+    id: int
+    platform: str
+    chat_hash: str
+    #: Where it goes, as the gateway wrote it: JSON.
+    target: str
+    text: str
+    status: Status
+    #: How often sending failed.
+    attempts: int
+    #: Parts of a long text that were sent.
+    parts_sent: int
+    draft_id: str | None
+    sent_ids: tuple[str, ...]
+    next_at: float
+    error: str | None
+    created_at: float
+    finished_at: float | None
+    lane_id: int | None
+    turn_id: int | None
+    claimed_by: str | None
+
+
+class NewReply(NamedTuple):
+    """A reply to be sent; *chat* names the place within the platform in which order matters."""
+
+    platform: str
+    chat: str
+    target: str
+    text: str
+    lane_id: int | None = None
+    turn_id: int | None = None
+    draft_id: str | None = None
+
+
+class Outbox:
+    """The rows of ``outbox`` in one namespace."""
+
+    def __init__(self, store: Store, namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+
+    def put(self, reply: NewReply) -> int:
+        """Store a reply and return its number."""
+        return self._store.provider.write(lambda tx: self.put_in(tx, reply), isolated=False)
+
+    def put_in(
+        self,
+        tx: WriteTransaction,
+        reply: NewReply,
+        *,
+        status: Literal["waiting", "draft"] = "waiting",
+    ) -> int:
+        """Do so together with what else *tx* does. A ``draft`` is not sent: see `Drafts`."""
+        now = self._store.clock()
+        return tx.insert(
+            _INSERT,
+            (
+                self._namespace,
+                reply.lane_id,
+                reply.turn_id,
+                reply.platform,
+                chat_hash(reply.platform, reply.chat),
+                reply.target,
+                reply.text,
+                status,
+                reply.draft_id,
+                now,
+                now,
+            ),
+        )
+
+    # ── delivering ────────────────────────────────────────────────────────────────────────────
+
+    def claim(
+        self, platforms: Sequence[str], claimed_by: str, *, seconds: float, limit: int
+    ) -> list[Outgoing]:
+        """Take replies that are due on these platforms: the oldest unfinished one of each chat.
+
+        They are the caller's for so many seconds.
+        """
+        if not platforms:
+            return []
+        now = self._store.clock()
+        # What is before it in the same chat has to be sent or given up first.
+        due = (
+            f"{_SELECT} WHERE namespace = ? AND platform IN ({placeholders(len(platforms))}) "
+            "AND ((status = ? AND next_at <= ?) OR (status = ? AND claimed_until < ?)) "
+            "AND NOT EXISTS (SELECT 1 FROM outbox earlier WHERE earlier.chat_hash = "
+            "outbox.chat_hash AND earlier.namespace = outbox.namespace "
+            "AND earlier.status IN (?, ?) AND earlier.id < outbox.id) ORDER BY id LIMIT ?"
+        )
+        params = (self._namespace, *platforms, "waiting", now, "sending", now, *UNFINISHED, limit)
+
+        def work(tx: WriteTransaction) -> list[Outgoing]:
+            claimed = []
+            for row in tx.all(due, params):
+                found = _outgoing(row)
+                # Others look at the same rows: whoever changes it first has it.
+                if tx.run(
+                    "UPDATE outbox SET status = ?, claimed_by = ?, claimed_until = ? WHERE id = ? "
+                    "AND (status = ? OR (status = ? AND claimed_until < ?))",
+                    ("sending", claimed_by, now + seconds, found.id, "waiting", "sending", now),
+                ):
+                    claimed.append(found._replace(status="sending", claimed_by=claimed_by))
+            return claimed
+
+        return self._store.provider.write(work, isolated=False)
+
+    def free_claims_of_the_dead(self) -> int:
+        """Let what processes claimed that have ended, or were found dead, be claimed by others at
+        once; return how many replies that were.
+        """
+        with self._store.provider.read() as tx:
+            left = tx.all(
+                "SELECT outbox.id, outbox.claimed_by FROM outbox "
+                "JOIN processes ON processes.id = outbox.claimed_by "
+                "WHERE outbox.namespace = ? AND outbox.status = ? "
+                "AND processes.ended_at IS NOT NULL ORDER BY outbox.id",
+                (self._namespace, "sending"),
+            )
+        if not left:
+            return 0
+
+        def work(tx: WriteTransaction) -> int:
+            return sum(
+                tx.run(
+                    "UPDATE outbox SET status = ?, claimed_by = NULL, claimed_until = NULL "
+                    "WHERE id = ? AND status = ? AND claimed_by = ?",
+                    ("waiting", number, "sending", claimed_by),
+                )
+                for number, claimed_by in left
+            )
+
+        return self._store.provider.write(work, isolated=False)
+
+    def part_sent(self, outgoing: Outgoing, message_id: str, *, seconds: float) -> Outgoing:
+        """Remember that the next part was sent, and under which id; claim the rest for longer.
+
+        Raises:
+            NotFound: the claim ran out, and somebody else has it.
+        """
+        sent_ids = (*outgoing.sent_ids, message_id)
+        self._change(
+            outgoing,
+            "parts_sent = ?, sent_ids = ?, claimed_until = ?",
+            (outgoing.parts_sent + 1, to_json(list(sent_ids)), self._store.clock() + seconds),
+        )
+        return outgoing._replace(parts_sent=outgoing.parts_sent + 1, sent_ids=sent_ids)
+
+    def sent(self, outgoing: Outgoing) -> None:
+        """Remember that all of it was sent. Raises as `part_sent` does."""
+        now = self._store.clock()
+        self._change(outgoing, "status = ?, finished_at = ?, error = NULL", ("sent", now))
+
+    def postpone(self, outgoing: Outgoing, seconds: float, error: str, *, failed: bool) -> None:
+        """Have it tried again later; *failed* counts as an attempt. Raises as `part_sent` does."""
+        self._change(
+            outgoing,
+            "status = ?, next_at = ?, attempts = ?, error = ?",
+            ("waiting", self._store.clock() + seconds, outgoing.attempts + failed, error),
+        )
+
+    def give_up(self, outgoing: Outgoing, error: str) -> None:
+        """Remember that it could not be delivered; it stays visible until somebody decides. Raises
+        as `part_sent` does.
+        """
+        self._change(
+            outgoing,
+            "status = ?, finished_at = ?, attempts = ?, error = ?",
+            ("dead", self._store.clock(), outgoing.attempts + 1, error),
+        )
+
+    def _change(self, outgoing: Outgoing, assignments: str, params: tuple[object, ...]) -> None:
+        update = f"UPDATE outbox SET {assignments} WHERE id = ? AND status = ? AND claimed_by = ?"
+        owned = (outgoing.id, "sending", outgoing.claimed_by)
+        if not self._store.provider.write(
+            lambda tx: tx.run(update, (*params, *owned)), isolated=False
+        ):
+            raise NotFound(f"Reply {outgoing.id} is being sent by another process.")
+
+    def undelivered(self, number: int, part: int, message_id: str, error: str) -> bool:
+        """Remember that a part that the platform had taken did not arrive, as it said later: the
+        reply is dead, and is sent again from that part if somebody decides so. Return False, having
+        done nothing, when there is no such part, or this is known.
+        """
+
+        def work(tx: WriteTransaction) -> bool:
+            row = tx.one(
+                "SELECT status, parts_sent, sent_ids FROM outbox WHERE id = ? AND namespace = ?"
+                f"{self._store.provider.dialect.for_update}",
+                (number, self._namespace),
+            )
+            if row is None or row[0] == "dead":
+                return False
+            sent_ids = json.loads(row[2]) if row[2] else []
+            # What is being sent may have failed before it is remembered that it was sent.
+            is_this = row[1] == part if part >= len(sent_ids) else sent_ids[part] == message_id
+            if not is_this:
+                return False
+            tx.run(
+                "UPDATE outbox SET status = ?, finished_at = ?, error = ?, parts_sent = ?, "
+                "sent_ids = ?, draft_id = NULL WHERE id = ?",
+                ("dead", self._store.clock(), error, part, to_json(sent_ids[:part]), number),
+            )
+            return True
+
+        return self._store.provider.write(work, isolated=False)
+
+    # ── looking and deciding ──────────────────────────────────────────────────────────────────
+
+    def list(self, statuses: Sequence[Status], *, limit: int = 100) -> list[Outgoing]:
+        """Return replies in these states, newest first."""
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                f"{_SELECT} WHERE namespace = ? AND status IN ({placeholders(len(statuses))}) "
+                "ORDER BY id DESC LIMIT ?",
+                (self._namespace, *statuses, limit),
+            )
+        return [_outgoing(row) for row in rows]
+
+    def has_unsent(self, platform: str, chat: str) -> bool:
+        """Tell whether anything is still to be sent to a chat."""
+        with self._store.provider.read() as tx:
+            row = tx.one(
+                "SELECT 1 FROM outbox WHERE chat_hash = ? AND namespace = ? AND status IN (?, ?) "
+                "LIMIT 1",
+                (chat_hash(platform, chat), self._namespace, *UNFINISHED),
+            )
+        return row is not None
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are in each state."""
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                "SELECT status, COUNT(*) FROM outbox WHERE namespace = ? GROUP BY status",
+                (self._namespace,),
+            )
+        return {status: int(count) for status, count in rows}
+
+    def revive(self, number: int) -> None:
+        """Have a dead reply sent again, from the first part that was not.
+
+        Raises:
+            NotFound: there is no dead reply with this number.
+        """
+        now = self._store.clock()
+        changed = self._store.provider.write(
+            lambda tx: tx.run(
+                "UPDATE outbox SET status = ?, attempts = 0, next_at = ?, finished_at = NULL "
+                "WHERE id = ? AND namespace = ? AND status = ?",
+                ("waiting", now, number, self._namespace, "dead"),
+            ),
+            isolated=False,
+        )
+        if not changed:
+            raise NotFound(
+                f"There is no undelivered reply {number}. See: hermes gateway queue --dead"
+            )
+
+    def forget(self, finished_before: float, *, batch: int = 500) -> int:
+        """Delete replies that were sent or given up before that time, in short steps; return how
+        many.
+        """
+        total = 0
+        for status in ("sent", "dead"):
+            some = partial(self._forget, status=status, before=finished_before, batch=batch)
+            while removed := self._store.provider.write(some, isolated=False):
+                total += removed
+        return total
+
+    def _forget(self, tx: WriteTransaction, status: str, before: float, batch: int) -> int:
+        rows = tx.all(
+            "SELECT id FROM outbox WHERE namespace = ? AND status = ? AND finished_at < ? LIMIT ?",
+            (self._namespace, status, before, batch),
+        )
+        if not rows:
+            return 0
+        old = [row[0] for row in rows]
+        return tx.run(f"DELETE FROM outbox WHERE id IN ({placeholders(len(old))})", old)
+
+
+def chat_hash(platform: str, chat: str) -> str:
+    """Return what stands for a chat in the index, however long its id is."""
+    return hashlib.sha256(f"{platform}\0{chat}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _outgoing(row: Row) -> Outgoing:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    sent_ids = json.loads(values["sent_ids"]) if values["sent_ids"] else []
+    return Outgoing(**(values | {"sent_ids": tuple(sent_ids)}))

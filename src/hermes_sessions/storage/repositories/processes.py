@@ -1,0 +1,169 @@
+"""Processes that run turns: rows with a heartbeat, so that others know who is alive.
+
+A process that ended says so, and whether it had finished what it did. One that is silent for too
+long is dead to the others, also when it only sleeps: its leases can be taken from it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from hermes_sessions.model.ids import require_bounded
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.store import Store
+
+
+class Process(NamedTuple):
+    """A row of ``processes``."""
+
+    id: str
+    namespace: str
+    kind: str | None
+    host: str | None
+    pid: int | None
+    version: str | None
+    started_at: float
+    heartbeat_at: float
+    #: Set when it said goodbye, or when another found it dead.
+    ended_at: float | None = None
+    #: 1 when it had finished what it did.
+    clean: int = 0
+
+
+_COLUMNS: Final = Process._fields
+_SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM processes"
+
+
+class Processes:
+    """The rows of ``processes``."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def register(
+        self,
+        namespace: str,
+        kind: str,
+        *,
+        process_id: str | None = None,
+        host: str | None = None,
+        pid: int | None = None,
+        version: str | None = None,
+    ) -> Process:
+        """Note that a process started, by default this one, under a new id."""
+        now = self._store.clock()
+        process = Process(
+            require_bounded(process_id or secrets.token_hex(8), "process id"),
+            require_bounded(namespace, "namespace"),
+            kind,
+            socket.gethostname() if host is None else host,
+            os.getpid() if pid is None else pid,
+            version,
+            started_at=now,
+            heartbeat_at=now,
+        )
+        self._store.provider.write(
+            lambda tx: tx.run(
+                f"INSERT INTO processes ({', '.join(_COLUMNS)}) "
+                f"VALUES ({placeholders(len(_COLUMNS))})",
+                process,
+            ),
+            isolated=False,
+        )
+        return process
+
+    def beat(self, process_id: str) -> bool:
+        """Say that a process is alive; return False when it has ended, to the others at least."""
+        now = self._store.clock()
+        return bool(
+            self._store.provider.write(
+                lambda tx: tx.run(
+                    "UPDATE processes SET heartbeat_at = ? WHERE id = ? AND ended_at IS NULL",
+                    (now, process_id),
+                ),
+                isolated=False,
+            )
+        )
+
+    def end(
+        self,
+        process_id: str,
+        clean: bool,
+        *,
+        silent_since: float | None = None,
+        tx: WriteTransaction | None = None,
+    ) -> bool:
+        """Note that a process ended; return whether this call did, which one does alone.
+
+        With *silent_since*, only if no heartbeat came after that time. Inside an open transaction
+        with *tx*.
+        """
+        now = self._store.clock()
+        silent = "" if silent_since is None else " AND heartbeat_at <= ?"
+        params = () if silent_since is None else (silent_since,)
+
+        def work(tx: WriteTransaction) -> bool:
+            return bool(
+                tx.run(
+                    f"UPDATE processes SET ended_at = ?, clean = ? "
+                    f"WHERE id = ? AND ended_at IS NULL{silent}",
+                    (now, int(clean), process_id, *params),
+                )
+            )
+
+        return work(tx) if tx is not None else self._store.provider.write(work, isolated=False)
+
+    def living(
+        self, namespace: str, dead_after: float, *, tx: ReadTransaction | None = None
+    ) -> list[Process]:
+        """Return the processes that have not ended and were heard of in the last *dead_after*
+        seconds, oldest first.
+        """
+        return self._unended(namespace, ">", dead_after, tx)
+
+    def dead(
+        self, namespace: str, dead_after: float, *, tx: ReadTransaction | None = None
+    ) -> list[Process]:
+        """Return the processes that have not ended and are silent for longer than that."""
+        return self._unended(namespace, "<=", dead_after, tx)
+
+    @staticmethod
+    def not_ended(tx: ReadTransaction, process_ids: Collection[str]) -> set[str]:
+        """Return those of these processes that have not ended, and were not found dead."""
+        if not process_ids:
+            return set()
+        rows = tx.all(
+            f"SELECT id FROM processes WHERE id IN ({placeholders(len(process_ids))}) "
+            "AND ended_at IS NULL",
+            tuple(process_ids),
+        )
+        return {row[0] for row in rows}
+
+    def newest(self, namespace: str, kind: str) -> Process | None:
+        """Return the process of this kind that started last, ended or not."""
+        with self._store.provider.read() as tx:
+            row = tx.one(
+                f"{_SELECT} WHERE namespace = ? AND kind = ? "
+                f"ORDER BY started_at DESC, id DESC LIMIT 1",
+                (namespace, kind),
+            )
+        return Process(*row) if row else None
+
+    def _unended(
+        self, namespace: str, compared: str, dead_after: float, tx: ReadTransaction | None
+    ) -> list[Process]:
+        sql = (
+            f"{_SELECT} WHERE namespace = ? AND ended_at IS NULL AND heartbeat_at {compared} ? "
+            f"ORDER BY started_at, id"
+        )
+        params = (namespace, self._store.clock() - dead_after)
+        if tx is not None:
+            rows = tx.all(sql, params)
+        else:
+            with self._store.provider.read() as reading:
+                rows = reading.all(sql, params)
+        return [Process(*row) for row in rows]

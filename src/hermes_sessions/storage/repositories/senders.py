@@ -1,0 +1,218 @@
+"""People whom the owner let in by a pairing code, or kept out, on each platform."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple
+
+from hermes_sessions.errors import InvalidInput, NotFound
+from hermes_sessions.storage.provider import Row, WriteTransaction
+from hermes_sessions.storage.store import Store
+
+Status = Literal["pending", "allowed", "blocked"]
+
+#: No letters that are read as others.
+_ALPHABET: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+_CODE_LENGTH: Final = 8
+#: Seconds for which a code can be used.
+CODE_SECONDS: Final = 3600.0
+#: People who may wait for a decision on one platform; more are refused without a code.
+MOST_PENDING: Final = 20
+#: Codes that one person is given.
+MOST_CODES: Final = 5
+
+_KEY: Final = ("namespace", "platform", "sender_id")
+_COLUMNS: Final = (
+    "platform",
+    "sender_id",
+    "status",
+    "name",
+    "expires_at",
+    "attempts",
+    "created_at",
+)
+_WRITTEN: Final = (
+    *_KEY,
+    "status",
+    "name",
+    "code_hash",
+    "expires_at",
+    "attempts",
+    "created_at",
+    "decided_at",
+)
+_SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM senders"
+
+
+class Sender(NamedTuple):
+    """Somebody the owner has decided about, or has to."""
+
+    platform: str
+    sender_id: str
+    status: Status
+    name: str | None
+    expires_at: float | None
+    #: How many codes were given.
+    attempts: int
+    created_at: float
+
+
+class Senders:
+    """The rows of ``senders`` in one namespace."""
+
+    def __init__(self, store: Store, namespace: str) -> None:
+        self._store = store
+        self._namespace = namespace
+
+    def status(self, platform: str, sender_id: str) -> Status | None:
+        """Return what was decided about somebody; None: nothing."""
+        with self._store.provider.read() as tx:
+            row = tx.one(
+                "SELECT status FROM senders WHERE namespace = ? AND platform = ? AND sender_id = ?",
+                (self._namespace, platform, sender_id),
+            )
+        return None if row is None else row[0]
+
+    def list(self, status: Status | None = None) -> list[Sender]:
+        """Return who is known, the latest first; only those in *status* if it is given."""
+        where, params = ("", ()) if status is None else (" AND status = ?", (status,))
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                f"{_SELECT} WHERE namespace = ?{where} ORDER BY created_at DESC, sender_id",
+                (self._namespace, *params),
+            )
+        return [Sender(*row) for row in rows]
+
+    def request(
+        self, platform: str, sender_id: str, name: str | None, choose: Callable[[str], str]
+    ) -> str | None:
+        """Give somebody a code that the owner can approve; None when they get no more.
+
+        *choose* picks a character at random. Only a digest of the code is stored.
+        """
+        code = "".join(choose(_ALPHABET) for _ in range(_CODE_LENGTH))
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> str | None:
+            (pending,) = _first(
+                tx.one(
+                    "SELECT COUNT(*) FROM senders WHERE namespace = ? AND platform = ? "
+                    "AND status = ? AND expires_at > ? AND sender_id <> ?",
+                    (self._namespace, platform, "pending", now, sender_id),
+                )
+            )
+            known = self._find(tx, platform, sender_id)
+            attempts = 0 if known is None else known.attempts
+            if known is not None and known.expires_at is not None and known.expires_at <= now:
+                attempts = 0
+            is_decided = known is not None and known.status != "pending"
+            if is_decided or pending >= MOST_PENDING or attempts >= MOST_CODES:
+                return None
+            self._write(
+                tx,
+                Sender(platform, sender_id, "pending", name, now + CODE_SECONDS, attempts + 1, now),
+                code_hash=_digest(code),
+            )
+            return code
+
+        return self._store.provider.write(work)
+
+    def approve(self, code: str) -> Sender:
+        """Let in whoever was given this code, and return them.
+
+        Raises:
+            NotFound: there is no such code, or it has run out.
+        """
+        wanted = _digest(code.strip().upper().replace("-", ""))
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> Sender:
+            rows = tx.all(
+                f"SELECT code_hash, {', '.join(_COLUMNS)} FROM senders WHERE namespace = ? "
+                "AND status = ? AND expires_at > ?",
+                (self._namespace, "pending", now),
+            )
+            for code_hash, *values in rows:
+                if code_hash and hmac.compare_digest(code_hash, wanted):
+                    return self._decide(tx, Sender(*values), "allowed")
+            raise NotFound(
+                "Nobody waits with this code, or it has run out. See: hermes gateway pair --list"
+            )
+
+        return self._store.provider.write(work)
+
+    def decide(self, platform: str, sender_id: str, status: Literal["allowed", "blocked"]) -> None:
+        """Let somebody in, or keep them out, whoever they are.
+
+        Raises:
+            InvalidInput: no id.
+        """
+        if not sender_id:
+            raise InvalidInput("Say who: the id of a person on the platform.")
+
+        def work(tx: WriteTransaction) -> None:
+            known = self._find(tx, platform, sender_id)
+            fresh = Sender(platform, sender_id, status, None, None, 0, self._store.clock())
+            self._decide(tx, known or fresh, status)
+
+        self._store.provider.write(work)
+
+    def forget(self, platform: str, sender_id: str) -> bool:
+        """Forget a decision; return whether there was one."""
+        return bool(
+            self._store.provider.write(
+                lambda tx: tx.run(
+                    "DELETE FROM senders WHERE namespace = ? AND platform = ? AND sender_id = ?",
+                    (self._namespace, platform, sender_id),
+                )
+            )
+        )
+
+    def _find(self, tx: WriteTransaction, platform: str, sender_id: str) -> Sender | None:
+        row = tx.one(
+            f"{_SELECT} WHERE namespace = ? AND platform = ? AND sender_id = ?",
+            (self._namespace, platform, sender_id),
+        )
+        return None if row is None else Sender(*row)
+
+    def _decide(
+        self, tx: WriteTransaction, sender: Sender, status: Literal["allowed", "blocked"]
+    ) -> Sender:
+        decided = sender._replace(status=status, expires_at=None)
+        self._write(tx, decided, decided_at=self._store.clock())
+        return decided
+
+    def _write(
+        self,
+        tx: WriteTransaction,
+        sender: Sender,
+        *,
+        code_hash: str | None = None,
+        decided_at: float | None = None,
+    ) -> None:
+        changed = [name for name in _WRITTEN if name not in (*_KEY, "created_at")]
+        tx.run(
+            self._store.provider.dialect.upsert("senders", _WRITTEN, _KEY, changed),
+            (
+                self._namespace,
+                sender.platform,
+                sender.sender_id,
+                sender.status,
+                sender.name,
+                code_hash,
+                sender.expires_at,
+                sender.attempts,
+                sender.created_at,
+                decided_at,
+            ),
+        )
+
+
+def _first(row: Row | None) -> Row:
+    return row if row is not None else (0,)
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code.encode("utf-8", "surrogatepass")).hexdigest()

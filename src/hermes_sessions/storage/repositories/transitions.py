@@ -1,0 +1,97 @@
+"""Transitions of lanes: what changed, why, by whom, and what it was decided from.
+
+Each is written in the transaction that makes the change, and never changed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.storage.codec import from_json, to_json
+from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
+
+_COLUMNS: Final = (
+    "lane_id",
+    "at",
+    "action",
+    "reason",
+    "actor",
+    "from_session_id",
+    "to_session_id",
+    "policy",
+    "facts",
+)
+_SELECT: Final = f"SELECT {', '.join(_COLUMNS)}, id FROM lane_transitions"
+_INSERT: Final = (
+    f"INSERT INTO lane_transitions ({', '.join(_COLUMNS)}) VALUES ({placeholders(len(_COLUMNS))})"
+)
+
+
+class Transition(NamedTuple):
+    """One change of a lane."""
+
+    lane_id: int
+    #: Seconds since the epoch.
+    at: float
+    #: ``create``, ``reset``, ``switch``, ``suspend``, …
+    action: str
+    reason: str | None = None
+    #: The part of the program that did it.
+    actor: str | None = None
+    from_session_id: str | None = None
+    to_session_id: str | None = None
+    #: The reset policy that was in force, where it mattered.
+    policy: Mapping[str, Any] | None = None
+    #: What the decision was made from.
+    facts: Mapping[str, Any] | None = None
+    #: Given by the database.
+    id: int | None = None
+
+
+def record(tx: WriteTransaction, transition: Transition) -> int:
+    """Write a transition and return its id."""
+    plain = transition[: len(_COLUMNS) - 2]
+    return tx.insert(_INSERT, (*plain, _text(transition.policy), _text(transition.facts)))
+
+
+def history(tx: ReadTransaction, lane_id: int, *, limit: int | None = None) -> list[Transition]:
+    """Return the transitions of a lane, oldest first; with *limit* the latest ones only."""
+    if limit is None:
+        rows = tx.all(f"{_SELECT} WHERE lane_id = ? ORDER BY id", (lane_id,))
+    else:
+        rows = tx.all(f"{_SELECT} WHERE lane_id = ? ORDER BY id DESC LIMIT ?", (lane_id, limit))
+        rows.reverse()
+    return [_transition(row) for row in rows]
+
+
+def lanes_through(tx: ReadTransaction, session_id: str, limit: int) -> list[int]:
+    """Return the lanes that came from or to a session, the latest first. Looks at all there are."""
+    rows = tx.all(
+        "SELECT lane_id, MAX(id) FROM lane_transitions "
+        "WHERE from_session_id = ? OR to_session_id = ? GROUP BY lane_id ORDER BY 2 DESC LIMIT ?",
+        (session_id, session_id, limit),
+    )
+    return [int(row[0]) for row in rows]
+
+
+def forget(tx: WriteTransaction, lane_id: int) -> None:
+    """Delete the transitions of a lane that goes."""
+    tx.run("DELETE FROM lane_transitions WHERE lane_id = ?", (lane_id,))
+
+
+def _transition(row: Row) -> Transition:
+    *plain, policy, facts, number = row
+    values = zip(_COLUMNS[:-2], plain, strict=True)
+    return Transition(
+        **dict(values), policy=_mapping(policy), facts=_mapping(facts), id=int(number)
+    )
+
+
+def _text(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else to_json(dict(value))
+
+
+def _mapping(text: str | None) -> dict[str, Any] | None:
+    found = None if text is None else from_json(text, None)
+    return found if isinstance(found, dict) else None

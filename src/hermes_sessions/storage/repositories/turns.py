@@ -1,0 +1,176 @@
+"""Turns: one input and everything that is done until it is answered, with a durable start and end.
+
+What a process left unfinished when it died is found here, not guessed from clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, get_args
+
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.leases import Lease, require_lease
+from hermes_sessions.storage.store import Store
+
+Outcome = Literal["completed", "interrupted", "failed", "abandoned"]
+_OUTCOMES: Final[tuple[str, ...]] = get_args(Outcome)
+
+
+class Turn(NamedTuple):
+    """A row of ``turns``; without an end it runs, or its process died."""
+
+    id: int
+    lane_id: int | None
+    chain_id: str
+    session_id: str
+    process_id: str
+    #: Of the lease under which it runs.
+    token: int
+    attempt: int
+    started_at: float
+    ended_at: float | None = None
+    outcome: str | None = None
+    detail: str | None = None
+
+
+_COLUMNS: Final = Turn._fields
+_SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM turns"
+
+
+class Turns:
+    """The rows of ``turns``."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def start(
+        self,
+        lane_id: int | None,
+        lease: Lease,
+        session_id: str,
+        *,
+        attempt: int = 1,
+        tx: WriteTransaction | None = None,
+    ) -> Turn:
+        """Note that a turn begins, under a lease that must hold; inside an open transaction with
+        *tx*.
+
+        Raises:
+            StaleFence: the lease does not hold the conversation any more.
+            InvalidInput: the lease names no process.
+        """
+        if lease.process_id is None:
+            raise InvalidInput("A turn needs a lease that a registered process took.")
+        values = (
+            lane_id,
+            lease.chain_id,
+            session_id,
+            lease.process_id,
+            lease.token,
+            attempt,
+            self._store.clock(),
+        )
+
+        def work(tx: WriteTransaction) -> Turn:
+            require_lease(tx, self._store, lease.chain_id, session_id, lease.token)
+            number = tx.insert(
+                f"INSERT INTO turns (lane_id, chain_id, session_id, process_id, token, attempt, "
+                f"started_at) VALUES ({placeholders(len(values))})",
+                values,
+            )
+            return Turn(number, *values)
+
+        return work(tx) if tx is not None else self._store.provider.write(work, isolated=False)
+
+    def end(
+        self,
+        turn: Turn,
+        outcome: Outcome,
+        detail: str | None = None,
+        *,
+        tx: WriteTransaction | None = None,
+    ) -> bool:
+        """Note how a turn ended; return False when that was noted before, by whomever. Inside an
+        open transaction with *tx*.
+
+        Only who still holds the conversation can have completed a turn. How it failed may be noted
+        by anybody who finds it.
+
+        Raises:
+            StaleFence: it was completed under a lease that does not hold any more; nothing is
+                noted.
+        """
+        if outcome not in _OUTCOMES:
+            raise InvalidInput(
+                f"Unknown outcome {outcome!r} of a turn; use one of: {', '.join(_OUTCOMES)}."
+            )
+        now = self._store.clock()
+
+        def work(tx: WriteTransaction) -> bool:
+            if outcome == "completed":
+                require_lease(tx, self._store, turn.chain_id, turn.session_id, turn.token)
+            return bool(
+                tx.run(
+                    "UPDATE turns SET ended_at = ?, outcome = ?, detail = ? "
+                    "WHERE id = ? AND ended_at IS NULL",
+                    (now, outcome, detail, turn.id),
+                )
+            )
+
+        return work(tx) if tx is not None else self._store.provider.write(work, isolated=False)
+
+    def find(self, turn_id: int, *, tx: ReadTransaction | None = None) -> Turn | None:
+        """Return a turn, or None."""
+        found = self._select("id = ?", (turn_id,), tx)
+        return found[0] if found else None
+
+    def unfinished(
+        self, process_ids: Iterable[str] | None = None, *, tx: ReadTransaction | None = None
+    ) -> list[Turn]:
+        """Return the turns without an end, of these processes or of all, oldest first."""
+        if process_ids is None:
+            return self._select("ended_at IS NULL", (), tx)
+        wanted = list(process_ids)
+        if not wanted:
+            return []
+        return self._select(
+            f"ended_at IS NULL AND process_id IN ({placeholders(len(wanted))})", wanted, tx
+        )
+
+    def running_on(
+        self,
+        *,
+        lane_id: int | None = None,
+        chain_id: str | None = None,
+        tx: ReadTransaction | None = None,
+    ) -> Turn | None:
+        """Return the turn without an end on a lane or a chain, or None.
+
+        On a lane only its latest turn can have none: whoever begins one has ended those before.
+        """
+        if (lane_id is None) == (chain_id is None):
+            raise InvalidInput("Name either a lane or a chain.")
+        if chain_id is not None:
+            found = self._select("chain_id = ? AND ended_at IS NULL", (chain_id,), tx)
+            return found[-1] if found else None
+        # A busy lane has had thousands. In this order, no database goes through all there are.
+        order = "lane_id DESC, id DESC LIMIT 1"
+        latest = self._select("lane_id = ?", (lane_id,), tx, order=order)
+        return latest[0] if latest and latest[0].ended_at is None else None
+
+    def _select(
+        self,
+        condition: str,
+        params: Iterable[object],
+        tx: ReadTransaction | None,
+        *,
+        order: str = "id",
+    ) -> list[Turn]:
+        sql = f"{_SELECT} WHERE {condition} ORDER BY {order}"
+        if tx is not None:
+            rows = tx.all(sql, tuple(params))
+        else:
+            with self._store.provider.read() as reading:
+                rows = reading.all(sql, tuple(params))
+        return [Turn(*row) for row in rows]

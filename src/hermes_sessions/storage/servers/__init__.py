@@ -1,0 +1,1 @@
+"""What every server database has in common: units of work, connections, steps of the schema."""

@@ -1,0 +1,85 @@
+"""What a server's driver brings, as its provider offers it to the shared steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol
+
+from hermes_sessions.errors import StoreError
+from hermes_sessions.storage.provider import WriteTransaction
+
+#: As if nobody else wrote; waiting for rows instead; a consistent look.
+Mode = Literal["isolated", "by row locks", "reading"]
+
+
+class ServerOptions(Protocol):
+    """What every provider's options have."""
+
+    @property
+    def max_connections(self) -> int:
+        """How many connections may be open."""
+
+    @property
+    def lock_timeout(self) -> float:
+        """Seconds that a unit of work waits for others."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing is written."""
+
+    @property
+    def seconds_left(self) -> Callable[[], float] | None:
+        """See `Wishes.seconds_left`."""
+
+
+class LendsConnections(Protocol):
+    """Connections to one server."""
+
+    @property
+    def location(self) -> str:
+        """The server and database, for people; never a secret."""
+
+    def acquire(self, patience: float) -> Any:
+        """Return what can be used, outside any transaction."""
+
+    def release(self, lent: Any, *, keep: bool = True) -> None:
+        """Take it back; without *keep*, it is closed."""
+
+    def beside(self) -> Any:
+        """Return connections for work beside what one of these is busy with: themselves, or others
+        that are to be closed.
+        """
+
+    def close(self) -> None:
+        """Close what is idle."""
+
+
+class ServerTransaction(WriteTransaction, Protocol):
+    """A transaction, and how it ends."""
+
+    @property
+    def lent(self) -> Any:
+        """What it runs on."""
+
+    def commit(self, *first: str) -> None:
+        """Execute statements without parameters and commit, in one round trip."""
+
+    def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
+        """End what is left of it; return whether its connection can be used again. Never raises
+        what the driver raises.
+        """
+
+
+class Failures(NamedTuple):
+    """What the errors of a driver mean."""
+
+    #: The class of all of them.
+    base: type[Exception]
+    #: Our error for one, naming the server it happened on.
+    translate: Callable[[Any, str], StoreError]
+    #: Whether the server gave up this attempt only.
+    is_passing: Callable[[Any], bool]
+    #: Whether a key was taken that nobody else may have twice.
+    is_taken: Callable[[Any], bool]
+    #: Whether nothing more will come over this connection.
+    is_connection_lost: Callable[[Any, Any], bool]

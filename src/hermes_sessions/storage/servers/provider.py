@@ -1,0 +1,446 @@
+"""What providers of server databases share: lending, running, resolving and appending.
+
+A provider adds its driver's connections, transactions, errors and statements. The steps here are
+the same on every server, so that a lost connection has the same consequences on all of them; see
+``docs/decisions/0010-servers.md``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from hermes_sessions.errors import (
+    InvalidInput,
+    StoreClosed,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from hermes_sessions.storage.provider import (
+    NewRow,
+    ReadTransaction,
+    SessionDBProvider,
+    Space,
+    Steps,
+    WriteTransaction,
+)
+from hermes_sessions.storage.servers.driver import (
+    Failures,
+    LendsConnections,
+    Mode,
+    ServerOptions,
+    ServerTransaction,
+)
+from hermes_sessions.storage.servers.steps import (
+    STEPS_TAKEN,
+    WRITER_LEVEL,
+    Migration,
+    require_known_level,
+    steps_of,
+)
+from hermes_sessions.storage.servers.units import (
+    NEVER,
+    Collided,
+    CommitUnknown,
+    NotResolved,
+    RunAgain,
+    new_mark,
+    run_unit,
+)
+from hermes_sessions.storage.tables import (
+    ERASURE_TABLES,
+    GATEWAY_TABLES,
+    HOLD_TABLES,
+    LIFECYCLE_TABLES,
+    SEARCH_TABLES,
+    SERVER_TABLES,
+    TABLES,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+#: What is lent: the driver's connection, or what stands for it.
+S = TypeVar("S")
+C = TypeVar("C", bound=LendsConnections)
+
+OUR_TABLES: Final = [
+    *(
+        table.name
+        for table in (
+            *TABLES,
+            *SEARCH_TABLES,
+            *SERVER_TABLES,
+            *LIFECYCLE_TABLES,
+            *GATEWAY_TABLES,
+            *ERASURE_TABLES,
+            *HOLD_TABLES,
+        )
+    ),
+    "search_documents",
+]
+#: Marks of units that ended longer ago than this are of no use; so many units between two looks.
+_MARKS_KEPT: Final = 3600.0
+_UNITS_TO_CLEAN: Final = 1000
+#: Sessions outside lists that are remembered.
+_UNLISTED_KNOWN: Final = 10_000
+#: Seconds that a statement waits for a commit whose connection is gone, before it asks again.
+_RESOLVING_WAIT: Final = 1.0
+_MARK: Final = ("mark", "message_id", "marked_at")
+
+
+class ServerProvider(SessionDBProvider, Generic[C, S]):
+    """A store on a server; subclasses say what its driver's failures mean, and what is wanted."""
+
+    _failures: ClassVar[Failures]
+    _options: ServerOptions
+
+    def __init__(self) -> None:
+        self._opened: C | None = None
+        self._level = WRITER_LEVEL
+        self._units = 0
+        #: Sessions that are not in lists, as far as seen: appending to them takes more.
+        self._unlisted: set[str] = set()
+
+    # ── what differs ──────────────────────────────────────────────────────────────────────────
+
+    @property
+    @abstractmethod
+    def _migrations(self) -> tuple[Migration, ...]: ...
+
+    @abstractmethod
+    def _borrow(self, connections: C, patience: float | None) -> S:
+        """Return a connection outside any transaction.
+
+        Raises:
+            RunAgain: the server does not answer now.
+            StoreUnavailable: all connections are in use.
+        """
+
+    @abstractmethod
+    def _transaction(
+        self, connections: C, lent: S, mode: Mode, lock_wait: float | None
+    ) -> ServerTransaction:
+        """Return a new transaction, in which statements wait for rows for *lock_wait* seconds
+        (None: as configured). May raise what the driver raises.
+        """
+
+    @abstractmethod
+    def _append(
+        self, connections: C, lent: S, row: NewRow, mark: str, *, listed: bool
+    ) -> int | None:
+        """Append a message in a transaction of its own, with its mark; return its id, None when
+        there is no such session or its fence is another. With *listed*, sessions outside lists are
+        not seen. May raise what the driver raises.
+        """
+
+    @abstractmethod
+    def _is_put_to_rest(self, lent: S) -> bool:
+        """End what may be left of a transaction; return whether the connection can be used."""
+
+    @abstractmethod
+    def _size(self, tx: ReadTransaction) -> int:
+        """Return how many bytes our tables take."""
+
+    # ── opening and closing ───────────────────────────────────────────────────────────────────
+
+    def _open(self, connections: C, make_current: Callable[[S], int]) -> None:
+        """Go on with *connections*, once *make_current* has brought the tables up to date and
+        returned the level that a writer must know.
+        """
+        try:
+            lent = connections.acquire(self._options.lock_timeout)
+            try:
+                self._level = make_current(lent)
+            except BaseException:
+                connections.release(lent, keep=False)
+                raise
+            connections.release(lent)
+        except self._failures.base as error:
+            connections.close()
+            raise self._translated(error, connections) from error
+        except BaseException:
+            connections.close()
+            raise
+        self._opened = connections
+
+    def _back_up_first(self, connections: C, taken: Collection[str]) -> None:
+        """Back the store up, which has *taken* these steps, before its tables change.
+
+        Called by whoever holds the lock of the migration, so that one process does it.
+        """
+        # Needed as rarely as a migration.
+        from hermes_sessions.storage.migrating import Source, backed_up_first
+        from hermes_sessions.storage.transfer.ledger import identity_of
+
+        others: C = connections.beside()
+        try:
+            with self._reading(others) as tx:
+                size = self._size(tx)
+            schema = getattr(self._options, "schema", None)
+            source = Source(
+                self.name,
+                identity_of(self.name, connections.location, schema),
+                tuple(sorted(taken)),
+                size,
+                lambda: self._reading(others),
+            )
+            with backed_up_first(source, file=None, patience=self._options.lock_timeout):
+                pass
+        finally:
+            if others is not connections:
+                others.close()
+
+    @property
+    def _connections(self) -> C:
+        if self._opened is None:
+            raise StoreClosed("Cannot operate on a closed database. Open a new SessionDB.")
+        return self._opened
+
+    def close(self) -> None:
+        """See `SessionDBProvider.close`."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    @property
+    def read_only(self) -> bool:
+        """See `SessionDBProvider.read_only`."""
+        _ = self._connections
+        return self._options.read_only
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that a server may be away before whoever looks is told."""
+        left = self._options.seconds_left
+        patience = self._options.lock_timeout
+        return patience if left is None else min(patience, left())
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────
+
+    def read(self) -> AbstractContextManager[ReadTransaction]:
+        """See `SessionDBProvider.read`."""
+        return self._reading(self._connections)
+
+    @contextmanager
+    def _reading(self, connections: C) -> Iterator[ReadTransaction]:
+        tx = run_unit(
+            lambda: self._begin(connections, "reading", None, None),
+            nothing_to_resolve,
+            patience=self._patience,
+        )
+        is_whole = False
+        try:
+            yield tx
+            is_whole = True
+        except self._failures.base as error:
+            raise self._translated(error, connections) from error
+        finally:
+            connections.release(tx.lent, keep=tx.end("COMMIT" if is_whole else "ROLLBACK"))
+
+    def _begin(
+        self, connections: C, mode: Mode, patience: float | None, lock_wait: float | None
+    ) -> ServerTransaction:
+        """Return a transaction on a connection that was waited for with *patience*.
+
+        Raises:
+            RunAgain: the connection was stale, or the server does not answer now.
+        """
+        lent = self._borrow(connections, patience)
+        try:
+            return self._transaction(connections, lent, mode, lock_wait)
+        except self._failures.base as error:
+            failed = self._failed(error, connections, lent, None)
+            connections.release(lent, keep=False)
+            raise failed from error
+        except BaseException:
+            connections.release(lent, keep=False)
+            raise
+
+    # ── writing ───────────────────────────────────────────────────────────────────────────────
+
+    def write(
+        self,
+        work: Callable[[WriteTransaction], T],
+        *,
+        patience: float | None = None,
+        isolated: bool = True,
+    ) -> T:
+        """See `SessionDBProvider.write`."""
+        connections = self._writable()
+        patience = min(patience or self._options.lock_timeout, self._options.lock_timeout)
+        mode: Mode = "isolated" if isolated else "by row locks"
+        result: T = run_unit(
+            lambda: self._attempt(connections, work, mode, patience),
+            lambda lost: self._resolve(connections, lost),
+            patience=patience,
+        )
+        self._clean_sometimes()
+        return result
+
+    def _writable(self) -> C:
+        connections = self._connections
+        if self._options.read_only:
+            raise StoreReadOnly(
+                f"{connections.location}: attempt to write a readonly database. This handle was "
+                f"opened with read_only."
+            )
+        require_known_level(self._level)
+        return connections
+
+    def _attempt(
+        self, connections: C, work: Callable[[WriteTransaction], T], mode: Mode, patience: float
+    ) -> T:
+        tx = self._begin(connections, mode, patience, patience)
+        mark = new_mark()
+        is_committing = is_clean = False
+        result: T | None = None
+        try:
+            result = work(tx)
+            is_committing = True
+            # A mark of ours is hexadecimal, so that it can stand in the text: one round trip.
+            tx.commit(
+                f"INSERT INTO write_marks (mark, marked_at) VALUES ('{mark}', {time.time()!r})"
+            )
+            is_clean = True
+        except self._failures.base as error:
+            unknown = CommitUnknown(mark, result) if is_committing else None
+            if mode == "isolated" and self._failures.is_taken(error):
+                raise Collided(self._translated(error, connections)) from error
+            raise self._failed(error, connections, tx.lent, unknown) from error
+        finally:
+            connections.release(tx.lent, keep=is_clean or tx.end("ROLLBACK"))
+        return result
+
+    def append_one(self, row: NewRow) -> int | None:
+        """See `SessionDBProvider.append_one`."""
+        connections = self._writable()
+        result: int | None = run_unit(
+            lambda: self._attempt_append(connections, row),
+            lambda lost: self._resolve(connections, lost),
+            patience=self._options.lock_timeout,
+        )
+        self._clean_sometimes()
+        return result
+
+    def _attempt_append(self, connections: C, row: NewRow) -> int | None:
+        if row.session_id not in self._unlisted:
+            number = self._attempt_append_to(connections, row, listed=True)
+            if number is not None:
+                return number
+        number = self._attempt_append_to(connections, row, listed=False)
+        if number is not None:
+            if len(self._unlisted) >= _UNLISTED_KNOWN:
+                self._unlisted.clear()
+            self._unlisted.add(row.session_id)
+        return number
+
+    def _attempt_append_to(self, connections: C, row: NewRow, *, listed: bool) -> int | None:
+        lent = self._borrow(connections, None)
+        mark = new_mark()
+        number: int | None = None
+        try:
+            number = self._append(connections, lent, row, mark, listed=listed)
+        except self._failures.base as error:
+            unknown = CommitUnknown(mark, None)
+            raise self._failed(error, connections, lent, unknown) from error
+        finally:
+            connections.release(lent, keep=number is not None or self._is_put_to_rest(lent))
+        return number
+
+    # ── what went wrong ───────────────────────────────────────────────────────────────────────
+
+    def _translated(self, error: Exception, connections: C) -> StoreError:
+        return self._failures.translate(error, connections.location)
+
+    def _failed(
+        self, error: Exception, connections: C, lent: S, unknown: CommitUnknown | None
+    ) -> Exception:
+        """Return what to raise for the driver's error; *unknown* if a commit had been sent."""
+        ours = self._translated(error, connections)
+        if self._failures.is_connection_lost(error, lent):
+            return unknown or RunAgain(ours)
+        return RunAgain(ours) if self._failures.is_passing(error) else ours
+
+    def _exhausted(self, connections: C) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{connections.location}: all {self._options.max_connections} connections are in use. "
+            f"Raise sessiondb.{self.name}.max_connections, or use fewer threads."
+        )
+
+    def _resolve(self, connections: C, lost: CommitUnknown) -> Any:
+        """Return the result of a unit whose commit got no answer, if it happened.
+
+        Raises:
+            RunAgain: it did not, and never will: its mark is ours now.
+        """
+        try:
+            tx = self._begin(connections, "by row locks", None, _RESOLVING_WAIT)
+        except RunAgain as again:
+            raise NotResolved(again.error) from again
+        is_clean = False
+        try:
+            # Waits for the end of a commit under way. A mark that is there stays as it is.
+            tx.run(
+                self.dialect.upsert("write_marks", _MARK, ("mark",), update=("mark",)),
+                (lost.mark, NEVER, time.time()),
+            )
+            found = tx.one("SELECT message_id FROM write_marks WHERE mark = ?", (lost.mark,))
+            tx.commit()
+            is_clean = True
+        except self._failures.base as error:
+            raise NotResolved(self._translated(error, connections)) from error
+        finally:
+            connections.release(tx.lent, keep=is_clean or tx.end("ROLLBACK"))
+        [message_id] = found or (NEVER,)
+        if message_id == NEVER:
+            raise RunAgain(StoreUnavailable(f"{connections.location}: the connection was lost."))
+        return lost.result if message_id is None else int(message_id)
+
+    def _clean_sometimes(self) -> None:
+        self._units += 1
+        if self._units % _UNITS_TO_CLEAN:
+            return
+        before = time.time() - _MARKS_KEPT
+        try:
+            self.write(
+                lambda tx: tx.run("DELETE FROM write_marks WHERE marked_at < ?", (before,)),
+                patience=0.1,
+                isolated=False,
+            )
+        except StoreError as error:
+            logger.info("old marks of commits stay a little longer: %s", error)
+
+    # ── the rest ──────────────────────────────────────────────────────────────────────────────
+
+    def size_bytes(self) -> int:
+        """See `SessionDBProvider.size_bytes`; as far as the server tells it."""
+        with self.read() as tx:
+            return self._size(tx)
+
+    def space(self) -> Space:
+        """See `SessionDBProvider.space`; as far as the server tells it."""
+        with self.read() as tx:
+            return self._space(tx)
+
+    def _space(self, tx: ReadTransaction) -> Space:  # noqa: ARG002 - for those who can tell
+        return Space()
+
+    def steps(self) -> Steps:
+        """See `SessionDBProvider.steps`."""
+        with self.read() as tx:
+            return steps_of(self._migrations, {name for name, _ in tx.all(STEPS_TAKEN)})
+
+    def _require_our_table(self, table: str) -> None:
+        if table not in OUR_TABLES:
+            raise InvalidInput(f"There is no table {table!r}.")
+
+
+def nothing_to_resolve(lost: CommitUnknown) -> Any:
+    """For `run_unit`, where nothing is committed."""
+    raise AssertionError(f"a read has no commit to resolve: {lost}")

@@ -1,0 +1,44 @@
+"""What indexes of server databases share: one table of documents, which the server keeps tidy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.searching.compiled import CompiledIndex
+from hermes_sessions.storage.searching.conditions import Where
+
+Q = TypeVar("Q")
+
+
+class ServerIndex(CompiledIndex[Q]):
+    """See `SearchIndex`."""
+
+    def remove(self, tx: WriteTransaction, numbers: Sequence[int]) -> None:
+        """See `SearchIndex.remove`."""
+        if not numbers:
+            return
+        with self._noticing_damage(tx):
+            tx.run(
+                f"DELETE FROM search_documents WHERE number IN ({placeholders(len(numbers))})",
+                numbers,
+            )
+
+    def tidy(self, tx: WriteTransaction) -> bool:  # noqa: ARG002
+        """The server merges by itself."""
+        return False
+
+    def compact(self, tx: WriteTransaction, *, first: bool) -> bool:  # noqa: ARG002
+        """What was deleted leaves the server's files when the space is reclaimed."""
+        return False
+
+    def damage(self, tx: ReadTransaction) -> str | None:
+        """See `SearchIndex.damage`."""
+        return None if self.is_sound(tx) else "its table or its index is missing or was emptied"
+
+
+def numbers_of_titles(beyond: int | None) -> Where:
+    """Return what is true of documents of titles, of those above *beyond*."""
+    where = Where("number < 0")
+    return where if beyond is None else where & Where("number > ?", (beyond,))

@@ -1,0 +1,301 @@
+"""What could not be stored, in a local file, in order, until the database takes it.
+
+Whatever was promised to be kept is on disk here before anybody is told so. When the database is
+back, the file is replayed from its beginning. Each entry carries a mark by which the database
+recognises what it has already, so that it counts once although the file remembers its progress only
+after the database does.
+
+Each process has a file of its own, locked as long as the process lives. The next one on this
+machine takes over what a dead one left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from hermes_sessions.storage.durable import sync_file
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.spool_file import (
+    DONE,
+    REFUSED,
+    SUFFIX,
+    UNREADABLE,
+    SpoolFile,
+    append_to,
+    make_private,
+    number_in,
+)
+
+logger = Logger(__name__)
+
+T = TypeVar("T")
+
+_ASIDE: Final = (UNREADABLE, REFUSED)
+
+
+class Form(NamedTuple, Generic[T]):
+    """How an entry becomes JSON, and comes back."""
+
+    write: Callable[[T], Mapping[str, Any]]
+    #: Raises ValueError, TypeError or KeyError for what is no entry.
+    read: Callable[[Any], T]
+
+
+class Spool(Generic[T]):
+    """The spool of one process, in *directory*; thread-safe. POSIX only."""
+
+    def __init__(self, directory: Path, form: Form[T]) -> None:
+        self._directory = directory
+        self._form = form
+        self._lock = threading.Lock()
+        self._own: SpoolFile | None = None
+        self._waiting = 0
+
+    def adopt(self) -> int:
+        """Take over files that dead processes left, those that ended first before the others;
+        return how many entries wait.
+
+        Raises:
+            OSError: a file could not be taken over, and stays as it is; the others were.
+        """
+        failure: OSError | None = None
+        with self._lock:
+            for path in _oldest_first(self._directory):
+                if self._own is not None and path == self._own.path:
+                    continue
+                try:
+                    left = SpoolFile.take_over(path)
+                    if left is not None:
+                        self._take(left)
+                except OSError as error:
+                    failure = failure or error
+            if failure is not None:
+                raise failure
+            return self._waiting
+
+    def _take(self, left: SpoolFile) -> None:
+        is_taken = False
+        try:
+            for _, entry in self._unread(left):
+                self._append(entry)
+            is_taken = True
+        finally:
+            left.close(remove=is_taken)
+
+    def put_aside(self, entry: T, why: Exception) -> None:
+        """Keep an entry that the database refuses where it is in nobody's way.
+
+        Raises:
+            OSError: it is not kept there.
+        """
+        make_private(self._directory)
+        aside = self._directory / f"{os.getpid()}{REFUSED}"
+        values = {**self._form.write(entry), "refused": str(why)}
+        append_to(aside, json.dumps(values).encode() + b"\n")
+        logger.warning("a spooled entry is refused, it was kept in %s: %s", aside, why)
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are; it need not exist."""
+        return self._directory
+
+    @property
+    def waiting(self) -> int:
+        """How many entries wait for the database."""
+        return self._waiting
+
+    def append(self, entry: T) -> None:
+        """Write an entry to disk; it is there when this returns.
+
+        Raises:
+            OSError: it is not, and nobody may be told that it was kept.
+        """
+        with self._lock:
+            self._append(entry)
+
+    def _append(self, entry: T) -> None:
+        if self._own is None:
+            self._own = SpoolFile.create(self._directory)
+        elif not self._own.is_there:
+            removed, self._own = self._own, SpoolFile.create(self._directory)
+            for _, line in removed.unread():
+                self._own.append_line(line)
+            removed.close(remove=False)
+        self._own.append(self._form.write(entry))
+        self._waiting += 1
+
+    def replay(self, store: Callable[[T], None]) -> int:
+        """Give every waiting entry to *store*, in order, and forget it; return how many.
+
+        New entries wait meanwhile. What *store* raises ends the replay; the entry it was about and
+        those after it stay.
+        """
+        with self._lock:
+            if self._own is None:
+                return 0
+            done = 0
+            for number, entry in self._unread(self._own):
+                store(entry)
+                self._own.mark_read(number)
+                self._waiting -= 1
+                done += 1
+            self._own.remove()
+            self._own = None
+            self._waiting = 0
+            return done
+
+    def close(self) -> None:
+        """Let go of the file; what waits in it is replayed at the next start."""
+        with self._lock:
+            if self._own is not None:
+                self._own.close(remove=self._waiting == 0)
+                self._own = None
+
+    def _unread(self, file: SpoolFile) -> Iterator[tuple[int, T]]:
+        """Yield what was not replayed, with the numbers of the lines."""
+        for number, line in file.unread():
+            try:
+                entry = self._form.read(json.loads(line))
+            except (ValueError, TypeError, KeyError) as error:
+                file.put_aside(line, error)
+                continue
+            yield number, entry
+
+
+class Waiting(NamedTuple):
+    """What lies in the spools of a place."""
+
+    entries: int
+    #: Entries that were put aside: they cannot be read, or the database refuses them.
+    put_aside: int
+    #: When the oldest file was begun; None when there is none.
+    since: float | None
+
+    def words_about_put_aside(self, place: Path) -> str:
+        """Return a sentence for whoever finds them in *place*."""
+        return (
+            f"{self.put_aside} in {place} cannot be read or stored, and were put aside "
+            f"(*{UNREADABLE}, *{REFUSED}): look at them, and remove the files."
+        )
+
+
+def waiting_below(directory: Path) -> Waiting:
+    """Return what waits in *directory* and below, by whomever; nothing is locked or changed.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    entries = put_aside = 0
+    begun: list[float] = []
+    for path in _files_below(directory):
+        try:
+            if path.suffix == SUFFIX:
+                left = _complete_lines(path) - number_in(path.with_suffix(DONE))
+                if left > 0:
+                    entries += left
+                    begun.append(path.stat().st_mtime)
+            elif path.suffix in _ASIDE:
+                put_aside += _complete_lines(path)
+        except FileNotFoundError:
+            continue  # It was replayed meanwhile.
+    return Waiting(entries, put_aside, min(begun, default=None))
+
+
+class TakenOut(NamedTuple):
+    """What became of entries that were not to be stored any more."""
+
+    removed: int
+    #: Those in files of processes that live, which only they may change.
+    in_use: int
+
+
+def count_of(directory: Path, is_meant: Callable[[bytes], bool]) -> int:
+    """Return how many lines in *directory* and below are meant, whoever has them; nothing is
+    locked or changed.
+    """
+    files = [path for path in _files_below(directory) if path.suffix in (SUFFIX, *_ASIDE)]
+    return sum(is_meant(line) for path in files for line in _lines(path))
+
+
+def take_out(directory: Path, is_meant: Callable[[bytes], bool]) -> TakenOut:
+    """Take lines out of what dead processes left in *directory* and below; the others wait as
+    before. Who dies meanwhile may leave an entry twice, and it is stored once.
+
+    Raises:
+        OSError: it cannot be changed; what was taken out is.
+    """
+    removed = in_use = 0
+    files = _files_below(directory)
+    for path in (each for each in files if each.suffix == SUFFIX):
+        found = sum(map(is_meant, _lines(path)))
+        if not found:
+            continue
+        left = SpoolFile.take_over(path)
+        if left is None:
+            in_use += found if path.exists() else 0
+            continue
+        kept = [line for _, line in left.unread() if not is_meant(line)]
+        if kept:
+            SpoolFile.create(path.parent).close_with(kept)
+        left.remove()
+        removed += found
+    for path in (each for each in files if each.suffix in _ASIDE):
+        lines = _lines(path)
+        kept = [line for line in lines if not is_meant(line)]
+        if len(kept) < len(lines):
+            removed += len(lines) - len(kept)
+            _rewrite(path, kept)
+    return TakenOut(removed, in_use)
+
+
+def _files_below(directory: Path) -> list[Path]:
+    """Return the files below, sorted; none where there is no directory.
+
+    Raises:
+        OSError: a directory cannot be read, and what waits there is not known.
+    """
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    found = os.walk(directory, onerror=fail)
+    return sorted(Path(place) / name for place, _, names in found for name in names)
+
+
+def _oldest_first(directory: Path) -> list[Path]:
+    """Return the spools in a directory by when something was last written to them."""
+    found: list[tuple[int, Path]] = []
+    for path in directory.glob(f"*{SUFFIX}"):
+        with suppress(FileNotFoundError):  # It was replayed meanwhile.
+            found.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(found)]
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []  # It was replayed meanwhile.
+
+
+def _rewrite(path: Path, lines: list[bytes]) -> None:
+    if not lines:
+        path.unlink(missing_ok=True)
+        return
+    new = path.with_suffix(".rewritten")
+    new.touch(mode=0o600)
+    new.write_bytes(b"".join(lines))
+    sync_file(new)
+    new.replace(path)
+
+
+def _complete_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(line.endswith(b"\n") for line in file)

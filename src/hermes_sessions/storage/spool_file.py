@@ -1,0 +1,188 @@
+"""One file of a spool: entries, a line each, and a number beside it, how many were replayed.
+
+Whoever has it locked may change it. A file that is not locked was left by a process that died.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
+
+SUFFIX: Final = ".spool"
+DONE: Final = ".done"
+#: A file that is not locked yet; nobody takes it for one that a dead process left.
+COMING: Final = ".coming"
+UNREADABLE: Final = ".unreadable"
+REFUSED: Final = ".refused"
+
+
+class SpoolFile:
+    """One file of entries, a line each, and a number beside it: how many were replayed."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._done = number_in(path.with_suffix(DONE))
+
+    @classmethod
+    def create(cls, directory: Path) -> SpoolFile:
+        """Make a file, locked; the directory is made if there is none.
+
+        Raises:
+            OSError: that cannot be done.
+        """
+        make_private(directory)
+        path = directory / f"{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+        coming = path.with_suffix(COMING)
+        descriptor = os.open(coming, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            # Locked before it has its name: else another process could take it for one that was
+            # left, and remove it while this one writes to it.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            coming.rename(path)
+            _sync_directory(directory)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor)
+
+    @classmethod
+    def take_over(cls, path: Path) -> SpoolFile | None:
+        """Return the file, locked; None while its process lives, or when it is gone."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        if not _is_at(path, descriptor):
+            # Whoever had it finished between the two; what it held is stored.
+            os.close(descriptor)
+            return None
+        return cls(path, descriptor)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it still has its name; who removes it from outside takes that alone."""
+        return _is_at(self.path, self._descriptor)
+
+    def append(self, values: Mapping[str, Any]) -> None:
+        """Add an entry; it is on disk when this returns.
+
+        Raises:
+            OSError: it is not.
+        """
+        self.append_line(json.dumps(values).encode() + b"\n")
+
+    def append_line(self, line: bytes) -> None:
+        """Add a line as it is; see `append`."""
+        end = os.lseek(self._descriptor, 0, os.SEEK_END)
+        try:
+            # A write may be cut short where the disk is full.
+            written = 0
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+            os.fsync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, end)
+            raise
+
+    def unread(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that were not replayed, with their numbers."""
+        # By the descriptor: whoever removed the name did not mean what waits.
+        with os.fdopen(os.dup(self._descriptor), "rb") as file:
+            file.seek(0)
+            for number, line in enumerate(file, 1):
+                # Without its end, the process died while it wrote it: nobody was told it is kept.
+                if number > self._done and line.endswith(b"\n"):
+                    yield number, line
+
+    def put_aside(self, line: bytes, why: Exception) -> None:
+        """Keep a line that cannot be read where it is in nobody's way."""
+        aside = self.path.with_suffix(UNREADABLE)
+        append_to(aside, line)
+        logger.warning("a spooled entry cannot be read, it was kept in %s: %s", aside, why)
+
+    def close_with(self, lines: list[bytes]) -> None:
+        """Write lines as they are, and let go of the file."""
+        try:
+            for line in lines:
+                self.append_line(line)
+        finally:
+            self.close(remove=False)
+
+    def mark_read(self, number: int) -> None:
+        """Note that the entries up to this one were replayed."""
+        # Not synced, and no matter if it fails: what is replayed once more is recognised.
+        self._done = number
+        with suppress(OSError):
+            _write_private(self.path.with_suffix(DONE), str(number).encode(), os.O_TRUNC)
+
+    def remove(self) -> None:
+        """Let go of the file, which is not needed any more."""
+        self.close(remove=True)
+
+    def close(self, *, remove: bool) -> None:
+        """Let go of the file."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+            self.path.with_suffix(DONE).unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def append_to(path: Path, line: bytes) -> None:
+    """Add a line to a file that only its owner can read; it is on disk when this returns."""
+    _write_private(path, line, os.O_APPEND, sync=True)
+    _sync_directory(path.parent)
+
+
+def _write_private(path: Path, data: bytes, how: int, *, sync: bool = False) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        if sync:
+            file.flush()
+            os.fsync(descriptor)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, for their owner alone."""
+    for missing in reversed([each for each in directory.parents if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def number_in(path: Path) -> int:
+    """Return the number that a file holds; 0 without one."""
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

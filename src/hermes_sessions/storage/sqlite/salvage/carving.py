@@ -1,0 +1,206 @@
+"""Rows read from the pages of a file, whatever became of the trees that led to them.
+
+A row says how many values it has, and of which kinds, but not to which table it belongs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+_LEAF: Final = 13
+_FREE_LIST: Final = 32
+_FIRST_PAGE_HEADER: Final = 100
+_INTEGER_BYTES: Final = (0, 1, 2, 3, 4, 6, 8)
+_MOST_VALUES: Final = 2000
+
+
+class CarvedRow(NamedTuple):
+    """A row found on a page."""
+
+    page: int
+    rowid: int
+    values: list[Any]
+
+
+class Carver:
+    """Reads the pages of one file, which nobody writes."""
+
+    def __init__(self, file: BinaryIO, page_size: int) -> None:
+        self._file = file
+        self._page_size = page_size
+        self._usable = page_size - self._at(20, 1)[0]
+        self._pages = file.seek(0, 2) // page_size
+
+    def rows(self) -> Iterator[CarvedRow]:
+        """Yield the rows of every page that is not on the list of free ones."""
+        free = self._free_pages()
+        for page in range(1, self._pages + 1):
+            if page not in free:
+                yield from self._rows_on(page)
+
+    def lengths(self) -> Iterator[tuple[int, list[int]]]:
+        """Yield the id of every row, and how many bytes each text in it has, as it says itself:
+        what follows on other pages need not be there.
+        """
+        free = self._free_pages()
+        for number in range(1, self._pages + 1):
+            if number in free:
+                continue
+            page = self._page(number)
+            for start in self._cells_on(number, page):
+                try:
+                    _, offset = _varint(page, start)
+                    rowid, offset = _varint(page, offset)
+                    kinds, _ = _kinds(page[offset:])
+                except (IndexError, ValueError):
+                    continue  # Not a row any more.
+                yield _signed(rowid), [(kind - 13) // 2 for kind in kinds if _is_text(kind)]
+
+    def _rows_on(self, number: int) -> Iterator[CarvedRow]:
+        page = self._page(number)
+        for offset in self._cells_on(number, page):
+            try:
+                yield self._row(number, page, offset)
+            except (IndexError, ValueError, struct.error):
+                continue  # Not a row any more.
+
+    def _cells_on(self, number: int, page: bytes) -> tuple[int, ...]:
+        """Return where the rows of a page begin, if it is one of a table."""
+        start = _FIRST_PAGE_HEADER if number == 1 else 0
+        if page[start] != _LEAF:
+            return ()
+        (cells,) = struct.unpack_from(">H", page, start + 3)
+        if start + 8 + 2 * cells > len(page):
+            return ()
+        return struct.unpack_from(f">{cells}H", page, start + 8)
+
+    def _row(self, number: int, page: bytes, offset: int) -> CarvedRow:
+        length, offset = _varint(page, offset)
+        rowid, offset = _varint(page, offset)
+        payload = self._payload(page, offset, length)
+        return CarvedRow(number, _signed(rowid), _record(payload))
+
+    def _payload(self, page: bytes, offset: int, length: int) -> bytes:
+        if length > self._pages * self._page_size:
+            raise ValueError("longer than the file")
+        here = length
+        if length > self._usable - 35:
+            least = (self._usable - 12) * 32 // 255 - 23
+            here = least + (length - least) % (self._usable - 4)
+            if here > self._usable - 35:
+                here = least
+        parts = [page[offset : offset + here]]
+        if len(parts[0]) < here:
+            raise ValueError("reaches beyond its page")
+        left = length - here
+        following = struct.unpack_from(">I", page, offset + here)[0] if left else 0
+        seen: set[int] = set()
+        while left > 0:
+            if not 0 < following <= self._pages or following in seen:
+                raise ValueError("goes on nowhere")
+            seen.add(following)
+            more = self._page(following)
+            parts.append(more[4 : 4 + min(left, self._usable - 4)])
+            left -= len(parts[-1])
+            (following,) = struct.unpack_from(">I", more)
+        return b"".join(parts)
+
+    def _free_pages(self) -> set[int]:
+        free: set[int] = set()
+        (trunk,) = struct.unpack(">I", self._at(_FREE_LIST, 4))
+        while 0 < trunk <= self._pages and trunk not in free:
+            free.add(trunk)
+            page = self._page(trunk)
+            trunk, count = struct.unpack_from(">II", page)
+            count = min(count, self._page_size // 4 - 2)
+            free.update(struct.unpack_from(f">{count}I", page, 8))
+        return free
+
+    def _page(self, number: int) -> bytes:
+        return self._at((number - 1) * self._page_size, self._page_size)
+
+    def _at(self, offset: int, length: int) -> bytes:
+        self._file.seek(offset)
+        return self._file.read(length).ljust(length, b"\0")
+
+
+def carve(path: Path, page_size: int) -> Iterator[CarvedRow]:
+    """Yield every row that stands on a page of a table."""
+    with path.open("rb") as file:
+        yield from Carver(file, page_size).rows()
+
+
+def carve_lengths(path: Path, page_size: int) -> Iterator[tuple[int, list[int]]]:
+    """Yield the id of every row on a page of a table, and the lengths of its texts in bytes."""
+    with path.open("rb") as file:
+        yield from Carver(file, page_size).lengths()
+
+
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
+    number = 0
+    for _ in range(8):
+        byte = data[offset]
+        offset += 1
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            return number, offset
+    return number << 8 | data[offset], offset + 1
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _record(payload: bytes) -> list[Any]:
+    """Return the values of a row.
+
+    Raises:
+        ValueError, IndexError: it is none.
+    """
+    kinds, offset = _kinds(payload)
+    values: list[Any] = []
+    for kind in kinds:
+        value, length = _value(payload, offset, kind)
+        values.append(value)
+        offset += length
+    if offset != len(payload):
+        raise ValueError("no row")
+    return values
+
+
+def _kinds(payload: bytes) -> tuple[list[int], int]:
+    """Return what kinds of values a row has, and where the first one begins."""
+    header, offset = _varint(payload, 0)
+    kinds: list[int] = []
+    while offset < header:
+        kind, offset = _varint(payload, offset)
+        kinds.append(kind)
+    if offset != header or len(kinds) > _MOST_VALUES:
+        raise ValueError("no row")
+    return kinds, offset
+
+
+def _is_text(kind: int) -> bool:
+    return kind >= 13 and kind % 2 == 1
+
+
+def _value(payload: bytes, offset: int, kind: int) -> tuple[Any, int]:
+    if kind == 0:
+        return None, 0
+    if kind in (8, 9):
+        return kind - 8, 0
+    if kind == 7:
+        return struct.unpack_from(">d", payload, offset)[0], 8
+    if kind < len(_INTEGER_BYTES):
+        length = _INTEGER_BYTES[kind]
+        return int.from_bytes(payload[offset : offset + length], signed=True), length
+    if kind < 12:
+        raise ValueError("no kind of value")
+    length = (kind - 12) // 2
+    raw = payload[offset : offset + length]
+    if len(raw) < length:
+        raise ValueError("cut off")
+    return (raw.decode("utf-8", "surrogateescape") if kind % 2 else raw), length
