@@ -16,7 +16,7 @@ import json
 import select
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -217,6 +217,8 @@ class ScriptedModel:
         self.model = model
         #: Every request to the chat so far.
         self.requests: list[RecordedRequest] = []
+        #: Is asked before the script; None leaves the answer to that.
+        self.respond: Callable[[RecordedRequest], Answer | None] = lambda _request: None
         #: What is answered when the script is over.
         self.otherwise = failure(400, "The script has no further answer.")
         self._script = list(answers)
@@ -267,6 +269,10 @@ class ScriptedModel:
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
+        answer = self.respond(request)
+        if answer is not None:
+            return answer
+        with self._changed:
             return self._script.pop(0) if self._script else self.otherwise
 
     def note_departure(self) -> None:

@@ -42,12 +42,17 @@ SUBJECTS: Final = (
     "continuation",
     "conversation",
     "deletion",
+    "erasure",
     "exchange",
+    "fences",
     "fidelity",
     "handles",
+    "handoff",
     "idempotency",
+    "holds",
     "ids",
     "insights",
+    "leases",
     "lifecycle",
     "lineage",
     "listing",
@@ -59,6 +64,7 @@ SUBJECTS: Final = (
     "port",
     "pruning",
     "replacement",
+    "retention",
     "rewind",
     "search",
     "search_answers",
@@ -70,6 +76,7 @@ SUBJECTS: Final = (
     "sizes",
     "summaries",
     "titles",
+    "topics",
     "trash",
     "usage",
 )
@@ -86,16 +93,21 @@ from hermes_sessions.testing.conformance.concurrency import TestThreads, TestThr
 from hermes_sessions.testing.conformance.continuation import TestContinuation
 from hermes_sessions.testing.conformance.conversation import TestConversation
 from hermes_sessions.testing.conformance.deletion import TestDeletion
+from hermes_sessions.testing.conformance.erasure import TestErasure
 from hermes_sessions.testing.conformance.exchange import TestExport, TestImport, TestImportLimits
+from hermes_sessions.testing.conformance.fences import TestFences, TestHeldChains
 from hermes_sessions.testing.conformance.fidelity import TestFidelity
 from hermes_sessions.testing.conformance.fixtures import clock, db, open_another
 from hermes_sessions.testing.conformance.handles import TestClosing, TestReadOnly, TestSecondHandle
+from hermes_sessions.testing.conformance.handoff import TestHandoff
+from hermes_sessions.testing.conformance.holds import TestHolds
 from hermes_sessions.testing.conformance.idempotency import (
     TestIdempotency,
     TestIdempotencyAcrossHandles,
 )
 from hermes_sessions.testing.conformance.ids import TestIds
 from hermes_sessions.testing.conformance.insights import TestInsights
+from hermes_sessions.testing.conformance.leases import TestLeases, TestLeasesAtOnce
 from hermes_sessions.testing.conformance.lifecycle import TestLifecycle
 from hermes_sessions.testing.conformance.lineage import TestLineage
 from hermes_sessions.testing.conformance.listing import TestListing
@@ -107,6 +119,7 @@ from hermes_sessions.testing.conformance.pins import TestPins
 from hermes_sessions.testing.conformance.port import TestIsolation, TestPort
 from hermes_sessions.testing.conformance.pruning import TestPruning
 from hermes_sessions.testing.conformance.replacement import TestReplacement
+from hermes_sessions.testing.conformance.retention import TestRetention
 from hermes_sessions.testing.conformance.rewind import TestRewind
 from hermes_sessions.testing.conformance.search import TestSearch
 from hermes_sessions.testing.conformance.search_answers import TestSearchAnswers
@@ -121,6 +134,7 @@ from hermes_sessions.testing.conformance.search_upkeep import (
 from hermes_sessions.testing.conformance.sizes import TestSizes
 from hermes_sessions.testing.conformance.summaries import TestSummaries
 from hermes_sessions.testing.conformance.titles import TestTitles
+from hermes_sessions.testing.conformance.topics import TestTopics
 from hermes_sessions.testing.conformance.trash import TestTrash
 from hermes_sessions.testing.conformance.usage import TestUsage
 
@@ -133,8 +147,13 @@ __all__ = [
     "TestContinuation",
     "TestConversation",
     "TestDeletion",
+    "TestErasure",
     "TestExport",
+    "TestFences",
     "TestFidelity",
+    "TestHandoff",
+    "TestHeldChains",
+    "TestHolds",
     "TestHostileText",
     "TestIdempotency",
     "TestIdempotencyAcrossHandles",
@@ -143,6 +162,8 @@ __all__ = [
     "TestImportLimits",
     "TestInsights",
     "TestIsolation",
+    "TestLeases",
+    "TestLeasesAtOnce",
     "TestLifecycle",
     "TestLineage",
     "TestListing",
@@ -155,6 +176,7 @@ __all__ = [
     "TestPruning",
     "TestReadOnly",
     "TestReplacement",
+    "TestRetention",
     "TestRewind",
     "TestScope",
     "TestSearch",
@@ -169,6 +191,7 @@ __all__ = [
     "TestThreads",
     "TestThreadsWithHandles",
     "TestTitles",
+    "TestTopics",
     "TestTrash",
     "TestUsage",
     "clock",

@@ -2,8 +2,7 @@
 
 The numbers are those under which the behaviours of the documented ``hermes_state`` module were
 first written down; those from 103 on are of verbs that it did not have. Numbers that are not here
-belong to subjects outside the kit: files of SQLite (10, 84 to 89), handoff (80, 81) and Telegram
-topics (82, 83).
+belong to subjects outside the kit: files of SQLite (10, 84 to 89) and handoff (80, 81).
 Where the documented module had a defect, the sentence says what this store does instead.
 """
 
@@ -93,6 +92,8 @@ BEHAVIOURS: Final[dict[int, str]] = {
     77: "Maintenance runs once per interval, forgives bad memory, and never raises.",
     78: "Exports have messages and `last_active`; of an unknown session None.",
     79: "Meta values are overwritten; a missing one is None.",
+    82: "Topics that nobody uses are off, unbound and []; the first use needs no preparation.",
+    83: "A session has one topic at most, a topic may change its session; no session, no binding.",
     90: "A write that fails is rolled back, its error comes through, later writes are fine.",
     91: "Creating again fills in what the first time left out, and keeps the source.",
     92: "A rewind goes to a user message, hides the tail, and is counted every time.",
@@ -108,6 +109,13 @@ BEHAVIOURS: Final[dict[int, str]] = {
     102: "Writing through a read-only handle is an OperationalError.",
     103: "Insights count what was used; a cost that nobody stated is None, never 0.",
     104: "What is pinned is never pruned, nor is its conversation; a chain is pinned as a whole.",
+    105: "Forgetting a person takes all that belongs to their sessions, and leaves a receipt.",
+    106: "Whoever is in the middle of a turn in what is forgotten stores nothing more.",
+    107: "What is on hold is not deleted, neither by name nor by age, nor is its conversation.",
+    108: "Limits by class, age, number and size move whole conversations to the trash.",
+    109: "Nothing goes before somebody agreed to these very limits.",
+    110: "Pins, holds and leases win over limits; so does whoever comes back.",
+    111: "What was never ended is ended after a time without activity, in classes with limits.",
 }
 
 _MENTION = re.compile(r"\bbehaviours? ((?:\d+(?:, | and | to )?)+)", re.IGNORECASE)

@@ -82,6 +82,9 @@ QUERIES = (
     "nothing at all like it",
 )
 
+ORDERS = ("relevance", "newest", "oldest")
+CONDITIONS = (None, Conditions(sessions=("a", "b")), Conditions(roles=("user",)))
+
 
 def fill_for_anna(db: SessionDB, clock: FrozenClock) -> None:
     """Store what the person who asks has said."""
@@ -121,19 +124,23 @@ def plant_for_others(db: SessionDB, clock: FrozenClock) -> list[int]:
 def answers(db: SessionDB, scope: Scope) -> dict[str, Any]:
     """Return what every question is answered, as far as it must not depend on others."""
     told: dict[str, Any] = {}
-    for query in QUERIES:
-        for sort in ("relevance", "newest", "oldest"):
-            for conditions in (None, Conditions(sessions=("a", "b")), Conditions(roles=("user",))):
-                answer = db.search(query, sort=sort, conditions=conditions, scope=scope, limit=15)
-                account = asdict(answer.account)
-                account.pop("elapsed_ms")
-                told[f"{query} {sort} {conditions}"] = (
-                    [hit.as_dict() for hit in answer.hits],
-                    answer.next_cursor is None,
-                    account,
-                )
-            rows = db.search_messages(query, sort=sort, limit=-1, scope=scope)
-            told[f"{query} {sort} documented"] = rows
+    for number, query in enumerate(QUERIES):
+        # Every query plainly, in every order and on every condition; over all queries, every
+        # order on every condition.
+        turned = CONDITIONS[number % 3 :] + CONDITIONS[: number % 3]
+        for sort, conditions in [("relevance", None), *zip(ORDERS, turned, strict=True)]:
+            if (name := f"{query} {sort} {conditions}") in told:
+                continue
+            answer = db.search(query, sort=sort, conditions=conditions, scope=scope, limit=15)
+            account = asdict(answer.account)
+            account.pop("elapsed_ms")
+            told[name] = (
+                [hit.as_dict() for hit in answer.hits],
+                answer.next_cursor is None,
+                account,
+            )
+        rows = db.search_messages(query, sort=ORDERS[number % 3], limit=-1, scope=scope)
+        told[f"{query} documented"] = rows
     return told
 
 

@@ -59,3 +59,24 @@ class TestSizes:
         """Has no texts, and still a size."""
         sizes = db.get_sizes()
         assert (sizes["text_bytes"], sizes["sources"], sizes["roles"]) == (0, {}, {})
+
+    def test_space(self, db: SessionDB) -> None:
+        """By class and source, and by table and index as far as the database tells."""
+        say(db, "a", "x" * 1_000)
+        say(db, "job", "x" * 100, source="cron")
+        say(db, "call", "x" * 10, source="api_server")
+        say(db, "sub", "x" * 50, parent_session_id="job", edge_kind="subagent")
+        space = db.get_space()
+        user = len("user")
+        assert space["classes"] == {
+            "human": {"sessions": 1, "messages": 1, "text_bytes": 1_000 + user},
+            "cron": {"sessions": 1, "messages": 1, "text_bytes": 100 + user},
+            "subagent": {"sessions": 1, "messages": 1, "text_bytes": 50 + user},
+            "api": {"sessions": 1, "messages": 1, "text_bytes": 10 + user},
+        }
+        assert space["sources"]["cron"]["sessions"] == 1
+        assert space["size_bytes"] > 0
+        if space["tables"]:
+            assert space["tables"]["messages"] > 0
+            assert list(space["tables"].values()) == sorted(space["tables"].values(), reverse=True)
+            assert sum(space["indexes"].values()) > 0

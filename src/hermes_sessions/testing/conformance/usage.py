@@ -145,6 +145,16 @@ class TestUsage:
         assert (stored["model"], stored["input_tokens"]) == ("A", 111)
         assert stored["api_call_count"] == 2
 
+    def test_a_side_call_for_a_session_that_is_not_there(self, db: SessionDB) -> None:
+        """Behaviour 99: asked not to, it does not bring back what somebody deleted."""
+        db.record_auxiliary_usage("gone", "title", model="A", input_tokens=1, create=False)
+        assert db.get_session("gone") is None
+        assert db.get_model_usage("gone") == []
+        for create in (True, False):
+            db.record_auxiliary_usage("s", "title", model="A", input_tokens=1, create=create)
+        [row] = db.get_model_usage("s")
+        assert row["input_tokens"] == 2
+
     def test_routes_are_told_apart(self, db: SessionDB, clock: FrozenClock) -> None:
         """Behaviour 99: the same model over another provider, address or plan is another row."""
         db.create_session("s", "cli")

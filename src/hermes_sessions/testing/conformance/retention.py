@@ -1,0 +1,157 @@
+"""Retention: limits by class, a plan, consent, and what wins over limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hermes_sessions.errors import InvalidInput, RetentionNotApproved
+from hermes_sessions.model.retention import Limits, RetentionPolicies
+from hermes_sessions.storage.care.retention.plan import RetentionPlan
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.conformance.scenes import branch, compress, ids, say, session
+
+
+def ended(db: SessionDB, clock: FrozenClock, name: str, **options: Any) -> None:
+    """Make an ended session with one message, a day after the one before."""
+    clock.advance(days=1)
+    say(db, name, f"about {name}", **options)
+    db.end_session(name, "done")
+
+
+def going(plan: RetentionPlan) -> list[str]:
+    """Return the conversations that go, oldest activity first."""
+    return [departure.conversation.id for departure in plan.departures]
+
+
+def approved(db: SessionDB, **limits: Any) -> RetentionPolicies:
+    """Agree to limits."""
+    policies = RetentionPolicies(**limits)
+    db.approve_retention(db.plan_retention(policies))
+    return policies
+
+
+class TestRetention:
+    """Nothing goes that nobody agreed to, and nothing is deleted for good at once."""
+
+    def test_limits_by_class(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 108: by age, number and size, each class for itself."""
+        for name, source in (("h1", "cli"), ("c1", "cron"), ("a1", "api"), ("h2", "telegram")):
+            ended(db, clock, name, source=source)
+        ended(db, clock, "c2", source="cron")
+        clock.advance(days=10)
+        assert going(db.plan_retention(RetentionPolicies())) == []
+        plan = db.plan_retention(RetentionPolicies(cron=Limits(max_age_days=12)))
+        assert going(plan) == ["c1"]
+        assert plan.departures[0].rule == "age"
+        assert plan.counts == {"human": 2, "cron": 2, "subagent": 0, "api": 1}
+        plan = db.plan_retention(
+            RetentionPolicies(human=Limits(max_count=1), api=Limits(max_count=0))
+        )
+        assert going(plan) == ["h1", "a1"]
+        assert {departure.rule for departure in plan.departures} == {"count"}
+        plan = db.plan_retention(RetentionPolicies(human=Limits(max_bytes=1)))
+        assert going(plan) == ["h1"]
+        assert plan.departures[0].rule == "bytes"
+        assert session(db, "h1")["ended_at"] is not None
+
+    def test_nothing_goes_without_consent(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 109: and consent is to these limits, not to others."""
+        for name in ("a", "b", "c"):
+            ended(db, clock, name)
+        policies = RetentionPolicies(human=Limits(max_count=2))
+        assert not db.plan_retention(policies).is_approved
+        with pytest.raises(RetentionNotApproved, match="nobody has agreed"):
+            db.run_retention(policies)
+        approved(db, human=Limits(max_count=2))
+        assert db.plan_retention(policies).is_approved
+        with pytest.raises(RetentionNotApproved, match="were changed"):
+            db.run_retention(RetentionPolicies(human=Limits(max_count=1)))
+        assert db.session_count() == 3
+        assert db.run_retention(policies).moved == ("a",)
+        assert db.session_count() == 2
+
+    def test_what_limits_nothing_needs_no_consent(self, db: SessionDB) -> None:
+        """Behaviour 109: there is nothing to agree to, and nothing happens."""
+        with pytest.raises(InvalidInput, match="no limits"):
+            db.approve_retention(db.plan_retention())
+        assert db.run_retention().moved == ()
+
+    def test_what_goes_is_in_the_trash(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 108: it can be restored."""
+        ended(db, clock, "old")
+        clock.advance(days=100)
+        policies = approved(db, human=Limits(max_age_days=90))
+        result = db.run_retention(policies)
+        assert (result.moved, result.messages) == (("old",), 1)
+        assert ids(db.list_trash()) == ["old"]
+        assert db.restore_sessions(["old"]) == ["old"]
+
+    def test_pins_and_holds_win(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 110: over every limit; they count, though."""
+        for name in ("pinned", "on-hold", "leased", "a", "b"):
+            ended(db, clock, name)
+        db.set_session_pinned("pinned")
+        db.hold_session("on-hold", "a dispute")
+        clock.advance(days=100)
+        db.take_lease("leased", "somebody", ttl=3600)
+        policies = approved(db, human=Limits(max_age_days=1, max_count=0, max_bytes=0))
+        plan = db.plan_retention(policies)
+        assert going(plan) == ["a", "b"]
+        assert plan.kept == {"in use": 1, "on hold": 1, "pinned": 1}
+        assert db.run_retention(policies).moved == ("a", "b")
+        assert {row["id"] for row in db.list_sessions_rich()} == {"pinned", "on-hold", "leased"}
+
+    def test_whole_lineages(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 110: all members go together, or none does."""
+        say(db, "root", "x", source="cron")
+        compress(db, clock, "root", "tip")
+        branch(db, clock, "tip", "leaf")
+        db.create_session("sub", "subagent", parent_session_id="leaf", edge_kind="subagent")
+        for name in ("root", "tip", "leaf", "sub"):
+            db.end_session(name, "done")
+        clock.advance(days=40)
+        limits = {"cron": Limits(max_age_days=30), "subagent": Limits(max_age_days=1)}
+        policies = approved(db, **limits)
+        db.set_session_pinned("leaf")
+        assert going(db.plan_retention(policies)) == []
+        db.set_session_pinned("leaf", pinned=False)
+        assert set(db.run_retention(policies).moved) == {"root", "tip", "leaf", "sub"}
+        assert db.session_count() == 0
+
+    def test_what_was_never_ended(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 111: it is ended when nobody has used it for long enough, and so in reach."""
+        say(db, "forgotten", "x")
+        clock.advance(days=5)
+        say(db, "open", "x")
+        clock.advance(days=26)
+        policies = approved(db, human=Limits(max_age_days=3), close_after_days=30)
+        plan = db.plan_retention(policies)
+        assert plan.closings == ("forgotten",)
+        assert plan.kept == {"open": 1}
+        assert session(db, "forgotten")["ended_at"] is None
+        result = db.run_retention(policies)
+        assert result.closed == result.moved == ("forgotten",)
+        assert session(db, "open")["ended_at"] is None
+        db.restore_sessions(["forgotten"])
+        assert session(db, "forgotten")["end_reason"] == "inactive"
+
+    def test_a_class_without_limits_is_left_alone(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 111: nothing of it is ended either."""
+        say(db, "forgotten", "x")
+        clock.advance(days=100)
+        db.run_retention(approved(db, cron=Limits(max_count=1)))
+        assert session(db, "forgotten")["ended_at"] is None
+
+    def test_somebody_comes_back_meanwhile(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 110: what was written to after the plan was made stays."""
+        for name in ("a", "b"):
+            ended(db, clock, name)
+        clock.advance(days=100)
+        policies = approved(db, human=Limits(max_age_days=90))
+        assert going(db.plan_retention(policies)) == ["a", "b"]
+        say(db, "a", "I am back")
+        assert db.run_retention(policies).moved == ("b",)
+        assert session(db, "a")["message_count"] == 2
