@@ -1,0 +1,253 @@
+"""The expiry watcher: what is done for lanes that nobody uses any more.
+
+Every pass ends the sessions of expired lanes, sees to those that a message ended before, lets idle
+agents go and, once an hour, forgets old
+lanes and what was answered long ago. Several processes may watch one store: each lane is finalised
+by one of them. Nothing is touched in the middle of a turn, while something waits, or while a
+process of the lane runs.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.lifecycle.engine import Engine
+from hermes_sessions.lifecycle.finalizing import ATTEMPTS, Claim, Finalizing
+from hermes_sessions.lifecycle.left_behind import LeftBehind
+from hermes_sessions.lifecycle.mailbox import Mailboxes
+from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.model.lane import Lane
+from hermes_sessions.model.policy import SessionResetPolicy, expiry_reason, last_boundary
+from hermes_sessions.storage.care.retention.running import retire_if_approved
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.storage.repositories.recovery import RecoveryRows
+
+logger = Logger(__name__)
+
+_PAGE: Final = 200
+_HOUR: Final = 3600.0
+#: Longer than the hooks of one lane may take; a process that died in the middle is not waited for.
+_CLAIMED_FOR: Final = 900.0
+_DAY: Final = 86_400.0
+
+#: Given what ends; raises when it has to be called again.
+FinalizeHook = Callable[[Claim], None]
+#: Gives the agent a turn to save what matters, of at most so many seconds.
+SaveTurn = Callable[[Claim, float], None]
+#: Waits for so many seconds; True: stop.
+Wait = Callable[[float], bool]
+
+
+class Agents(Protocol):
+    """What the watcher needs of a cache of agents; `AgentCache` has it."""
+
+    def evict(self, session_key: str) -> object:
+        """Let the agent of a lane go, and what it holds."""
+
+    def sweep(self, now: float) -> object:
+        """Let agents go that have been idle for too long."""
+
+
+class Failure(NamedTuple):
+    """A lane whose hooks failed."""
+
+    session_key: str
+    session_id: str
+    attempt: int
+    error: str
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it was finalised nevertheless, because it had been tried often enough."""
+        return self.attempt >= ATTEMPTS
+
+
+class Pass(NamedTuple):
+    """What one pass did."""
+
+    #: Keys of lanes whose sessions were ended.
+    finalized: list[str]
+    failures: list[Failure]
+    #: Sessions whose hooks were owed, because a message had ended them before.
+    left_behind: list[str]
+    #: Lanes that were forgotten.
+    pruned: int = 0
+    #: Rows about what was finished long ago.
+    forgotten: int = 0
+    #: Sessions over a limit, which are in the trash now.
+    retired: int = 0
+
+
+class ExpiryWatcher:
+    """Passes at intervals: `run` in a thread of its own, or `run_pass` by whoever keeps time."""
+
+    def __init__(
+        self,
+        sessions: SessionStore,
+        *,
+        who: str = "watcher",
+        hooks: Sequence[FinalizeHook] = (),
+        save: SaveTurn | None = None,
+        agents: Agents | None = None,
+    ) -> None:
+        """*who* stands in claims, for people.
+
+        *hooks* are the ``on_session_finalize`` hooks. *save* is called once, before the hooks, for
+        a session with messages, unless ``finalize_turn`` is off. *agents* are let go.
+        """
+        self._sessions = sessions
+        self._engine: Engine = sessions.engine
+        self._hooks = tuple(hooks)
+        self._save = save if self._engine.config.finalize_turn else None
+        self._agents = agents
+        self._mailboxes = Mailboxes(self._engine, remembered_days=self._engine.config.keep_days)
+        seconds = _CLAIMED_FOR + self._engine.config.finalize_timeout
+        # Two watchers of one name are still two.
+        claimant = f"{who} {secrets.token_hex(4)}"
+        self._finalizing = Finalizing(self._engine, claimant, seconds)
+        self._left_behind = LeftBehind(self._engine, claimant, seconds)
+        self._pruned_at: float | None = None
+
+    def run(self, wait: Wait) -> None:
+        """Make passes until *wait* says stop, the first after ``expiry_first_pass`` seconds, the
+        others ``expiry_interval`` seconds apart. A pass that the store fails is made up for.
+        """
+        pause = self._engine.config.expiry_first_pass
+        while not wait(pause):
+            pause = self._engine.config.expiry_interval
+            try:
+                self.run_pass()
+            except HermesSessionsError as error:
+                logger.warning("the expiry watcher tries again in %s s: %s", pause, error)
+
+    def run_pass(self, now: float | None = None) -> Pass:
+        """Make one pass; *now* is the store's time unless given."""
+        # Hooks and turns to save may take minutes each: what is claimed after them is claimed then.
+        clock = self._engine.store.clock if now is None else lambda: now
+        finalized: list[str] = []
+        failures: list[Failure] = []
+        for lane in self._expired(clock()):
+            claim = self._finalizing.claim(
+                lane, clock(), has_processes=self._engine.has_processes(lane)
+            )
+            if claim is None:
+                continue
+            error = self._error_of(claim, failures)
+            if self._finalizing.close(claim, clock(), error=error):
+                finalized.append(lane.session_key)
+                if self._agents is not None:
+                    self._agents.evict(lane.session_key)
+        if finalized:
+            self._engine.changed()
+        left_behind = self._see_to_left_behind(clock, failures)
+        if self._agents is not None:
+            self._agents.sweep(clock())
+        return Pass(finalized, failures, left_behind, *self._forget(clock()))
+
+    def _see_to_left_behind(self, clock: Callable[[], float], failures: list[Failure]) -> list[str]:
+        seen_to: list[str] = []
+        while (claim := self._left_behind.claim(clock())) is not None:
+            error = self._error_of(claim, failures)
+            if not self._left_behind.close(claim, error=error):
+                break
+            seen_to.append(claim.session_id)
+        return seen_to
+
+    def _expired(self, now: float) -> Iterator[Lane]:
+        """Yield lanes that may have expired; the decision is made under their lock."""
+        engine = self._engine
+        with engine.store.provider.read() as tx:
+            suspended = engine.lanes.with_status(tx, engine.namespace, "suspended")
+        yield from (lane for lane in suspended if lane.finalized_at is None)
+        until, last = _latest_expired(_policies(engine), now), None
+        while True:
+            with engine.store.provider.read() as tx:
+                lanes = engine.lanes.page_older(
+                    tx,
+                    engine.namespace,
+                    limit=_PAGE,
+                    until=until,
+                    after=last,
+                    unfinalized_only=True,
+                )
+            if not lanes:
+                return
+            last = lanes[-1]
+            for lane in lanes:
+                policy = engine.policy_for(lane.key)
+                is_expired = expiry_reason(policy, lane.updated_at, now) is not None
+                if is_expired and lane.status != "suspended":
+                    yield lane
+
+    def _error_of(self, claim: Claim, failures: list[Failure]) -> str | None:
+        """Call what is to be called at the end of a session; return and report what went wrong."""
+        errors = []
+        if self._save is not None and claim.attempt == 1 and claim.message_count:
+            errors.append(_bounded(self._save, claim, self._engine.config.finalize_timeout))
+        errors += [_called(hook, claim) for hook in self._hooks]
+        error = "; ".join(error for error in errors if error) or None
+        if error is not None:
+            failure = Failure(claim.lane.session_key, claim.session_id, claim.attempt, error)
+            failures.append(failure)
+            logger.warning(
+                "finalizing session %s of %s failed, attempt %s of %s: %s",
+                *(failure.session_id, failure.session_key, failure.attempt, ATTEMPTS, error),
+            )
+        return error
+
+    def _forget(self, now: float) -> tuple[int, int, int]:
+        """Once an hour, forget what is old; never what is not finished."""
+        if self._pruned_at is not None and 0 <= now - self._pruned_at < _HOUR:
+            return 0, 0, 0
+        self._pruned_at = now
+        pruned = self._sessions.prune_old_entries()
+        forgotten = self._mailboxes.forget(now)
+        store, namespace = self._engine.store, self._engine.namespace
+        oldest = now - self._engine.config.keep_days * _DAY
+        forgotten += RecoveryRows(store).forget(namespace, oldest)
+        forgotten += Outbox(store, namespace).forget(oldest)
+        return pruned, forgotten, retire_if_approved(store)
+
+
+def _policies(engine: Engine) -> Iterator[SessionResetPolicy]:
+    config = engine.config
+    for platform in (None, *config.reset_by_platform):
+        for chat_type in (None, *config.reset_by_type):
+            yield config.get_reset_policy(platform, chat_type)
+
+
+def _latest_expired(policies: Iterable[SessionResetPolicy], now: float) -> float:
+    """Return a time such that no lane used then or later has expired, by any policy."""
+    moments = [0.0]
+    for policy in policies:
+        if policy.mode in {"idle", "both"}:
+            moments.append(now - policy.idle_minutes * 60)
+        if policy.mode in {"daily", "both"}:
+            moments.append(last_boundary(policy, now))
+    return max(moments)
+
+
+def _called(hook: FinalizeHook, claim: Claim) -> str | None:
+    try:
+        hook(claim)
+    except Exception as error:  # noqa: BLE001 - it is another program's, and is called again
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _bounded(save: SaveTurn, claim: Claim, seconds: float) -> str | None:
+    """Let the agent save what matters; a turn that takes too long is not waited for."""
+    errors: list[str | None] = []
+    turn = threading.Thread(
+        target=lambda: errors.append(_called(lambda claim: save(claim, seconds), claim)),
+        name=f"saving {claim.session_id}",
+        daemon=True,
+    )
+    turn.start()
+    turn.join(seconds)
+    return errors[0] if errors else f"the turn to save what matters took over {seconds:g} s"
