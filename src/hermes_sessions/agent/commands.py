@@ -53,12 +53,27 @@ COMMANDS: Final = (
     Command("retry", "Ask the last question again."),
     Command("undo", "Take back the last exchanges.", "[number]"),
     Command("branch", "Go on in a copy; this session stays as it is.", "[title]"),
+    Command("handoff", "Go on with this session on a messenger.", "<platform>", surfaces=("cli",)),
     Command("queue", "Say something after the current answer.", "<text>", while_busy=True),
+    Command(
+        "steer",
+        "Say something to the current answer, after its next step.",
+        "<text>",
+        surfaces=("gateway",),
+        while_busy=True,
+    ),
     Command("stop", "Interrupt, and drop what is queued.", while_busy=True),
     Command("status", "Show the session and the model.", while_busy=True),
     Command("usage", "Show tokens and cost.", while_busy=True),
-    Command("export", "Write the session to a file.", "[file]", surfaces=("cli",)),
+    Command(
+        "export",
+        "Write the session to a file.",
+        "[jsonl | md | html] [file]",
+        surfaces=("cli",),
+    ),
+    Command("incognito", "Show whether this chat is stored.", surfaces=("cli",), while_busy=True),
     Command("model", "Show the model, or use another one.", "[name]"),
+    Command("restart", "Restart the gateway.", surfaces=("gateway",), while_busy=True),
     Command("quit", "Leave.", surfaces=("cli",), while_busy=True, aliases=("exit", "q")),
 )
 
@@ -105,7 +120,8 @@ def table() -> str:
     ]
     for command in COMMANDS:
         names = " ".join(f"`/{alias}`" for alias in command.aliases)
-        shown = f"`{command.usage}`" + (f" ({names})" if names else "")
+        usage = command.usage.replace("|", "\\|")  # also in code, it would end the cell
+        shown = f"`{usage}`" + (f" ({names})" if names else "")
         places = ("yes" if place in command.surfaces else "–" for place in ("cli", "gateway"))
         busy = "at once" if command.while_busy else "after it"
         lines.append(f"| {shown} | {command.summary} | {' | '.join(places)} | {busy} |")

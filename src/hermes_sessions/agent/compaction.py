@@ -10,9 +10,20 @@ import json
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from threading import Event
 from typing import Any, Final
 
-from hermes_sessions.agent.clients.port import ModelClient, ModelGarbled, Reply, Request, Usage
+from hermes_sessions.agent.accounting import count_side_call
+from hermes_sessions.agent.clients.port import (
+    ModelClient,
+    ModelGarbled,
+    ReasoningPiece,
+    Reply,
+    Request,
+    TextPiece,
+)
+from hermes_sessions.agent.interrupting import ended_by
+from hermes_sessions.agent.pricing import UNPRICED, Pricing
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.sessiondb import SessionDB
 
@@ -38,6 +49,10 @@ class CompactionBusy(InvalidInput):
     """Somebody else is compacting the session."""
 
 
+class CompactionInterrupted(InvalidInput):
+    """Somebody interrupted the summary; nothing was changed."""
+
+
 def estimated_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
     """Return a rough count for when no provider has counted."""
     return sum(len(_text(message)) for message in messages) // _CHARACTERS_PER_TOKEN
@@ -57,17 +72,23 @@ def compact(
     model: str | None = None,
     focus: str | None = None,
     most_input: int = 24_000,
+    pricing: Pricing = UNPRICED,
+    interrupt: Event | None = None,
     on_piece: Callable[[str], None] = lambda _: None,
+    fence: int | None = None,
 ) -> str:
     """Continue a session under *new_session_id* with a summary; return that id.
 
     *focus* says what matters most; *most_input* bounds, in tokens, what the model is asked to
-    read. Nothing is written until the summary is there.
+    read; *fence* is the token of the lease that holds the session, if any. Nothing is written
+    until the summary is there.
 
     Raises:
         CompactionBusy: another process compacts it now.
         InvalidInput: there is nothing to summarise, or it was continued meanwhile.
+        CompactionInterrupted: *interrupt* was set; the session is as it was.
         ModelError: the model failed; the session is as it was.
+        StaleFence, ConversationHeld: somebody else holds the conversation.
     """
     if db.get_session(session_id) is None:
         raise UnknownSession(session_id)
@@ -82,10 +103,11 @@ def compact(
         if not rest:
             raise InvalidInput("The session is too short to be compacted.")
         used_model = model or client.default_model
-        reply = _summarise(client, used_model, rest, focus, most_input, on_piece)
-        _count(db, session_id, reply.usage, reply.model or used_model)
+        reply = _summarise(client, used_model, rest, focus, most_input, interrupt, on_piece)
+        count_side_call(db, session_id, "compression", reply, used_model, pricing)
         summary = {"role": "user", "content": f"{HEADING}\n{reply.text.strip()}"}
-        return db.continue_session(session_id, new_session_id, [summary, *map(_stored, kept)])
+        messages = [summary, *map(_stored, kept)]
+        return db.continue_session(session_id, new_session_id, messages, fence=fence)
     finally:
         db.release_compression_lock(session_id, holder)
 
@@ -96,17 +118,24 @@ def _summarise(
     messages: Sequence[Mapping[str, Any]],
     focus: str | None,
     most_input: int,
+    interrupt: Event | None,
     on_piece: Callable[[str], None],
 ) -> Reply:
     instruction = _INSTRUCTION + (f" Above all, keep what concerns: {focus}." if focus else "")
     text = _transcript(messages, most_input * _CHARACTERS_PER_TOKEN)
     request = Request([{"role": "user", "content": f"{instruction}\n\n{text}"}], model)
     reply: Reply | None = None
-    for event in client.stream(request):
-        if isinstance(event, Reply):
-            reply = event
-        else:
-            on_piece(event.text)
+    events = client.stream(request)
+    with ended_by(interrupt, events):
+        for event in events:
+            if isinstance(event, Reply):
+                reply = event
+            elif isinstance(event, TextPiece | ReasoningPiece):
+                on_piece(event.text)
+            if interrupt is not None and interrupt.is_set():
+                break
+    if interrupt is not None and interrupt.is_set():
+        raise CompactionInterrupted("Interrupted. The session is as it was.")
     if reply is None or not reply.text.strip():
         raise ModelGarbled("The model gave no summary. The session is as it was; try again.")
     return reply
@@ -160,14 +189,3 @@ def _text(message: Mapping[str, Any]) -> str:
         text = ""
     calls = message.get("tool_calls")
     return f"{text} {json.dumps(calls, ensure_ascii=False)}".strip() if calls else text.strip()
-
-
-def _count(db: SessionDB, session_id: str, usage: Usage, model: str) -> None:
-    db.record_auxiliary_usage(
-        session_id,
-        "compression",
-        model=model,
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=usage.cache_read_tokens or 0,
-    )

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from hermes_sessions.agent.accounting import count_side_call
 from hermes_sessions.agent.clients.port import ModelClient, ModelError, Reply, Request
+from hermes_sessions.agent.pricing import UNPRICED, Pricing
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sessiondb import SessionDB
 
@@ -18,6 +20,8 @@ logger = Logger(__name__)
 _LONGEST: Final = 80
 _EXCERPT: Final = 500
 _MOST_WORDS: Final = 7
+#: So many words are a sentence: the model has answered something else.
+_NO_TITLE: Final = 12
 _INSTRUCTION: Final = (
     "Give this conversation a title of three to seven words, in its own language. Answer with the "
     "title alone: no quotes, no full stop, no label."
@@ -36,7 +40,11 @@ _OPENING: Final = re.compile(
 
 
 def title_session(
-    db: SessionDB, session_id: str, client: ModelClient | None, model: str | None
+    db: SessionDB,
+    session_id: str,
+    client: ModelClient | None,
+    model: str | None,
+    pricing: Pricing = UNPRICED,
 ) -> str | None:
     """Give a session a title unless it has one; return the title it got, None otherwise.
 
@@ -50,7 +58,7 @@ def title_session(
     title = None
     if client is not None:
         try:
-            title = _ask(db, session_id, client, model, question, answer)
+            title = _ask(db, session_id, client, model, question, answer, pricing)
         except ModelError as error:
             logger.info("no title from the model: %s", error)
     title = title or title_from(question)
@@ -80,6 +88,8 @@ def cleaned(answer: str) -> str | None:
     text = next((line for line in text.splitlines() if line.strip()), "")
     text = _LABEL.sub("", text).strip(_QUOTES + " .")
     text = _SPACE.sub(" ", text)
+    if text.count(" ") >= _NO_TITLE:
+        return None
     if len(text) > _LONGEST:
         text = text[: _LONGEST - 1].rstrip() + "…"
     return text or None
@@ -92,6 +102,7 @@ def _ask(
     model: str | None,
     question: str,
     answer: str,
+    pricing: Pricing,
 ) -> str | None:
     used = model or client.default_model
     excerpt = f"user: {question[:_EXCERPT]}\n\nassistant: {answer[:_EXCERPT]}"
@@ -107,13 +118,7 @@ def _ask(
             reply = event
     if reply is None:
         return None
-    db.record_auxiliary_usage(
-        session_id,
-        "title",
-        model=reply.model or used,
-        input_tokens=reply.usage.input_tokens or 0,
-        output_tokens=reply.usage.output_tokens or 0,
-    )
+    count_side_call(db, session_id, "title", reply, used, pricing)
     return cleaned(reply.text)
 
 

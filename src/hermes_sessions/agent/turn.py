@@ -8,10 +8,11 @@ every call that was started has a result, so that the session can go on.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from hermes_sessions.agent.accounting import count_call
 from hermes_sessions.agent.clients.port import (
     ModelClient,
     ModelError,
@@ -20,7 +21,11 @@ from hermes_sessions.agent.clients.port import (
     Request,
     TextPiece,
     ToolCall,
+    Waiting,
 )
+from hermes_sessions.agent.interrupting import ended_by
+from hermes_sessions.agent.keeping import AWAY, Unstored, new_mark
+from hermes_sessions.agent.pricing import UNPRICED, Pricing
 from hermes_sessions.agent.sequence import sendable
 from hermes_sessions.agent.tools.registry import Surroundings, ToolRegistry
 from hermes_sessions.model.scope import OWNER, Scope
@@ -69,7 +74,9 @@ class Ended:
     error: ModelError | None = None
 
 
-TurnEvent = TextPiece | ReasoningPiece | Stored | ToolStarted | ToolFinished | Answered | Ended
+TurnEvent = (
+    TextPiece | ReasoningPiece | Waiting | Stored | ToolStarted | ToolFinished | Answered | Ended
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,19 @@ class Agent:
     max_tokens: int | None = None
     temperature: float | None = None
     most_steps: int = MOST_STEPS
+    #: What its calls cost; without prices that is unknown.
+    pricing: Pricing = UNPRICED
+    #: The token of the lease under which it writes, where somebody holds the conversation.
+    fence: int | None = None
+    #: What the model is told beside the session's own prompt, and what is not stored: where it is.
+    instructions: str | None = None
+    #: Keeps what the store could not take, so that it can be stored later.
+    unstored: Unstored | None = None
+
+    @property
+    def asked_model(self) -> str:
+        """The model that is asked."""
+        return self.model or self.client.default_model
 
     def with_model(self, model: str) -> Agent:
         """Return the same agent, asking another model."""
@@ -97,21 +117,30 @@ class Agent:
         *,
         external_id: str | None = None,
         interrupt: threading.Event | None = None,
+        steering: Callable[[], str | None] = lambda: None,
     ) -> Iterator[TurnEvent]:
         """Store a user's message and answer it; yield what happens, `Ended` last.
 
-        Setting *interrupt*, or Ctrl-C, ends the turn after what it is doing now; closing the
-        iterator does, too. Nothing that was said is lost.
+        Setting *interrupt*, or Ctrl-C, ends the turn: an `Interrupt` at once, also while the model
+        says nothing, a plain event after the next piece. Closing the iterator does, too. A tool
+        that runs is waited for. Nothing that was said is lost.
+
+        *steering* is asked after tools have run what else the user has said meanwhile; that is
+        stored, and goes to the model with their results.
 
         Raises:
             StoreError: the store refused; what was stored before stays stored.
         """
-        message_id = self.db.append_message(session_id, "user", content, external_id=external_id)
+        message_id = self.append(session_id, "user", content, external_id=external_id)
         yield Stored(message_id, "user")
-        yield from self.answer(session_id, interrupt=interrupt)
+        yield from self.answer(session_id, interrupt=interrupt, steering=steering)
 
     def answer(
-        self, session_id: str, *, interrupt: threading.Event | None = None
+        self,
+        session_id: str,
+        *,
+        interrupt: threading.Event | None = None,
+        steering: Callable[[], str | None] = lambda: None,
     ) -> Iterator[TurnEvent]:
         """Answer what the session ends with, as `run_turn` does after the question is stored."""
         interrupt = interrupt or threading.Event()
@@ -135,7 +164,38 @@ class Agent:
             if interrupt.is_set():
                 yield Ended("interrupted")
                 return
+            if (text := steering()) is not None:
+                message_id = self.append(session_id, "user", text)
+                yield Stored(message_id, "user")
         yield Ended("too many steps")
+
+    def append(
+        self,
+        session_id: str,
+        role: str,
+        content: Any,
+        *,
+        external_id: str | None = None,
+        **values: Any,
+    ) -> int:
+        """Store a message and return its id.
+
+        Raises:
+            AWAY: it was not stored; `unstored` has it, if there is one.
+            StoreError: the store refused it.
+        """
+        if self.unstored is not None and external_id is None:
+            # If it was stored after all, it is recognised by this when it is stored later.
+            external_id = new_mark()
+        try:
+            return self.db.append_message(
+                session_id, role, content, external_id=external_id, fence=self.fence, **values
+            )
+        except AWAY:
+            if self.unstored is not None:
+                message = {"role": role, "content": content, "external_id": external_id}
+                self.unstored(session_id, {**message, **values}, self.fence)
+            raise
 
 
 class _Step:
@@ -154,9 +214,10 @@ class _Step:
         agent = self._agent
         session = agent.db.get_session(self._session_id) or {}
         history = agent.db.get_messages_as_conversation(self._session_id)
+        prompts = (session.get("system_prompt"), agent.instructions)
         request = Request(
-            messages=sendable(history, session.get("system_prompt")),
-            model=agent.model or agent.client.default_model,
+            messages=sendable(history, "\n\n".join(filter(None, prompts))),
+            model=agent.asked_model,
             tools=agent.tools.schemas(),
             max_tokens=agent.max_tokens,
             temperature=agent.temperature,
@@ -164,22 +225,21 @@ class _Step:
         events = agent.client.stream(request)
         reply: Reply | None = None
         try:
-            for event in events:
-                if isinstance(event, Reply):
-                    reply = event
-                    break
-                kept = self._said if isinstance(event, TextPiece) else self._thought
-                kept.append(event.text)
-                yield event
-                if self._interrupt.is_set():
-                    break
+            with ended_by(self._interrupt, events):
+                for event in events:
+                    if isinstance(event, Reply):
+                        reply = event
+                        break
+                    if isinstance(event, TextPiece):
+                        self._said.append(event.text)
+                    elif isinstance(event, ReasoningPiece):
+                        self._thought.append(event.text)
+                    yield event
+                    if self._interrupt.is_set():
+                        break
         except ModelError:
             self.keep_what_was_said("error")
             raise
-        finally:
-            close = getattr(events, "close", None)
-            if close is not None:
-                close()
         if reply is None:
             self.keep_what_was_said()
             return
@@ -189,7 +249,7 @@ class _Step:
     def _store(self, reply: Reply) -> Stored:
         usage = reply.usage
         calls = [call.as_message_part() for call in reply.tool_calls]
-        message_id = self._agent.db.append_message(
+        message_id = self._agent.append(
             self._session_id,
             "assistant",
             reply.text or None,
@@ -202,25 +262,13 @@ class _Step:
         self._calls = list(reply.tool_calls)
         self._said.clear()
         self._thought.clear()
-        self._count(reply)
+        agent = self._agent
+        count_call(agent.db, self._session_id, reply, agent.asked_model, agent.pricing)
         return Stored(message_id, "assistant")
-
-    def _count(self, reply: Reply) -> None:
-        usage = reply.usage
-        self._agent.db.update_token_counts(
-            self._session_id,
-            input_tokens=usage.input_tokens or 0,
-            output_tokens=usage.output_tokens or 0,
-            cache_read_tokens=usage.cache_read_tokens or 0,
-            cache_write_tokens=usage.cache_write_tokens or 0,
-            reasoning_tokens=usage.reasoning_tokens or 0,
-            model=reply.model or self._agent.model or self._agent.client.default_model,
-            api_call_count=1,
-        )
 
     def run_tools(self) -> Iterator[TurnEvent]:
         agent = self._agent
-        surroundings = Surroundings(agent.db, self._session_id, agent.scope)
+        surroundings = Surroundings(agent.db, self._session_id, agent.scope, self._interrupt)
         while self._calls:
             call = self._calls[0]
             if self._interrupt.is_set():
@@ -232,7 +280,7 @@ class _Step:
             yield ToolFinished(call, result)
 
     def _store_result(self, call: ToolCall, result: str) -> None:
-        self._agent.db.append_message(
+        self._agent.append(
             self._session_id, "tool", result, tool_name=call.name, tool_call_id=call.id
         )
         self._calls.remove(call)
@@ -247,7 +295,7 @@ class _Step:
         if text or thought:
             self._said.clear()
             self._thought.clear()
-            self._agent.db.append_message(
+            self._agent.append(
                 self._session_id,
                 "assistant",
                 text or None,

@@ -57,7 +57,8 @@ class ReplyStream:
             raise StopIteration
         try:
             return next(self._events)
-        except ModelError:
+        except (ModelError, ValueError):
+            # Shut meanwhile; a ValueError says that whoever did so is just closing the generator.
             if self._call.is_shut.is_set():
                 raise StopIteration from None
             raise

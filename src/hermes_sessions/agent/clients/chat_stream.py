@@ -245,7 +245,14 @@ def usage_of(usage: Mapping[str, Any]) -> Usage:
         reasoning_tokens=_first(
             _count(written, "reasoning_tokens"), _count(usage, "reasoning_tokens")
         ),
+        stated_cost=_amount(usage.get("cost")),
     )
+
+
+def _amount(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < float("inf") else None
 
 
 def _count(counts: Mapping[str, Any], *names: str) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from hermes_sessions.agent.clients.local import CONTEXT_LENGTH, LOCAL_MODEL, LocalClient
@@ -19,6 +19,9 @@ from hermes_sessions.config.paths import process_environment
 from hermes_sessions.config.settings import ModelSettings
 from hermes_sessions.errors import ConfigError
 
+if TYPE_CHECKING:
+    from hermes_sessions.agent.pricing import Pricing
+
 OPENAI_URL: Final = "https://api.openai.com/v1"
 #: Asked at OpenAI when nobody names a model.
 OPENAI_MODEL: Final = "gpt-5-mini"
@@ -26,7 +29,8 @@ OPENAI_MODEL: Final = "gpt-5-mini"
 LOCAL_NAMES: Final = frozenset({"local", LOCAL_MODEL})
 
 HOW_TO_CHANGE: Final = (
-    "set HERMES_BASE_URL, HERMES_API_KEY and HERMES_MODEL, or model in config.yaml"
+    "Set HERMES_BASE_URL, HERMES_API_KEY and HERMES_MODEL, or base_url, api_key and default under "
+    "model in config.yaml."
 )
 
 
@@ -55,19 +59,34 @@ class ChosenModel:
 
     @property
     def context_length(self) -> int | None:
-        """How many tokens it takes, or None when nobody said."""
-        return CONTEXT_LENGTH if self.is_local else self.settings.context_length
+        """How many tokens it takes: as configured, else as the catalogue has it, else None."""
+        if self.base_url is None:
+            return CONTEXT_LENGTH
+        if self.settings.context_length is not None or self.model is None:
+            return self.settings.context_length
+        from hermes_sessions.agent.catalogue import provider_at
+
+        provider = provider_at(self.base_url)
+        return provider.context_length(self.model) if provider else None
+
+    @property
+    def pricing(self) -> Pricing:
+        """What its calls cost."""
+        from hermes_sessions.agent.pricing import Pricing
+
+        if self.base_url is None:
+            return Pricing(is_local=True)
+        return Pricing(_without_login(self.base_url), self.settings.prices)
 
     @property
     def description(self) -> str:
         """One line for people: what answers, and how to have something else answer."""
         if self.base_url is None:
             return (
-                f"{LOCAL_MODEL} answers, a very small model on this machine. For a better one "
-                f"{HOW_TO_CHANGE}."
+                f"{LOCAL_MODEL} answers, a tiny local model. For a better one set HERMES_BASE_URL."
             )
         host = urlsplit(self.base_url).netloc.rpartition("@")[2]
-        return f"{self.model or 'The model'} at {host} answers. For another {HOW_TO_CHANGE}."
+        return f"{self.model or 'The model'} at {host} answers. For another set HERMES_MODEL."
 
     def open(self) -> ModelClient:
         """Return a client of the model; nothing is sent or loaded yet.
@@ -173,6 +192,11 @@ def _key(
         return openai.api_key or file.api_key
     is_same = _origin(file.base_url) == _origin(address)
     return (file.api_key if is_same else None) or openai.api_key
+
+
+def _without_login(address: str) -> str:
+    parts = urlsplit(address)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def _origin(address: str) -> tuple[str, str]:

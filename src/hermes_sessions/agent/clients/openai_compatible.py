@@ -31,8 +31,9 @@ from hermes_sessions.agent.clients.port import (
     ModelRefused,
     ModelUnavailable,
     Request,
+    Waiting,
 )
-from hermes_sessions.agent.clients.retrying import retry_after_of, wait_before
+from hermes_sessions.agent.clients.retrying import MOST_ATTEMPTS, retry_after_of, wait_before
 
 if TYPE_CHECKING:
     import httpx
@@ -180,6 +181,8 @@ class OpenAICompatibleClient:
                     )
                     if has_spoken or wait is None or call.is_shut.is_set():
                         raise
+                    reason = self._address.without_key(str(error))
+                yield Waiting(wait, attempt, MOST_ATTEMPTS, reason)
                 if self._chance.wait(call.is_shut, wait):
                     return
 

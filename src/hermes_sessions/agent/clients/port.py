@@ -39,6 +39,8 @@ class Usage:
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    #: What the endpoint says the call cost, in its own currency.
+    stated_cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,18 @@ class ReasoningPiece:
     """A piece of what the model thinks aloud."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The endpoint could not answer, and is asked again after so many seconds."""
+
+    seconds: float
+    #: Which attempt comes then, the second is 2, and how many there are at most.
+    attempt: int
+    attempts: int
+    #: What went wrong, for people.
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +100,7 @@ class Reply:
     model: str | None = None
 
 
-Event = TextPiece | ReasoningPiece | Reply
+Event = TextPiece | ReasoningPiece | Waiting | Reply
 
 
 class ModelError(HermesSessionsError):

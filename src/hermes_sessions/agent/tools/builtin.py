@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from hermes_sessions.agent.tools.installed import installed_tools
 from hermes_sessions.agent.tools.registry import Surroundings, Tool, ToolRegistry
+from hermes_sessions.errors import InvalidInput
 from hermes_sessions.recall.schema import TOOL_SCHEMA
 
 
 def default_tools() -> ToolRegistry:
-    """Return a new registry with the tools that are always safe."""
-    return ToolRegistry(_SESSION_SEARCH, _CURRENT_TIME)
+    """Return a new registry: the tools that are always safe, then those of installed packages.
+
+    A tool whose name is taken is left out, with a warning.
+    """
+    registry = ToolRegistry(_SESSION_SEARCH, _CURRENT_TIME)
+    for tool in installed_tools():
+        try:
+            registry.add(tool)
+        except InvalidInput as error:
+            warnings.warn(f"An installed tool is left out: {error}", RuntimeWarning, stacklevel=2)
+    return registry
 
 
 def _search_sessions(arguments: Mapping[str, Any], surroundings: Surroundings) -> Any:

@@ -7,8 +7,9 @@ reads, so that a call always has a result; only interrupting the program gets th
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hermes_sessions.errors import InvalidInput
@@ -26,6 +27,8 @@ class Surroundings:
     db: SessionDB
     session_id: str
     scope: Scope = OWNER
+    #: Set when the turn is interrupted: a tool that takes long looks at it and returns.
+    interrupt: threading.Event = field(default_factory=threading.Event)
 
 
 #: Gets the arguments the model gave, checked to be an object, and returns text or what JSON holds.

@@ -1,0 +1,95 @@
+"""What is known of models without asking anybody: list prices, and how much they can read.
+
+The facts are in ``catalogue.json``, made by ``scripts/model_catalogue.py``. Providers are known by
+their address and models by name, because one model has different prices at different places. The
+file is read when it is first needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from hermes_sessions.model.price import Price
+
+_COMPACT_DATE: Final = re.compile(r"-(20\d\d)(\d\d)(\d\d)$")
+
+
+class KnownProvider:
+    """One provider of the catalogue."""
+
+    def __init__(self, name: str, facts: dict[str, Any]) -> None:
+        self.name = name
+        self._address = re.compile(facts["address"])
+        self._like: list[str] = facts["like"]
+        self._models: list[tuple[list[str], list[list[Any]], int | None]] = facts["models"]
+
+    def is_at(self, address: str) -> bool:
+        """Whether this is the provider at an address, given in lower case."""
+        return self._address.match(address) is not None
+
+    def price(self, model: str, input_tokens: int) -> Price | None:
+        """Return the price of a model for a question of this length, None when it is unknown."""
+        found = self._find(model.strip().lower())
+        return _row_for(found[0], input_tokens) if found else None
+
+    def context_length(self, model: str) -> int | None:
+        """Return how many tokens a model takes in, None when that is unknown."""
+        found = self._find(model.strip().lower())
+        return found[1] if found else None
+
+    def _find(self, name: str) -> tuple[list[list[Any]], int | None] | None:
+        # Some gateways write 20250807 where the provider writes 2025-08-07.
+        for written in dict.fromkeys((name, _COMPACT_DATE.sub(r"-\1-\2-\3", name))):
+            for names, rows, context in self._models:
+                if _is_called(names, written):
+                    return rows, context
+        for other in self._like:
+            found = _providers()[other]._find(name) if other in _providers() else None
+            if found is not None:
+                return found
+        return None
+
+
+def provider_at(base_url: str) -> KnownProvider | None:
+    """Return the provider at an address, None when the catalogue does not know it."""
+    address = base_url.strip().lower()
+    return next((each for each in _providers().values() if each.is_at(address)), None)
+
+
+def catalogue_version() -> str:
+    """Return which facts these are, and of which day."""
+    version: str = _catalogue()["version"]
+    return version
+
+
+def _is_called(names: Iterable[str], name: str) -> bool:
+    for known in names:
+        if known.startswith("/"):
+            if re.search(known[1:-1], name):
+                return True
+        elif name.startswith(known[:-1]) if known.endswith("*") else name == known:
+            return True
+    return False
+
+
+def _row_for(rows: Sequence[Sequence[Any]], input_tokens: int) -> Price:
+    """Return the prices of the last row whose threshold the question exceeds."""
+    row = [rows[0], *(row for row in rows[1:] if input_tokens > row[0])][-1]
+    return Price(*row[1:])
+
+
+@cache
+def _catalogue() -> dict[str, Any]:
+    text = files("hermes_sessions.agent").joinpath("catalogue.json").read_text(encoding="utf-8")
+    catalogue: dict[str, Any] = json.loads(text)
+    return catalogue
+
+
+@cache
+def _providers() -> dict[str, KnownProvider]:
+    return {name: KnownProvider(name, facts) for name, facts in _catalogue()["providers"].items()}

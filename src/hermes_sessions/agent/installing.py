@@ -1,0 +1,51 @@
+"""Installing packages from a lock: exact versions with hashes, for the Python that runs this."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from hermes_sessions.config.paths import process_environment
+
+#: Runs a command in an environment; returns its exit status and what it said.
+Run = Callable[[Sequence[str], dict[str, str]], tuple[int, str]]
+
+#: Settings of pip that would install elsewhere.
+_MISLEADING: Final = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER")
+_LINES_SHOWN: Final = 5
+
+
+def install(lock: Path, run: Run | None = None) -> tuple[int, str]:
+    """Install what *lock* names, without anything that it does not; return the installer's exit
+    status and the end of what it said. Trying again is safe.
+    """
+    environment = {k: v for k, v in process_environment().items() if k not in _MISLEADING}
+    status, output = (run or _run)(command_for(lock), environment)
+    importlib.invalidate_caches()
+    return status, "\n".join(output.strip().splitlines()[-_LINES_SHOWN:])
+
+
+def command_for(lock: Path) -> tuple[str, ...]:
+    """Return the command that installs what *lock* names."""
+    return (
+        *(sys.executable, "-m", "pip", "install", "--no-input", "--disable-pip-version-check"),
+        *("--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", str(lock)),
+    )
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, str]:
+    result = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return result.returncode, result.stdout

@@ -1,0 +1,100 @@
+"""What a call costs, from an offline table of list prices. Nobody is asked over the network.
+
+Prices in the configuration come first, then those of the `catalogue`. What neither knows costs an
+unknown amount, which is never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from hermes_sessions.agent.catalogue import catalogue_version, provider_at
+from hermes_sessions.agent.clients.port import Usage
+from hermes_sessions.model.price import Price
+
+CostStatus = Literal["actual", "estimated", "included", "unknown"]
+
+_MILLION: Final = 1_000_000
+#: Where the amount that the endpoint states is in US dollars.
+_STATES_DOLLARS: Final = frozenset({"openrouter"})
+
+
+class Cost(NamedTuple):
+    """What a call costs, and how that is known."""
+
+    #: None when it is unknown.
+    usd: float | None
+    status: CostStatus
+    #: Where the prices are from: ``catalogue``, ``config``, ``provider``, ``local``.
+    source: str | None = None
+    #: Which prices: the version of the catalogue.
+    version: str | None = None
+
+
+UNKNOWN: Final = Cost(None, "unknown")
+INCLUDED: Final = Cost(0.0, "included", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """The prices at one endpoint. Reads the catalogue when it is first asked."""
+
+    #: None where nobody is paid: the model in this process, when `is_local`.
+    base_url: str | None = None
+    #: Prices of the configuration, by the name of the model.
+    own: tuple[tuple[str, Price], ...] = ()
+    is_local: bool = False
+
+    @property
+    def provider(self) -> str | None:
+        """Who is paid, as the catalogue names them; None when it does not know the address."""
+        found = provider_at(self.base_url) if self.base_url else None
+        return found.name if found else None
+
+    def cost(self, usage: Usage, *models: str | None) -> Cost:
+        """Return what a call of a model costs, which may have several names.
+
+        Without the provider's count of tokens in both directions the cost is unknown.
+        """
+        if self.is_local:
+            return INCLUDED
+        provider = provider_at(self.base_url) if self.base_url else None
+        if usage.stated_cost is not None and provider and provider.name in _STATES_DOLLARS:
+            return Cost(usage.stated_cost, "actual", "provider")
+        if usage.input_tokens is None or usage.output_tokens is None:
+            return UNKNOWN
+        names = [name.strip().lower() for name in models if name]
+        for own, price in self.own:
+            if own.strip().lower() in names:
+                return Cost(_amount(usage, price), "estimated", "config")
+        for name in names:
+            found = provider.price(name, usage.input_tokens) if provider else None
+            if found is not None:
+                return Cost(_amount(usage, found), "estimated", "catalogue", catalogue_version())
+        return UNKNOWN
+
+
+#: Where nothing is known of prices.
+UNPRICED: Final = Pricing()
+
+
+def fresh_input(usage: Usage) -> int:
+    """Return the input tokens that were neither read from a cache nor written to one.
+
+    Endpoints count those within the input; the few that count them beside it are recognised by
+    sums that would not add up.
+    """
+    cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
+    whole = usage.input_tokens or 0
+    return whole - cached if whole >= cached else whole
+
+
+def _amount(usage: Usage, price: Price) -> float:
+    parts = (
+        (fresh_input(usage), price.input),
+        (usage.output_tokens or 0, price.output),
+        (usage.cache_read_tokens or 0, price.input if price.cached is None else price.cached),
+        (usage.cache_write_tokens or 0, price.input if price.written is None else price.written),
+    )
+    return sum(tokens * dollars for tokens, dollars in parts) / _MILLION
