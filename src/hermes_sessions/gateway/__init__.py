@@ -1,0 +1,1 @@
+"""An agent on messengers: what was received is stored before it is confirmed."""

@@ -1,0 +1,115 @@
+"""Sessions that go on at a messenger: somebody asked for it elsewhere, and the gateway takes them.
+
+They go on in the platform's home channel. Nothing is left half handed over: the handoff is complete
+when the lane is in the session, in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Final
+
+from hermes_sessions.config.gateway import HomeChannel
+from hermes_sessions.errors import HermesSessionsError, StoreUnavailable
+from hermes_sessions.gateway.delivery import reply_to
+from hermes_sessions.gateway.events import Target
+from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.model.key import is_shared_multi_user_session
+from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.repositories.outbox import Outbox
+
+logger = Logger(__name__)
+
+_NOBODY: Final = (
+    "Everybody has a conversation of their own in the home channel of {platform}, and nobody has "
+    "written there yet. Write something there, and hand it over again."
+)
+
+
+class Handoffs:
+    """Takes over what was handed to the platforms of one gateway."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        outbox: Outbox,
+        is_connected: Callable[[str], bool],
+        *,
+        chat_type_of: Callable[[str, str], str],
+        people: Callable[[str], Collection[str]],
+    ) -> None:
+        """*is_connected* tells whether messages of a platform arrive here, *chat_type_of* what kind
+        of chat one is, *people* who is listed as allowed to talk there.
+        """
+        self._store = store
+        self._outbox = outbox
+        self._is_connected = is_connected
+        self._chat_type_of = chat_type_of
+        self._people = people
+
+    def take_all(self) -> int:
+        """Take over every session that waits for a platform of this gateway; return how many."""
+        taken = 0
+        for session in self._store.db.list_pending_handoffs():
+            platform = str(session["handoff_platform"])
+            if not self._is_connected(platform):
+                continue
+            try:
+                taken += self._take(session["id"], platform)
+            except StoreUnavailable:
+                raise
+            except HermesSessionsError as error:
+                # It stays where it was; whoever asked can see why, and ask again.
+                logger.warning("session %s was not handed over: %s", session["id"], error)
+                self._store.db.fail_handoff(session["id"], str(error))
+        return taken
+
+    def _take(self, session_id: str, platform: str) -> bool:
+        home = self._store.config.home_channels.get(platform)
+        if home is None:
+            self._store.db.fail_handoff(
+                session_id, f"Nobody would see it: set platforms.{platform}.home_channel first."
+            )
+            return False
+        source = self._source(platform, home)
+        if source is None:
+            self._store.db.fail_handoff(session_id, _NOBODY.format(platform=platform))
+            return False
+        entry = self._store.accept_handoff(session_id, source)
+        if entry is None:
+            return False
+        title = self._store.db.get_session_title(entry.session_id) or entry.session_id
+        target = Target(platform, home.chat_id, home.thread_id)
+        self._outbox.put(reply_to(target, f"We go on here with: {title}"))
+        return True
+
+    def _source(self, platform: str, home: HomeChannel) -> SessionSource | None:
+        """Return where people write in the home channel: as they did, or as they will; None where
+        that depends on who does.
+        """
+        for entry in self._store.list_sessions():
+            origin = entry.origin
+            if (
+                origin is not None
+                and origin.platform.value == platform
+                and (origin.chat_id, origin.thread_id) == (home.chat_id, home.thread_id)
+            ):
+                return origin
+        source = SessionSource(
+            Platform(platform),
+            home.chat_id,
+            chat_name=home.name,
+            chat_type=self._chat_type_of(platform, home.chat_id),
+            thread_id=home.thread_id,
+        )
+        config = self._store.config
+        if source.chat_type == "dm" or is_shared_multi_user_session(
+            source,
+            group_sessions_per_user=config.group_sessions_per_user,
+            thread_sessions_per_user=config.thread_sessions_per_user,
+        ):
+            return source
+        people = set(self._people(platform)) - {"*"}
+        return replace(source, user_id=people.pop()) if len(people) == 1 else None

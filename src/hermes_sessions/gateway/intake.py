@@ -1,0 +1,276 @@
+"""Taking messages in: who may, what it is, and where it is stored before anybody is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from hermes_sessions.agent.commands import Typed, UnknownCommand, read_command
+from hermes_sessions.errors import MessageTooLarge, StoreUnavailable
+from hermes_sessions.gateway.authz import Authorisation
+from hermes_sessions.gateway.errands import Errands
+from hermes_sessions.gateway.events import Inbound, Receipt, Status
+from hermes_sessions.gateway.platforms.port import Unreachable
+from hermes_sessions.gateway.spool import Spool
+from hermes_sessions.gateway.workers import Busy, LanePool
+from hermes_sessions.lifecycle.busy import BusyMode, is_acknowledged
+from hermes_sessions.lifecycle.mailbox import Mailboxes
+from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.taking import dedupe_mark, sender_of
+from hermes_sessions.storage.care.health import HealthWatch, State
+from hermes_sessions.storage.logs import Logger, where
+from hermes_sessions.storage.repositories.mailbox import Kind, Put
+
+logger = Logger(__name__)
+
+#: Commands that take long, and need the conversation for themselves: they wait for their turn like
+#: messages, so that nobody else waits for them.
+IN_TURN: Final = frozenset({"compress"})
+
+#: Messages that are being stored at the same time.
+_AT_ONCE: Final = 16
+_FULL: Final = (
+    "Too many messages wait here ({depth}). This one was not taken; send it again when I have "
+    "answered, or drop them with /stop."
+)
+_NOT_TAKEN: Final = "What you wrote while my database was away could not be taken. Send it again."
+_KEPT: Final = "What you wrote is kept here and will be answered when it is back."
+#: What people are told, by how the store is.
+_SPOOLED: Final = {
+    State.DOWN: f"My database cannot be reached. {_KEPT}",
+    State.READ_ONLY: f"My database takes nothing new just now. {_KEPT}",
+}
+
+
+@dataclass(slots=True)
+class Intake:
+    """Where messages of all platforms arrive. Everything may be called from any thread."""
+
+    store: SessionStore
+    mailboxes: Mailboxes
+    authorisation: Authorisation
+    spool: Spool
+    pool: LanePool
+    errands: Errands
+    #: Says something where a message came from, when its sender is not listening any more.
+    say: Callable[[Inbound, str], None]
+    #: Tells of a spooled message that it is not to be stored any more.
+    is_forgotten: Callable[[Inbound], bool] = lambda _inbound: False
+    #: How the store is, as far as those saw it who wrote to it.
+    health: HealthWatch = field(default_factory=HealthWatch)
+    _acknowledged: dict[str, float] = field(default_factory=dict)
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="intake")
+    )
+
+    def close(self) -> None:
+        """Take nothing more; what was spooled stays for the next start."""
+        self._threads.shutdown(wait=False)
+        self.spool.close()
+
+    async def accept(self, inbound: Inbound) -> Receipt:
+        """Take a message; when this returns, it is durable, or refused in words.
+
+        Raises:
+            Unreachable: it could not even be spooled, or it is not known who this is: it must not
+                be confirmed to the platform.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self.take, inbound)
+
+    def take(self, inbound: Inbound) -> Receipt:
+        """Do the same in the calling thread."""
+        if self.spool.waiting:
+            # What came before it is not stored yet: order is kept.
+            return self._put_aside(inbound, "messages before it wait")
+        try:
+            receipt = self.store_now(inbound)
+        except StoreUnavailable as error:
+            self.health.failed(error)
+            return self._put_aside(inbound, str(error))
+        self.health.worked()
+        return receipt
+
+    def _put_aside(self, inbound: Inbound, why: str) -> Receipt:
+        try:
+            verdict = self.authorisation.decide(inbound.source, inbound.roles, is_final=False)
+        except StoreUnavailable as error:
+            raise Unreachable(f"It is not known who may talk to me: {error}") from error
+        if not verdict.is_allowed:
+            return Receipt("refused", reply=verdict.reply, reason=verdict.refusal)
+        try:
+            self.spool.append(inbound)
+        except OSError as error:
+            raise Unreachable(f"The message can be stored nowhere: {error}") from error
+        self.health.waits(self.spool.waiting)
+        logger.warning("a message was spooled: %s", why)
+        return Receipt("spooled", reply=_SPOOLED.get(self.health.now.state, _SPOOLED[State.DOWN]))
+
+    def replay(self) -> int:
+        """Store what was spooled; return how many messages. Called when the database may be back.
+
+        Raises:
+            StoreUnavailable: it is not; what was not stored stays.
+        """
+        try:
+            # What others bring at the same time may belong between it.
+            with self.pool.holding_back():
+                number = self.spool.replay(self._store_spooled)
+        finally:
+            self.health.waits(self.spool.waiting)
+        if number:
+            self.health.worked()
+        return number
+
+    def _store_spooled(self, inbound: Inbound) -> None:
+        if self.is_forgotten(inbound) or self.authorisation.is_blocked(inbound.source):
+            return
+        try:
+            receipt = self._store_allowed(inbound)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - those after it must not wait for ever
+            logger.warning("a spooled message was refused: %s", where(error))
+            self.spool.put_aside(inbound, error)
+            self.say(inbound, _NOT_TAKEN)
+            return
+        is_over = receipt.status in {"answered", "refused"}
+        if receipt.reply is not None and is_over and not receipt.is_said:
+            # Nobody is there to take the receipt, and the sender was promised an answer.
+            self.say(inbound, receipt.reply)
+
+    def store_now(self, inbound: Inbound) -> Receipt:
+        """Store a message, or refuse it.
+
+        Raises:
+            StoreUnavailable: the database cannot be reached.
+        """
+        verdict = self.authorisation.decide(inbound.source, inbound.roles)
+        if not verdict.is_allowed:
+            return Receipt("refused", reply=verdict.reply, reason=verdict.refusal)
+        return self._store_allowed(inbound)
+
+    def _store_allowed(self, inbound: Inbound) -> Receipt:
+        key = self.store.session_key(inbound.source)
+        typed = read_command(inbound.text, "gateway")
+        if isinstance(typed, UnknownCommand):
+            return Receipt("answered", reply=_unknown(typed), session_key=key)
+        if typed is not None and typed.command.name not in {"queue", "steer"}:
+            return self._command(typed, inbound, key)
+        kind: Kind = "message"
+        text = inbound.text
+        wants: BusyMode | None = None
+        if typed is not None:
+            text = typed.argument
+            if not text:
+                return Receipt("answered", reply=f"Usage: {typed.command.usage}", session_key=key)
+            kind = "queue" if typed.command.name == "queue" else "message"
+            wants = "queue" if typed.command.name == "queue" else "steer"
+        return self._message(inbound, key, kind, text, wants)
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────
+
+    def _message(
+        self, inbound: Inbound, key: str, kind: Kind, text: str, wants: BusyMode | None
+    ) -> Receipt:
+        try:
+            put = self._put(inbound, kind, text, wants)
+        except MessageTooLarge as error:
+            return Receipt("refused", reply=str(error), session_key=key, reason="too large")
+        if put.is_duplicate:
+            return Receipt("duplicate", put.item_id, put.depth, session_key=key)
+        if put.is_refused or put.item_id is None:
+            words = _FULL.format(depth=put.depth)
+            return Receipt("refused", reply=words, session_key=key, reason="full")
+        lane_id = self._lane_id(inbound)
+        busy = self.pool.arrived(
+            lane_id,
+            put.item_id,
+            self.store.config.busy_input_mode,
+            has_media=bool(inbound.attachments),
+            wants=wants,
+        )
+        reply = None if busy is None else self._acknowledgement(key, busy, put.depth)
+        return Receipt("stored", put.item_id, put.depth, reply, key)
+
+    def _put(self, inbound: Inbound, kind: Kind, text: str, wants: BusyMode | None = None) -> Put:
+        source = inbound.source
+        payload = payload_of(inbound)
+        if wants is not None:
+            # For whoever runs the turn, which may be another process.
+            payload["wants"] = wants
+        return self.mailboxes.receive(
+            self.store.engine.key_of(source),
+            kind=kind,
+            sender=sender_of(source),
+            text=text,
+            payload=payload,
+            dedupe=self._mark(inbound),
+            origin=source,
+        )
+
+    def _lane_id(self, inbound: Inbound) -> int:
+        engine = self.store.engine
+        with engine.store.provider.read() as tx:
+            lane = engine.lanes.find(tx, engine.namespace, engine.key_of(inbound.source))
+        if lane is None:
+            raise AssertionError("the lane of a stored message is gone")
+        return lane.id
+
+    def _acknowledgement(self, key: str, busy: Busy, depth: int) -> str | None:
+        if not self.store.config.busy_ack_enabled:
+            return None
+        now = self.store.engine.store.clock()
+        if not is_acknowledged(self._acknowledged.get(key), now):
+            return None
+        if len(self._acknowledged) > 10_000:
+            self._acknowledged.clear()
+        self._acknowledged[key] = now
+        if busy.answer.action == "interrupt":
+            return "I stop what I am doing and answer this."
+        if busy.answer.action == "steer":
+            return "I take this up after the next step."
+        return "Queued." if depth <= 1 else f"Queued; {depth} messages wait."
+
+    # ── commands ──────────────────────────────────────────────────────────────────────────────
+
+    def _command(self, typed: Typed, inbound: Inbound, key: str) -> Receipt:
+        if typed.command.name in IN_TURN:
+            return self._message(inbound, key, "command", inbound.text, "queue")
+        try:
+            done = self.errands.carry_out(typed, inbound, key, dedupe=self._mark(inbound))
+        except MessageTooLarge as error:
+            return Receipt("refused", reply=str(error), session_key=key, reason="too large")
+        status: Status = "duplicate" if done.is_duplicate else "answered"
+        return Receipt(status, done.item_id, 0, done.reply, key, is_said=done.is_said)
+
+    def _mark(self, inbound: Inbound) -> str | None:
+        source = inbound.source
+        return dedupe_mark(
+            self.store.config.namespace, source.platform, source.chat_id, inbound.message_id
+        )
+
+
+def payload_of(inbound: Inbound) -> dict[str, Any]:
+    """Return what the mailbox keeps beside the text."""
+    payload: dict[str, Any] = {"source": inbound.source.to_dict()}
+    if inbound.message_id is not None:
+        payload["message_id"] = inbound.message_id
+    if inbound.attachments:
+        payload["media"] = [asdict(attachment) for attachment in inbound.attachments]
+    if inbound.reply_to is not None:
+        payload["reply_to"] = inbound.reply_to
+    if inbound.extra:
+        payload["extra"] = inbound.extra
+    if inbound.order is not None:
+        payload["order"] = inbound.order
+    return payload
+
+
+def _unknown(typed: UnknownCommand) -> str:
+    near = " or ".join(f"/{name}" for name in typed.near)
+    meant = f" Did you mean {near}?" if near else ""
+    return f"There is no command /{typed.name}.{meant} /help shows all."

@@ -1,0 +1,216 @@
+"""What operators see: counters and gauges for Prometheus, and whether the gateway is ready.
+
+Names of platforms, statuses and outcomes are labels; ids, names and texts never are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.gateway.events import Receipt
+from hermes_sessions.gateway.platforms.port import Adapter
+from hermes_sessions.storage.care.health import HEALTHY, Health, State
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+#: How often the delay of the event loop is measured.
+MEASURED_EVERY: Final = 1.0
+_DELAYS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_SECONDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+
+#: Returns numbers by the value of a label; or one number, under the empty text.
+Look = Callable[[], Mapping[str, float]]
+#: Returns what is wrong, in words without secrets; None when nothing is.
+Check = Callable[[], str | None]
+
+
+class Observing:
+    """The metrics of one gateway. Counting is thread-safe and never fails a message."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._messages = Counter(
+            "hermes_gateway_messages",
+            "Messages that arrived, by platform and what became of them.",
+            ["platform", "status"],
+            registry=self._registry,
+        )
+        self._turns = Counter(
+            "hermes_gateway_turns",
+            "Turns that ended, by platform and outcome.",
+            ["platform", "outcome"],
+            registry=self._registry,
+        )
+        self._turn_seconds = Histogram(
+            "hermes_gateway_turn_seconds",
+            "How long turns took.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._deliveries = Counter(
+            "hermes_gateway_deliveries",
+            "Attempts to deliver a reply, by platform and outcome.",
+            ["platform", "outcome"],
+            registry=self._registry,
+        )
+        self._delay = Histogram(
+            "hermes_gateway_loop_delay_seconds",
+            "How late the event loop was.",
+            buckets=_DELAYS,
+            registry=self._registry,
+        )
+        self._latest_delay = Gauge(
+            "hermes_gateway_loop_delay_latest_seconds",
+            "How late the event loop was the last time it was measured.",
+            registry=self._registry,
+        )
+        self._checks: dict[str, Check] = {}
+        #: How the store is.
+        self.store: Callable[[], Health] = lambda: HEALTHY
+
+    # ── counting ──────────────────────────────────────────────────────────────────────────────
+
+    def message(self, platform: str, receipt: Receipt) -> None:
+        """Count a message."""
+        self._messages.labels(platform, receipt.status).inc()
+
+    def turn(self, platform: str, outcome: str, seconds: float) -> None:
+        """Count a turn that ended."""
+        self._turns.labels(platform, outcome).inc()
+        self._turn_seconds.observe(max(0.0, seconds))
+
+    def delivery(self, platform: str, outcome: str) -> None:
+        """Count an attempt to deliver."""
+        self._deliveries.labels(platform, outcome).inc()
+
+    async def measure_loop(self, *, every: float = MEASURED_EVERY) -> None:
+        """Measure how late the event loop is, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + every
+            await asyncio.sleep(every)
+            delay = max(0.0, clock() - due)
+            self._delay.observe(delay)
+            self._latest_delay.set(delay)
+
+    # ── looking ───────────────────────────────────────────────────────────────────────────────
+
+    def show(self, name: str, words: str, look: Look, *, label: str | None = None) -> None:
+        """Show numbers that are looked up when somebody asks, in the thread that renders.
+
+        One that cannot be looked up is left out, and the others are shown.
+        """
+        self._registry.register(_Looked(f"hermes_gateway_{name}", words, look, label))
+
+    def require(self, name: str, check: Check) -> None:
+        """Have `problems` ask *check*, too; another one of this name is replaced."""
+        self._checks[name] = check
+
+    def problems(self) -> dict[str, str]:
+        """Return why the gateway is not ready, by what was asked; may block."""
+        found = {}
+        for name, check in self._checks.items():
+            try:
+                problem = check()
+            except (HermesSessionsError, OSError) as error:
+                logger.info("not ready: %s: %s", name, error)
+                problem = "cannot be reached"
+            if problem is not None:
+                found[name] = problem
+        return found
+
+    def render(self) -> bytes:
+        """Return everything in Prometheus' text form; may block."""
+        return generate_latest(self._registry)
+
+
+def observe(
+    observing: Observing,
+    *,
+    adapters: Mapping[str, Adapter],
+    lanes_at_work: Callable[[], int],
+    spool_waiting: Callable[[], int],
+    outbox: Callable[[], Mapping[str, int]],
+    store: Callable[[], Health] = lambda: HEALTHY,
+) -> None:
+    """Show what a gateway is doing, and let it count as ready when its platforms are connected, its
+    store can be read and written, and nothing waits for the store to come back.
+    """
+    observing.store = store
+    observing.show(
+        "store_state",
+        "1 for the state that the store is in, 0 for the others.",
+        lambda: {state.value: float(store().state is state) for state in State},
+        label="state",
+    )
+    observing.show(
+        "lanes_at_work", "Lanes in which a turn runs.", lambda: {"": float(lanes_at_work())}
+    )
+    observing.show(
+        "spool_waiting",
+        "Messages that wait for the database.",
+        lambda: {"": float(spool_waiting())},
+    )
+    observing.show(
+        "outbox",
+        "Replies by status.",
+        lambda: {status: float(count) for status, count in outbox().items()},
+        label="status",
+    )
+    observing.show(
+        "connected",
+        "1 for a platform from which messages arrive, else 0.",
+        lambda: {name: float(adapter.is_connected) for name, adapter in adapters.items()},
+        label="platform",
+    )
+    for name, adapter in adapters.items():
+        observing.require(name, partial(_connected, adapter))
+    observing.require("spool", lambda: "messages wait" if spool_waiting() else None)
+    observing.require("database", partial(_usable, outbox, store))
+
+
+def _connected(adapter: Adapter) -> str | None:
+    return None if adapter.is_connected else "not connected"
+
+
+def _usable(look: Callable[[], object], store: Callable[[], Health]) -> str | None:
+    look()
+    health = store()
+    return None if health.takes_writes else health.state.value
+
+
+class _Looked(Collector):
+    """A gauge whose numbers are looked up."""
+
+    def __init__(self, name: str, words: str, look: Look, label: str | None) -> None:
+        self._name = name
+        self._words = words
+        self._look = look
+        self._label = label
+
+    def describe(self) -> Iterable[Metric]:
+        """Return its name alone: registering it must look nothing up."""
+        return [GaugeMetricFamily(self._name, self._words)]
+
+    def collect(self) -> Iterable[Metric]:
+        """Return its numbers now."""
+        labels = [self._label] if self._label else []
+        gauge = GaugeMetricFamily(self._name, self._words, labels=labels)
+        try:
+            numbers = self._look()
+        except (HermesSessionsError, OSError) as error:
+            logger.info("%s cannot be looked up: %s", self._name, error)
+            return []
+        for value, number in numbers.items():
+            gauge.add_metric([value] if self._label else [], number)
+        return [gauge]

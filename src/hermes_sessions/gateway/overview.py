@@ -1,0 +1,120 @@
+"""How a bot's gateways are doing, read from the store: who lives, what runs, waits and failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hermes_sessions.gateway.endings import outcome_of
+from hermes_sessions.gateway.platforms.port import Progress
+from hermes_sessions.gateway.reporting import PlatformReports, Reports
+from hermes_sessions.lifecycle.host_files import host_name, is_running
+from hermes_sessions.lifecycle.running import DEAD_AFTER
+from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.repositories.drafts import DRAFT
+from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.storage.repositories.processes import Process, Processes
+from hermes_sessions.storage.repositories.senders import Senders
+from hermes_sessions.storage.store import Store
+
+
+class Overview(NamedTuple):
+    """The state of one bot."""
+
+    namespace: str
+    #: See `Gateways`.
+    living: list[Process]
+    silent: list[Process]
+    lanes: dict[str, int]
+    #: Messages by state: waiting, running; finished ones are not counted.
+    mailbox: dict[str, int]
+    outbox: dict[str, int]
+    #: People who wait to be let in.
+    pending_senders: int
+    #: How the platforms of those that live are, by their ids.
+    platforms: Reports
+
+
+class Gateways(NamedTuple):
+    """The gateways of one bot that have not ended."""
+
+    living: list[Process]
+    #: Not heard of for too long, or gone from this host.
+    silent: list[Process]
+
+
+class Waiting(NamedTuple):
+    """A message that waits or runs."""
+
+    id: int
+    session_key: str
+    kind: str
+    status: str
+    received_at: float
+    sender: str | None
+
+
+def find_gateways(store: Store, namespace: str, dead_after: float = DEAD_AFTER) -> Gateways:
+    """Return who lives: was heard of in the last *dead_after* seconds (``gateway.lease_seconds``)
+    and, on this host, is still there.
+    """
+    processes, host = Processes(store), host_name()
+    gateways = Gateways([], processes.dead(namespace, dead_after))
+    for process in processes.living(namespace, dead_after):
+        is_gone = process.host == host and process.pid is not None and not is_running(process.pid)
+        (gateways.silent if is_gone else gateways.living).append(process)
+    return gateways
+
+
+def overview(store: Store, namespace: str, dead_after: float = DEAD_AFTER) -> Overview:
+    """Return the state of a bot; nothing is changed."""
+    with store.provider.read() as tx:
+        lanes = tx.all(
+            "SELECT status, COUNT(*) FROM lanes WHERE namespace = ? GROUP BY status", (namespace,)
+        )
+        mailbox = tx.all(
+            "SELECT mailbox.status, COUNT(*) FROM mailbox JOIN lanes ON lanes.id = mailbox.lane_id "
+            "WHERE lanes.namespace = ? AND mailbox.status IN (?, ?) GROUP BY mailbox.status",
+            (namespace, "waiting", "running"),
+        )
+    living, silent = find_gateways(store, namespace, dead_after)
+    return Overview(
+        namespace,
+        living,
+        silent,
+        {status: int(count) for status, count in lanes},
+        {status: int(count) for status, count in mailbox},
+        Outbox(store, namespace).counts(),
+        len(Senders(store, namespace).list("pending")),
+        PlatformReports(store, namespace).found([process.id for process in living]),
+    )
+
+
+def ended_elsewhere(store: Store, item_ids: Sequence[int]) -> list[tuple[int, Progress]]:
+    """Return what became of those messages that have ended, in whatever process that was."""
+    if not item_ids:
+        return []
+    with store.provider.read() as tx:
+        rows: list[Any] = tx.all(
+            "SELECT mailbox.id, mailbox.status, mailbox.reason, outbox.text FROM mailbox "
+            "LEFT JOIN outbox ON outbox.turn_id = mailbox.turn_id AND outbox.status <> ? "
+            f"WHERE mailbox.id IN ({placeholders(len(item_ids))}) AND mailbox.status IN (?, ?)",
+            (DRAFT, *item_ids, "done", "dropped"),
+        )
+    return [
+        (int(item_id), Progress("ended", text or "", outcome_of(status, reason)))
+        for item_id, status, reason, text in rows
+    ]
+
+
+def waiting_messages(store: Store, namespace: str, limit: int) -> list[Waiting]:
+    """Return what waits or runs in all lanes, oldest first; never what was said."""
+    with store.provider.read() as tx:
+        rows: list[Any] = tx.all(
+            "SELECT mailbox.id, lanes.session_key, mailbox.kind, mailbox.status, "
+            "mailbox.received_at, mailbox.sender FROM mailbox "
+            "JOIN lanes ON lanes.id = mailbox.lane_id "
+            "WHERE lanes.namespace = ? AND mailbox.status IN (?, ?) ORDER BY mailbox.id LIMIT ?",
+            (namespace, "waiting", "running", limit),
+        )
+    return [Waiting(*row) for row in rows]

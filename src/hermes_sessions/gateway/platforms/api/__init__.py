@@ -1,0 +1,1 @@
+"""HTTP: a native API, and one that speaks as OpenAI does."""

@@ -1,0 +1,107 @@
+"""HTTP as a platform: whoever calls is answered in the same call."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import ClassVar, Final, Protocol, runtime_checkable
+
+from hermes_sessions.errors import ConfigError
+from hermes_sessions.gateway.endings import HasStore, watcher_of
+from hermes_sessions.gateway.events import Target
+from hermes_sessions.gateway.observing import Observing
+from hermes_sessions.gateway.platforms.api.conversations import Conversations
+from hermes_sessions.gateway.platforms.api.mapping import PLATFORM
+from hermes_sessions.gateway.platforms.api.routes import Api
+from hermes_sessions.gateway.platforms.api.settings import ApiSettings
+from hermes_sessions.gateway.platforms.listening import Listener, Patience
+from hermes_sessions.gateway.platforms.port import (
+    Adapter,
+    Limits,
+    LoginRefused,
+    Services,
+    Unreachable,
+)
+
+#: What clients call the agent.
+MODEL: Final = "hermes-agent"
+
+
+@runtime_checkable
+class HasObserving(Protocol):
+    """Services of a gateway that counts: then there is something in ``/metrics``."""
+
+    @property
+    def observing(self) -> Observing:
+        """What is counted."""
+
+
+class ApiAdapter(Adapter):
+    """A server for HTTP."""
+
+    name: ClassVar[str] = PLATFORM.value
+    #: Where it is configured: ``platforms.api``.
+    section: ClassVar[str] = "api"
+    limits: ClassVar[Limits] = Limits(text=2**31, idempotent=True)
+
+    def __init__(self, settings: ApiSettings) -> None:
+        self._settings = settings
+        self._listener: Listener | None = None
+        self._ending = asyncio.Event()
+
+    async def connect(self, services: Services) -> None:
+        """See `Adapter.connect`."""
+        settings = self._settings
+        self._ending = asyncio.Event()
+        api = Api(
+            settings,
+            services,
+            services.observing if isinstance(services, HasObserving) else Observing(),
+            self._ending,
+            MODEL,
+            watcher_of(services),
+            Conversations(services.store) if isinstance(services, HasStore) else None,
+        )
+        patience = Patience(
+            head_seconds=settings.head_seconds, connections=settings.max_connections
+        )
+        listener = Listener(
+            api.app(),
+            section="platforms.api",
+            host=settings.host,
+            port=settings.port,
+            patience=patience,
+        )
+        try:
+            await listener.start()
+        except ConfigError as error:
+            if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
+                # Another gateway may be about to end.
+                raise Unreachable(str(error)) from error
+            raise LoginRefused(str(error)) from error
+        self._listener = listener
+
+    async def disconnect(self) -> None:
+        """See `Adapter.disconnect`. Whoever waits for a reply is told that it comes later."""
+        self._ending.set()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.stop()
+
+    @property
+    def is_connected(self) -> bool:
+        """See `Adapter.is_connected`."""
+        return self._listener is not None and self._listener.is_running
+
+    @property
+    def port(self) -> int | None:
+        """Where it listens, which matters when the configured port is 0."""
+        return self._listener.port if self._listener else None
+
+    async def send(self, target: Target, text: str, *, key: str) -> str:  # noqa: ARG002
+        """See `Adapter.send`. Whoever waited has it by following the message, and everybody else
+        finds it in the conversation.
+        """
+        if not self.is_connected:
+            raise Unreachable("The API does not listen.")
+        return key

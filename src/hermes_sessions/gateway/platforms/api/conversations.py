@@ -1,0 +1,80 @@
+"""Conversations of the API in the store: read within a caller's scope, and begun as a client wants.
+
+Everything blocks; the routes call it in threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hermes_sessions.errors import MessageTooLarge
+from hermes_sessions.gateway.platforms.api.mapping import scope_of, source_of
+from hermes_sessions.lifecycle.store import SessionStore
+
+
+class Conversations:
+    """What the API may do with the store. Thread-safe as far as the store is."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self._db = store.db
+
+    def list_sessions(self, user: str | None, *, limit: int, offset: int) -> list[dict[str, Any]]:
+        """Return sessions that a caller may see, newest activity first.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return self._db.list_sessions_rich(
+            limit=limit, offset=offset, compact_rows=True, scope=scope_of(user)
+        )
+
+    def find_session(self, session_id: str, user: str | None) -> dict[str, Any] | None:
+        """Return a session; None when there is none, or when it is somebody else's."""
+        return self._db.get_session(session_id, scope=scope_of(user))
+
+    def list_messages(
+        self, session_id: str, user: str | None, *, limit: int, offset: int
+    ) -> list[dict[str, Any]]:
+        """Return messages of a session in order; none of a session that is somebody else's."""
+        return self._db.get_messages(session_id, limit=limit, offset=offset, scope=scope_of(user))
+
+    def current_session_id(self, conversation: str, user: str | None) -> str | None:
+        """Return the session that a conversation is in now; None before its first message."""
+        entry = self._store.peek(source_of(conversation, user))
+        return None if entry is None else entry.session_id
+
+    def require_size(self, text: str) -> None:
+        """Return when the store takes a message of this size.
+
+        Raises:
+            MessageTooLarge: it does not.
+        """
+        size, limit = len(text.encode("utf-8", "surrogatepass")), self._db.store.max_message_bytes
+        if size > limit:
+            raise MessageTooLarge(size, limit)
+
+    def begin(
+        self,
+        conversation: str,
+        user: str | None,
+        *,
+        system: str | None,
+        earlier: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        """Have a conversation's session know what the client tells the model to be, and what it
+        says was said *earlier*, if that is a conversation of its own.
+
+        Raises:
+            StoreError, MessageTooLarge: it cannot be stored.
+        """
+        if system is None and not earlier:
+            return
+        session_id = self._store.get_or_create_session(source_of(conversation, user)).session_id
+        if system is not None:
+            session = self._db.get_session(session_id) or {}
+            if session.get("system_prompt") != system:
+                self._db.update_system_prompt(session_id, system)
+        if earlier:
+            self._db.append_messages(session_id, earlier)

@@ -1,0 +1,244 @@
+"""What a request says, as the gateway takes it: pure.
+
+Ids come from outside and go into keys, scopes and prompts, so they are short and made of signs that
+mean nothing anywhere: no slash, no space, no line end.
+
+A person's conversations are their own: the same id under two people is two conversations, because
+the chat's id has both. Nobody can name a conversation that is somebody else's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.api.problems import ApiProblem
+from hermes_sessions.model.scope import Scope
+from hermes_sessions.model.source import Platform, SessionSource
+
+PLATFORM: Final = Platform.API_SERVER
+SESSION_HEADER: Final = "X-Hermes-Session-Id"
+USER_HEADER: Final = "X-Hermes-User-Id"
+KEY_HEADER: Final = "Idempotency-Key"
+
+#: What an id looks like; also in the description of the API.
+ID_FORM: Final = r"[A-Za-z0-9._@+=:-]{1,128}"
+_ID: Final = re.compile(ID_FORM)
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+
+
+class ChatRequest(NamedTuple):
+    """A request for a chat completion."""
+
+    #: What the client tells the model to be.
+    system: str | None
+    #: What the client says was said before, in the store's form.
+    earlier: list[dict[str, Any]]
+    #: What is new: the user's messages after the last answer.
+    text: str
+    is_streamed: bool
+    user: str | None
+
+
+def checked_id(value: object, what: str) -> str:
+    """Return an id that came from outside.
+
+    Raises:
+        ApiProblem: it is none.
+    """
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise ApiProblem(
+            400,
+            f"{what} must be 1 to 128 letters, digits or one of . _ @ + = : -",
+            code="invalid_id",
+            param=what,
+        )
+    return value
+
+
+def one_of(header: str | None, field: object, what: str) -> str | None:
+    """Return an id that may be in a header or in the body; None when it is in neither.
+
+    Raises:
+        ApiProblem: it is no id, or the two differ.
+    """
+    by_header = None if header is None else checked_id(header, what)
+    by_field = None if field is None else checked_id(field, what)
+    if by_header and by_field and by_header != by_field:
+        raise ApiProblem(
+            400,
+            f"{what} is {by_header} in the header and {by_field} in the body; send one of them.",
+            code="contradiction",
+            param=what,
+        )
+    return by_header or by_field
+
+
+def source_of(conversation: str, user: str | None, message_id: str | None = None) -> SessionSource:
+    """Return where a message comes from: a private chat, of a person if one is named.
+
+    Without one, the conversation is nobody else's: it does not see other conversations.
+    """
+    return SessionSource(
+        PLATFORM,
+        f"{user}/{conversation}" if user else conversation,
+        user_id=user or f"/{conversation}",
+        message_id=message_id,
+        # Whoever has the token was let in by it.
+        role_authorized=True,
+    )
+
+
+def inbound_of(conversation: str, user: str | None, text: str, message_id: str) -> Inbound:
+    """Return a message for the gateway."""
+    return Inbound(source_of(conversation, user, message_id), text, message_id)
+
+
+def scope_of(user: str | None) -> Scope:
+    """Return what a caller may read: what came by this API, and of that a person's own."""
+    return Scope(user_id=user, source=PLATFORM.value)
+
+
+# ── OpenAI's form ─────────────────────────────────────────────────────────────────────────────
+
+
+def read_chat(body: object) -> ChatRequest:
+    """Return what a request for a chat completion says.
+
+    Raises:
+        ApiProblem: it cannot be done, and why.
+    """
+    request = as_object(body)
+    messages = request.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise _wrong("messages must be a list with at least one message.", "messages")
+    _refuse_what_is_ignored_at_a_loss(request)
+    read = [_read_message(message, number) for number, message in enumerate(messages)]
+    spoken = [message for message in read if message["role"] != "system"]
+    system = "\n\n".join(message["content"] for message in read if message["role"] == "system")
+    last_answer = max(
+        (number for number, message in enumerate(spoken) if message["role"] != "user"), default=-1
+    )
+    new = spoken[last_answer + 1 :]
+    text = "\n\n".join(message["content"] for message in new).strip()
+    if not text:
+        raise _wrong("The last message must be the user's, and must not be empty.", "messages")
+    return ChatRequest(
+        system=system or None,
+        earlier=spoken[: last_answer + 1],
+        text=text,
+        is_streamed=as_flag(request.get("stream"), "stream"),
+        user=None if request.get("user") is None else checked_id(request["user"], "user"),
+    )
+
+
+def as_object(body: object) -> Mapping[str, Any]:
+    """Return a body that is an object.
+
+    Raises:
+        ApiProblem: it is something else.
+    """
+    if not isinstance(body, Mapping):
+        raise _wrong("The body must be a JSON object.", None)
+    return body
+
+
+def as_flag(value: object, what: str) -> bool:
+    """Return whether something is wanted; from JSON, or as text from a query.
+
+    Raises:
+        ApiProblem: it says neither yes nor no.
+    """
+    if isinstance(value, str) and value.lower() in {"", "1", "true", "yes"}:
+        return True
+    if (
+        value is None
+        or value == "0"
+        or (isinstance(value, str) and value.lower() in {"false", "no"})
+    ):
+        return False
+    if isinstance(value, bool):
+        return value
+    raise _wrong(f"{what} must be true or false.", what)
+
+
+def as_number(value: str | None, what: str, *, default: int, at_most: int) -> int:
+    """Return a number from a query.
+
+    Raises:
+        ApiProblem: it is none, or out of bounds.
+    """
+    if value is None:
+        return default
+    is_number = value.isascii() and value.isdigit() and len(value) < 10
+    if not is_number or int(value) > at_most:
+        raise _wrong(f"{what} must be a whole number from 0 to {at_most}.", what)
+    return int(value)
+
+
+def _wrong(message: str, param: str | None, code: str = "invalid_value") -> ApiProblem:
+    return ApiProblem(400, message, code=code, param=param)
+
+
+def _refuse_what_is_ignored_at_a_loss(request: Mapping[str, Any]) -> None:
+    """Refuse what would change the answer's form; how the model samples is the gateway's matter."""
+    if request.get("tools") or request.get("functions"):
+        name = "tools" if request.get("tools") else "functions"
+        raise _wrong(
+            f"{name} cannot be sent: the agent has tools of its own, which the gateway runs.",
+            name,
+            "unsupported_parameter",
+        )
+    if request.get("n") not in {None, 1}:
+        raise _wrong("n must be 1: a conversation has one answer.", "n", "unsupported_parameter")
+    form = request.get("response_format")
+    if form is not None and as_object(form).get("type") != "text":
+        raise _wrong(
+            "response_format must be text: the agent answers in words.",
+            "response_format",
+            "unsupported_parameter",
+        )
+
+
+def _read_message(message: object, number: int) -> dict[str, Any]:
+    where = f"messages[{number}]"
+    if not isinstance(message, Mapping):
+        raise _wrong(f"{where} must be an object.", where)
+    role = message.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
+        known = ", ".join(sorted(_ROLES))
+        raise _wrong(f"{where}.role must be one of: {known}.", f"{where}.role")
+    content = _text_of(message.get("content"), f"{where}.content")
+    read: dict[str, Any] = {"role": _role(role), "content": content}
+    if read["role"] == "tool":
+        read["tool_call_id"] = str(message.get("tool_call_id") or message.get("name") or "")
+    if read["role"] == "assistant" and isinstance(message.get("tool_calls"), list):
+        read["tool_calls"] = message["tool_calls"]
+    return read
+
+
+def _role(role: str) -> str:
+    return {"developer": "system", "function": "tool"}.get(role, role)
+
+
+def _text_of(content: object, where: str) -> str:
+    """Return the text of a message, which may be in parts."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise _wrong(f"{where} must be text, or a list of text parts.", where)
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, Mapping) else None
+        if not isinstance(text, str):
+            raise _wrong(
+                f"{where} has a part that is not text; only text can be sent here.",
+                where,
+                "unsupported_content",
+            )
+        texts.append(text)
+    return "\n".join(texts)

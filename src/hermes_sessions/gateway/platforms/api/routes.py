@@ -1,0 +1,374 @@
+"""What can be called.
+
+A message is stored before anything is answered. Whoever waits for the reply follows the message;
+whoever leaves loses nothing, because the reply is in the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from hermes_sessions.errors import (
+    HermesSessionsError,
+    InvalidInput,
+    MessageTooLarge,
+    NotFound,
+    StoreError,
+)
+from hermes_sessions.gateway.events import Inbound, Receipt
+from hermes_sessions.gateway.observing import CONTENT_TYPE, Observing
+from hermes_sessions.gateway.platforms.api.calls import (
+    caller_of,
+    id_header,
+    json_of,
+    require_token,
+)
+from hermes_sessions.gateway.platforms.api.conversations import Conversations
+from hermes_sessions.gateway.platforms.api.following import (
+    follow,
+    require_answer,
+    require_stored,
+)
+from hermes_sessions.gateway.platforms.api.formatting import (
+    DONE,
+    STILL_HERE,
+    Answer,
+    Spoken,
+    event,
+    message_json,
+    page_json,
+    progress_event,
+    receipt_json,
+    session_json,
+)
+from hermes_sessions.gateway.platforms.api.mapping import (
+    KEY_HEADER,
+    SESSION_HEADER,
+    as_flag,
+    as_number,
+    as_object,
+    checked_id,
+    inbound_of,
+    read_chat,
+)
+from hermes_sessions.gateway.platforms.api.openapi import description
+from hermes_sessions.gateway.platforms.api.problems import ApiProblem
+from hermes_sessions.gateway.platforms.api.responses import Json
+from hermes_sessions.gateway.platforms.api.settings import ApiSettings
+from hermes_sessions.gateway.platforms.port import PlatformError, Progress, Services
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
+
+_MOST_PER_PAGE: Final = 200
+_MOST_OFFSET: Final = 10_000_000
+_STREAM_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(slots=True)
+class Api:
+    """The API of a gateway that runs."""
+
+    settings: ApiSettings
+    services: Services
+    observing: Observing
+    #: Set when the gateway stops: whoever waits is told.
+    ending: asyncio.Event
+    #: The model's name in answers.
+    model: str
+    #: Follows a message by its number.
+    watch: Callable[[int], AsyncIterator[Progress]]
+    #: None where there is no store to read.
+    conversations: Conversations | None = None
+
+    def app(self) -> Starlette:
+        """Return the application."""
+        return Starlette(
+            routes=[
+                Route("/healthz", self.healthz),
+                Route("/readyz", self.readyz),
+                Route("/metrics", self.metrics),
+                Route("/openapi.json", self.openapi),
+                Route("/v1/models", self.models),
+                Route("/v1/chat/completions", self.chat, methods=["POST"]),
+                Route(
+                    "/v1/conversations/{conversation}/messages", self.post_message, methods=["POST"]
+                ),
+                Route("/v1/conversations/{conversation}/messages", self.conversation_messages),
+                Route("/v1/sessions", self.list_sessions),
+                Route("/v1/sessions/{session_id}/messages", self.session_messages),
+            ],
+            exception_handlers={
+                ApiProblem: _tell_problem,
+                HTTPException: _tell_status,
+                HermesSessionsError: _tell_error,
+                Exception: _tell_error,
+            },
+        )
+
+    # ── for operators ─────────────────────────────────────────────────────────────────────────
+
+    async def healthz(self, _request: Request) -> Response:
+        """Say that the event loop runs, and how the store is."""
+        return Json({"status": "ok", "store": self.observing.store().state.value})
+
+    async def readyz(self, _request: Request) -> Response:
+        """Say whether messages can be answered; what is missing, without details."""
+        problems = await asyncio.to_thread(self.observing.problems)
+        if self.ending.is_set():
+            problems = {"gateway": "stops", **problems}
+        status = "ready" if not problems else "not ready"
+        return Json(
+            {
+                "status": status,
+                "store": self.observing.store().state.value,
+                "problems": problems,
+            },
+            status_code=503 if problems else 200,
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        """Return what Prometheus collects."""
+        require_token(request, self.settings)
+        text = await asyncio.to_thread(self.observing.render)
+        return Response(text, media_type=CONTENT_TYPE)
+
+    async def openapi(self, _request: Request) -> Response:
+        """Describe all of this."""
+        return Json(description())
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────
+
+    async def post_message(self, request: Request) -> Response:
+        """Store a message; answer with a receipt, the reply, or a stream of what happens."""
+        require_token(request, self.settings)
+        conversation = checked_id(request.path_params["conversation"], "conversation")
+        is_streamed = as_flag(request.query_params.get("stream"), "stream")
+        is_waited_for = as_flag(request.query_params.get("wait"), "wait")
+        body = as_object(await json_of(request, self.settings))
+        user = caller_of(request, self.settings, body.get("user")).user
+        text = body.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise ApiProblem(400, "text must be text that is not blank.", code="no_text")
+        message_id = _message_id(request, body.get("id"))
+        receipt = await self._accept(inbound_of(conversation, user, text, message_id))
+        told = receipt_json(receipt, conversation, message_id)
+        if is_streamed:
+            require_stored(receipt)
+            return _stream(self._events(receipt, told), conversation)
+        if is_waited_for:
+            require_stored(receipt)
+            ended = await self._end_of(receipt)
+            told |= {"outcome": ended.outcome, "reply": ended.text}
+            return Json(told, headers=_named(conversation))
+        if receipt.status == "refused":
+            require_stored(receipt)
+        return Json(told, status_code=202, headers=_named(conversation))
+
+    async def chat(self, request: Request) -> Response:
+        """Answer as OpenAI's chat completions do."""
+        require_token(request, self.settings)
+        named = id_header(request, SESSION_HEADER)
+        asked = read_chat(await json_of(request, self.settings))
+        user = caller_of(request, self.settings, asked.user).user
+        conversation = uuid.uuid4().hex if named is None else checked_id(named, SESSION_HEADER)
+        # What was said in a conversation that has a name is in the store already.
+        earlier = asked.earlier if named is None else []
+        if self.conversations is not None:
+            await asyncio.to_thread(
+                self.conversations.begin, conversation, user, system=asked.system, earlier=earlier
+            )
+        message_id = _message_id(request, None)
+        receipt = await self._accept(inbound_of(conversation, user, asked.text, message_id))
+        require_stored(receipt)
+        answer = Answer(f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), self.model)
+        if asked.is_streamed:
+            return _stream(self._chunks(receipt, answer), conversation)
+        ended = await self._end_of(receipt)
+        return Json(answer.whole(ended.text), headers=_named(conversation))
+
+    async def models(self, request: Request) -> Response:
+        """Name the one model there is: the agent."""
+        require_token(request, self.settings)
+        model = {"id": self.model, "object": "model", "created": 0, "owned_by": "hermes"}
+        return Json({"object": "list", "data": [model]})
+
+    async def _accept(self, inbound: Inbound) -> Receipt:
+        if self.ending.is_set():
+            raise ApiProblem(503, "The gateway stops. Try again.", code="restarting")
+        if self.conversations is not None:
+            self.conversations.require_size(inbound.text)
+        return await self.services.accept(inbound)
+
+    def _follow(self, receipt: Receipt) -> AsyncIterator[Progress | None]:
+        if receipt.item_id is None or receipt.status == "answered":
+            return _at_once(Progress("ended", receipt.reply or "", outcome="completed"))
+        return follow(self.watch(receipt.item_id), self.ending, seconds=self.settings.reply_seconds)
+
+    async def _end_of(self, receipt: Receipt) -> Progress:
+        spoken, said, ended = Spoken(), "", Progress("ended")
+        async for progress in self._follow(receipt):
+            if progress is not None:
+                said += spoken.piece(progress)
+                ended = progress
+        require_answer(ended)
+        # Who gives the reply with the end knows best what it is.
+        return Progress("ended", ended.text or said, outcome=ended.outcome)
+
+    async def _events(self, receipt: Receipt, told: Mapping[str, Any]) -> AsyncIterator[bytes]:
+        yield event(told, "receipt")
+        try:
+            async for progress in self._follow(receipt):
+                yield STILL_HERE if progress is None else progress_event(progress)
+        except ApiProblem as problem:
+            yield event(problem.as_json(), "error")
+
+    async def _chunks(self, receipt: Receipt, answer: Answer) -> AsyncIterator[bytes]:
+        yield answer.chunk({"role": "assistant", "content": ""})
+        spoken = Spoken()
+        try:
+            async for progress in self._follow(receipt):
+                if progress is None:
+                    yield STILL_HERE
+                    continue
+                if progress.kind == "ended":
+                    require_answer(progress)
+                if progress.kind == "reasoning":
+                    yield answer.chunk({"reasoning_content": progress.text})
+                if text := spoken.piece(progress):
+                    yield answer.chunk({"content": text})
+        except ApiProblem as problem:
+            yield event(problem.as_json())
+        else:
+            yield answer.chunk({}, "stop")
+        yield DONE
+
+    # ── reading ───────────────────────────────────────────────────────────────────────────────
+
+    async def list_sessions(self, request: Request) -> Response:
+        """List sessions that came by this API; a person's own, if one is named."""
+        user = caller_of(request, self.settings).user
+        limit, offset = _page_of(request)
+        rows = await asyncio.to_thread(
+            self._readable.list_sessions, user, limit=limit + 1, offset=offset
+        )
+        return Json(page_json([session_json(row) for row in rows], limit, offset))
+
+    async def session_messages(self, request: Request) -> Response:
+        """Read a session."""
+        user = caller_of(request, self.settings).user
+        session_id = checked_id(request.path_params["session_id"], "session_id")
+        found = await asyncio.to_thread(self._readable.find_session, session_id, user)
+        if found is None:
+            # The same words whether it is somebody else's or does not exist.
+            raise ApiProblem(404, f"There is no session {session_id}.", code="not_found")
+        return await self._messages(request, session_id, user)
+
+    async def conversation_messages(self, request: Request) -> Response:
+        """Read the session that a conversation is in now."""
+        user = caller_of(request, self.settings).user
+        conversation = checked_id(request.path_params["conversation"], "conversation")
+        session_id = await asyncio.to_thread(self._readable.current_session_id, conversation, user)
+        if session_id is None:
+            raise ApiProblem(404, f"There is no conversation {conversation}.", code="not_found")
+        return await self._messages(request, session_id, user)
+
+    async def _messages(self, request: Request, session_id: str, user: str | None) -> Response:
+        limit, offset = _page_of(request)
+        rows = await asyncio.to_thread(
+            self._readable.list_messages, session_id, user, limit=limit + 1, offset=offset
+        )
+        page = page_json([message_json(row) for row in rows], limit, offset)
+        return Json(page | {"session_id": session_id})
+
+    @property
+    def _readable(self) -> Conversations:
+        if self.conversations is None:
+            raise ApiProblem(503, "There is no store to read.", code="no_store")
+        return self.conversations
+
+
+# ── parts ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _message_id(request: Request, field: object) -> str:
+    """Return the id by which a message that is sent again is recognised."""
+    given = id_header(request, KEY_HEADER)
+    if given is None and field is None:
+        return uuid.uuid4().hex
+    return checked_id(field if given is None else given, KEY_HEADER if given else "id")
+
+
+def _page_of(request: Request) -> tuple[int, int]:
+    query = request.query_params
+    limit = as_number(query.get("limit"), "limit", default=50, at_most=_MOST_PER_PAGE)
+    return max(1, limit), as_number(query.get("offset"), "offset", default=0, at_most=_MOST_OFFSET)
+
+
+def _named(conversation: str) -> dict[str, str]:
+    """Return the header that a client sends back to go on with the conversation."""
+    return {SESSION_HEADER: conversation}
+
+
+def _stream(pieces: AsyncIterator[bytes], conversation: str) -> Response:
+    return StreamingResponse(
+        pieces, media_type="text/event-stream", headers=_STREAM_HEADERS | _named(conversation)
+    )
+
+
+async def _at_once(ended: Progress) -> AsyncIterator[Progress | None]:
+    yield ended
+
+
+def _answered(problem: ApiProblem) -> Response:
+    return Json(problem.as_json(), status_code=problem.status, headers=problem.headers)
+
+
+async def _tell_problem(_request: Request, error: Exception) -> Response:
+    return _answered(error) if isinstance(error, ApiProblem) else _answered(_UNFORESEEN)
+
+
+async def _tell_status(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 404:
+        return _answered(ApiProblem(404, "There is nothing here; see /openapi.json.", code="route"))
+    allowed = getattr(error, "headers", None) or {}
+    problem = ApiProblem(
+        status, f"{request.method} cannot be used here; see /openapi.json.", code="method"
+    )
+    return Json(problem.as_json(), status_code=status, headers=allowed)
+
+
+async def _tell_error(_request: Request, error: Exception) -> Response:
+    """Tell what the gateway or the store said."""
+    if isinstance(error, MessageTooLarge):
+        return _answered(ApiProblem(413, str(error), code="too_large"))
+    if isinstance(error, InvalidInput):
+        return _answered(ApiProblem(400, str(error), code="invalid_value"))
+    if isinstance(error, NotFound):
+        return _answered(ApiProblem(404, "It is gone.", code="not_found"))
+    if isinstance(error, (PlatformError, StoreError)):
+        logger.warning("api: a message cannot be stored, or the store not read: %s", error)
+        return _answered(
+            ApiProblem(503, "The store cannot be reached. Try again later.", code="unavailable")
+        )
+    logger.warning("api: %s: %s", type(error).__name__, error)
+    return _answered(_UNFORESEEN)
+
+
+_UNFORESEEN: Final = ApiProblem(
+    500, "Something went wrong in the gateway; its log says what.", code="internal"
+)

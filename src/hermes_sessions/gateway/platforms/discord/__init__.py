@@ -1,0 +1,8 @@
+"""Discord: a bot in private chats, channels and threads of servers."""
+
+import warnings
+
+with warnings.catch_warnings():
+    # The SDK imports it for voice, which nobody uses here.
+    warnings.filterwarnings("ignore", "'audioop' is deprecated", DeprecationWarning)
+    import discord as discord

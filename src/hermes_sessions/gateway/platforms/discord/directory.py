@@ -1,0 +1,154 @@
+"""What the bot knows of its servers: channels, threads and names, as Discord tells them.
+
+Nothing is asked for. What is not what Discord documents is left out: at worst a name is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake
+from hermes_sessions.gateway.platforms.reading import short
+
+#: Channels that hold messages: text, voice, announcements, stages. Others hold channels or threads.
+_CHANNELS: Final = frozenset({0, 2, 5, 13})
+#: Threads of announcements, public and private ones.
+_THREADS: Final = frozenset({10, 11, 12})
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A channel or a thread."""
+
+    id: str
+    name: str | None = None
+    topic: str | None = None
+    is_thread: bool = False
+    #: Whether messages are in it, and not only other places.
+    holds_messages: bool = True
+    #: Of a thread: the channel that it belongs to.
+    parent_id: str | None = None
+    #: None: it is a private chat.
+    guild_id: str | None = None
+    #: As it was when Discord told about the place.
+    last_message_id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Guild:
+    """A server."""
+
+    id: str
+    name: str | None = None
+    #: The role that Discord made for the bot itself: people mention it as if it were the bot.
+    own_role: str | None = None
+
+
+@dataclass(slots=True)
+class Directory:
+    """Servers and places, by their ids."""
+
+    bot_id: str
+    guilds: dict[str, Guild] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+
+    def take(self, event: str, data: object) -> None:
+        """Learn from an event; those that say nothing about places are ignored."""
+        handle = _EVENTS.get(event)
+        if handle is not None and isinstance(data, Mapping):
+            handle(self, data)
+
+    def add(self, channel: object, guild_id: object = None) -> Place | None:
+        """Remember a channel or thread, and return it; None when it is not what is documented."""
+        if not isinstance(channel, Mapping) or not is_snowflake(channel.get("id")):
+            return None
+        guild = channel.get("guild_id") or guild_id
+        parent, last = channel.get("parent_id"), channel.get("last_message_id")
+        kind = channel.get("type")
+        is_thread = kind in _THREADS
+        place = Place(
+            id=channel["id"],
+            name=short(channel.get("name")),
+            topic=short(channel.get("topic")),
+            is_thread=is_thread,
+            holds_messages=is_thread or kind in _CHANNELS,
+            parent_id=parent if is_thread and is_snowflake(parent) else None,
+            guild_id=guild if is_snowflake(guild) else None,
+            last_message_id=int(last) if is_snowflake(last) else 0,
+        )
+        self.places[place.id] = place
+        return place
+
+    def places_of(self, guild_id: str) -> list[Place]:
+        """Return everything on a server."""
+        return [place for place in self.places.values() if place.guild_id == guild_id]
+
+    def guild_of(self, place: Place) -> Guild | None:
+        """Return the server that a place belongs to, when it is known."""
+        return self.guilds.get(place.guild_id or "")
+
+    def name_of(self, place: Place) -> str | None:
+        """Return what people call a place, with its server: ``Team / #pumps / The broken one``."""
+        guild = self.guild_of(place)
+        parent = self.places.get(place.parent_id or "") if place.is_thread else None
+        names = [guild.name if guild else None]
+        names.append(f"#{parent.name}" if parent and parent.name else None)
+        names.append(place.name if place.is_thread or not place.name else f"#{place.name}")
+        return " / ".join(name for name in names if name) or None
+
+    def _guild(self, data: Record) -> None:
+        guild_id = data.get("id")
+        if not is_snowflake(guild_id) or data.get("unavailable"):
+            return
+        roles = _records(data.get("roles"))
+        own = next((role for role in roles if _bot_of(role) == self.bot_id), {}).get("id")
+        role_id = own if is_snowflake(own) else None
+        self.guilds[guild_id] = Guild(guild_id, short(data.get("name")), role_id)
+        for channel in (*_records(data.get("channels")), *_records(data.get("threads"))):
+            self.add(channel, guild_id)
+
+    def _guild_gone(self, data: Record) -> None:
+        # An outage is no farewell: what is known stays true.
+        if not data.get("unavailable") and is_snowflake(data.get("id")):
+            self.guilds.pop(data["id"], None)
+            for place in self.places_of(data["id"]):
+                del self.places[place.id]
+
+    def _channel(self, data: Record) -> None:
+        self.add(data)
+
+    def _channel_gone(self, data: Record) -> None:
+        self.places.pop(str(data.get("id")), None)
+
+    def _threads(self, data: Record) -> None:
+        for thread in _records(data.get("threads")):
+            self.add(thread, data.get("guild_id"))
+
+
+_EVENTS: Final[Mapping[str, Callable[[Directory, Record], None]]] = {
+    "GUILD_CREATE": Directory._guild,
+    "GUILD_UPDATE": Directory._guild,
+    "GUILD_DELETE": Directory._guild_gone,
+    "CHANNEL_CREATE": Directory._channel,
+    "CHANNEL_UPDATE": Directory._channel,
+    "CHANNEL_DELETE": Directory._channel_gone,
+    "THREAD_CREATE": Directory._channel,
+    "THREAD_UPDATE": Directory._channel,
+    "THREAD_DELETE": Directory._channel_gone,
+    "THREAD_LIST_SYNC": Directory._threads,
+}
+#: What `Directory.take` learns from.
+PLACE_EVENTS: Final = tuple(_EVENTS)
+
+
+def _bot_of(role: Record) -> object:
+    tags = role.get("tags")
+    return tags.get("bot_id") if isinstance(tags, Mapping) else None
+
+
+def _records(value: object) -> Iterable[Record]:
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []

@@ -1,0 +1,24 @@
+"""Discord's adapter, made of its section in the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hermes_sessions.agent.commands import commands_for
+from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
+from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
+
+
+def make_adapter(settings: PlatformSettings, _home: Path) -> DiscordAdapter:
+    """Return an adapter, not yet connected.
+
+    Raises:
+        ConfigError: something is missing or not allowed.
+    """
+    commands = frozenset(command.name for command in commands_for("gateway"))
+    return DiscordAdapter(
+        DiscordSettings.read(settings.token, settings.extra),
+        commands=commands,
+        needs_roles=bool(settings.allowed_roles),
+    )

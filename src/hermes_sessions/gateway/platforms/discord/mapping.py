@@ -1,0 +1,183 @@
+"""Messages of Discord as messages of the gateway. Pure, and trusting nothing.
+
+A message comes as parsed JSON, the same from the gateway and from the history of a channel, and not
+as an object of the SDK, so that one that nobody foresaw is skipped alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.discord.contents import (
+    answered,
+    answered_author,
+    files_of,
+    forwarded,
+    other_contents,
+    person,
+    quotation,
+    records,
+)
+from hermes_sessions.gateway.platforms.discord.directory import Directory, Place
+from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake, time_of
+from hermes_sessions.gateway.platforms.port import UnreadablePayload
+from hermes_sessions.gateway.platforms.reading import record, text_of
+from hermes_sessions.model.source import Platform, SessionSource
+
+#: Discord's own is 4,000; what is far above it is not from there.
+MAX_TEXT: Final = 100_000
+#: In `Inbound.extra`: a private chat, in which an answer needs no arrow to the question.
+DIRECT: Final = "direct"
+
+#: Plain messages and answers; others say that somebody joined, pinned or boosted something.
+_WRITTEN: Final = frozenset({0, 19})
+
+Record = Mapping[str, Any]
+
+
+class Located(NamedTuple):
+    """A message whose place in its channel is known."""
+
+    channel_id: str
+    message_id: str
+    #: None: it is in a private chat, or from a history, which does not say.
+    guild_id: str | None
+    data: Record
+
+
+def locate(message: object) -> Located:
+    """Return where a message stands.
+
+    Raises:
+        UnreadablePayload: it does not say so.
+    """
+    data = record(message, "message")
+    channel_id, message_id = data.get("channel_id"), data.get("id")
+    guild_id = data.get("guild_id")
+    if not is_snowflake(channel_id) or not is_snowflake(message_id):
+        raise UnreadablePayload("A message has no id, or is in no channel.")
+    if guild_id is not None and not is_snowflake(guild_id):
+        raise UnreadablePayload("message.guild_id is not an id.")
+    return Located(channel_id, message_id, guild_id, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How messages are read: who the bot is, and what it takes."""
+
+    bot_id: str
+    #: On servers, only commands, mentions of the bot and answers to it are for the bot.
+    needs_mention: bool = True
+    #: Channels and threads in which everything is.
+    free_channels: frozenset[str] = frozenset()
+    #: Names of commands; another word after a slash may be meant for anybody.
+    commands: frozenset[str] = frozenset()
+    #: Larger files are left out, and the text says so.
+    max_file_bytes: int = 20 * 1024**2
+    _mention: re.Pattern[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        mention = re.compile(rf"\s*<@!?{re.escape(self.bot_id)}>[\s,:]*")
+        object.__setattr__(self, "_mention", mention)
+
+    def read(self, message: Located, place: Place, directory: Directory) -> Inbound | None:
+        """Return the message, None when it is not for the bot.
+
+        Raises:
+            UnreadablePayload: it is not what Discord documents, or far too large.
+        """
+        data = message.data
+        author = record(data.get("author"), "message.author")
+        if not is_snowflake(author.get("id")):
+            raise UnreadablePayload("message.author has no id.")
+        # Programs would talk for ever; the bot's own messages come back, too.
+        is_program = author.get("bot") or author.get("system") or data.get("webhook_id")
+        if is_program or author["id"] == self.bot_id or data.get("type", 0) not in _WRITTEN:
+            return None
+        text = self._addressed(data, place, directory)
+        return None if text is None else self._message(message, place, directory, author, text)
+
+    def _message(
+        self, message: Located, place: Place, directory: Directory, author: Record, text: str
+    ) -> Inbound | None:
+        data = message.data
+        where = f"{message.channel_id}/{message.message_id}"
+        files, left_out = files_of(data, where, self.max_file_bytes)
+        shared = forwarded(data)
+        if shared is not None:
+            # Their files stay where they are: only the words are shared.
+            words = text_of(shared.get("content"), "message_snapshots") or "(no text)"
+            text = "\n".join(part for part in (text, f"[Forwarded]\n{words}") if part)
+        text = "\n".join(part for part in (text, *other_contents(data), *left_out) if part)
+        if not text and not files:
+            return None
+        if not text.startswith("/"):
+            text = quotation(data, self.bot_id) + text
+        is_direct = place.guild_id is None
+        member = data.get("member")
+        name = person(author, member)
+        source = SessionSource(
+            platform=Platform.DISCORD,
+            # A thread belongs to its channel; one whose channel is not known stands for itself.
+            chat_id=place.parent_id or place.id,
+            chat_name=name if is_direct else directory.name_of(place),
+            chat_type="dm" if is_direct else "group",
+            user_id=author["id"],
+            user_name=name,
+            thread_id=place.id if place.is_thread else None,
+            chat_topic=place.topic,
+            guild_id=place.guild_id,
+            parent_chat_id=place.parent_id,
+            message_id=message.message_id,
+        )
+        return Inbound(
+            source=source,
+            text=text,
+            message_id=message.message_id,
+            sent_at=time_of(int(message.message_id)),
+            attachments=files,
+            reply_to=answered(data),
+            extra={DIRECT: True} if is_direct else {},
+            roles=() if is_direct else roles_of(member, place),
+            order=int(message.message_id),
+        )
+
+    def _addressed(self, data: Record, place: Place, directory: Directory) -> str | None:
+        """Return the text without the bot's name before it, None when it is not for the bot.
+
+        Every other mention stays as Discord writes it: ``<@1234>``.
+        """
+        text = text_of(data.get("content"), "message.content") or ""
+        if len(text) > MAX_TEXT:
+            raise UnreadablePayload(f"The text has {len(text):,} characters; Discord sends 4,000.")
+        found = self._mention.match(text)
+        rest = text[found.end() :] if found else text
+        is_free = not self.needs_mention or self.free_channels & {place.id, place.parent_id or ""}
+        if place.guild_id is None or found or is_free or self._is_command(text):
+            return rest
+        mentioned = {each.get("id") for each in records(data, "mentions")}
+        if self.bot_id in mentioned or answered_author(data) == self.bot_id:
+            return rest
+        guild = directory.guild_of(place)
+        roles = data.get("mention_roles")
+        is_named = guild and guild.own_role and isinstance(roles, list) and guild.own_role in roles
+        return rest if is_named else None
+
+    def _is_command(self, text: str) -> bool:
+        name = text[1:].partition(" ")[0].partition("\n")[0]
+        return text.startswith("/") and name.lower() in self.commands
+
+
+def roles_of(member: object, place: Place) -> tuple[str, ...]:
+    """Return the ids of the roles that somebody has, that of everybody on the server included.
+
+    It has the id of the server, and nobody is told that they have it.
+    """
+    roles: object = member.get("roles") if isinstance(member, Mapping) else None
+    named: Iterable[object] = roles if isinstance(roles, list) else ()
+    everybody = (place.guild_id,) if place.guild_id else ()
+    return (*everybody, *(role for role in named if is_snowflake(role)))

@@ -1,0 +1,112 @@
+"""What Discord refuses, as errors of the port, in words that say what to do."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import aiohttp
+import discord
+
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    PlatformError,
+    RateLimited,
+    Undeliverable,
+    Unreachable,
+)
+
+PORTAL: Final = "https://discord.com/developers/applications"
+
+
+class ArrowRefused(Undeliverable):
+    """The message that this one answers cannot be pointed to; the answer itself is not refused."""
+
+
+_WRONG_TOKEN: Final = (
+    f"Discord does not know the bot's token. Under Bot in {PORTAL}, Reset Token shows a new one: "
+    f"copy it into platforms.discord.token."
+)
+#: How a gateway says goodbye for good, by the code with which it closes.
+_CLOSED: Final[Mapping[int, str]] = {
+    4004: _WRONG_TOKEN,
+    4010: "Discord wants the bot's servers to be shared among several connections (sharding), "
+    "which is not supported.",
+    4011: "The bot is on so many servers that Discord wants several connections (sharding), which "
+    "is not supported.",
+    4012: "Discord does not speak this version of its protocol any more: update discord.py.",
+    4013: "Discord does not know what it was asked for: update discord.py.",
+    4014: f"The bot may not read what people write. In {PORTAL}, choose the application, then Bot, "
+    f"and turn on Message Content Intent under Privileged Gateway Intents.",
+}
+_REFUSALS: Final[Mapping[int, str]] = {
+    10003: "There is no such channel any more, or the bot cannot see it.",
+    10008: "There is no such message any more.",
+    50001: "The bot cannot see this channel: it needs View Channel there.",
+    50007: "They take no messages from the bot: they blocked it, or allow none from members of the "
+    "servers that they share with it.",
+    50013: "The bot may not write here: it needs Send Messages, and Send Messages in Threads in a "
+    "thread.",
+    50083: "The thread is archived and locked.",
+}
+#: To point to a message, a bot must be allowed to read the history.
+_NO_HISTORY: Final = 160002
+#: When nobody says how long.
+_WAIT_SECONDS: Final = 60.0
+_LONGEST_WAIT: Final = 86_400.0
+
+
+def closing_refusal(code: int | None) -> PlatformError:
+    """Return why a gateway closed the connection, by its code."""
+    words = _CLOSED.get(code or 0)
+    if words is not None:
+        return LoginRefused(words)
+    return Unreachable(f"Discord closed the connection ({code}).")
+
+
+def refusal_of(error: discord.HTTPException) -> PlatformError:
+    """Return what Discord answered to a request as an error of the port."""
+    words = _REFUSALS.get(error.code, f"Discord refuses it: {error.text[:500] or error.status}")
+    if error.status == 401:
+        return LoginRefused(_WRONG_TOKEN)
+    if error.status == 429:
+        return RateLimited("Discord asks to send more slowly.", _retry_after(error))
+    if error.status >= 500 or error.status == 408:
+        return Unreachable(f"Discord cannot do it just now ({error.status}).")
+    if error.code == _NO_HISTORY or "message_reference" in error.text:
+        return ArrowRefused(words)
+    return Undeliverable(words)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise errors of the port alone."""
+    try:
+        yield
+    except discord.LoginFailure as error:
+        raise LoginRefused(_WRONG_TOKEN) from error
+    except discord.RateLimited as error:
+        wait = min(max(error.retry_after, 0.0), _LONGEST_WAIT)
+        raise RateLimited("Discord asks to send more slowly.", wait) from error
+    except discord.HTTPException as error:
+        raise refusal_of(error) from error
+    except discord.ConnectionClosed as error:
+        raise closing_refusal(error.code) from error
+    except (aiohttp.ClientError, OSError, TimeoutError, zlib.error) as error:
+        raise Unreachable(
+            f"Discord cannot be reached: {str(error) or type(error).__name__}"
+        ) from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # The SDK trusts that answers are what is documented.
+        raise Unreachable("Discord's answer cannot be read.") from error
+
+
+def _retry_after(error: discord.HTTPException) -> float:
+    # Whoever stands before Discord says so in a header, if at all.
+    try:
+        seconds = float(error.response.headers.get("Retry-After", ""))
+    except ValueError:
+        return _WAIT_SECONDS
+    return min(max(seconds, 0.0), _LONGEST_WAIT)

@@ -1,0 +1,1 @@
+"""Terminals and programs of the same user on the same machine, by a socket in the home."""

@@ -1,0 +1,68 @@
+"""The file of a socket: nobody else's, nobody else may open it, and none is left behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+from hermes_sessions.errors import ConfigError
+from hermes_sessions.gateway.platforms.port import Unreachable
+
+
+def listen_at(path: Path) -> socket.socket:
+    """Return a listening socket that only this user can open.
+
+    Raises:
+        ConfigError: something else is in its place, or the folder is not ours.
+        Unreachable: another gateway listens there.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_room(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Never visible with other permissions than its own.
+        before = path.with_name(f".{os.getpid()}.sock")
+        try:
+            before.unlink(missing_ok=True)
+            listener.bind(os.fspath(before))
+            before.chmod(0o600)
+            listener.listen(128)
+            before.rename(path)
+        except BaseException:
+            listener.close()
+            before.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"platforms.local: cannot listen at {path}: {error}. Set platforms.local.socket to a "
+            f"path in a folder of yours."
+        ) from error
+    return listener
+
+
+def _make_room(path: Path) -> None:
+    """Remove the socket of a gateway that is gone."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise ConfigError(f"platforms.local: {path} is no socket; move it away, or set another.")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        try:
+            line.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+    raise Unreachable(f"Another gateway listens at {path}.")
+
+
+def remove(path: Path, listener_inode: int) -> None:
+    """Remove the socket's file, unless another gateway has put its own there."""
+    try:
+        if path.lstat().st_ino == listener_inode:
+            path.unlink(missing_ok=True)
+    except OSError:
+        return

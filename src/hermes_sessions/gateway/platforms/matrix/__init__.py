@@ -1,0 +1,1 @@
+"""Matrix, through matrix-nio: rooms, threads, invitations, encrypted rooms."""

@@ -1,0 +1,292 @@
+"""An account on Matrix: how far was read is kept when everything up to there is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.gateway.events import Attachment, Inbound, Target
+from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, News
+from hermes_sessions.gateway.platforms.matrix.contents import (
+    TEXT_BYTES,
+    edit_content,
+    message_content,
+    transaction_id,
+)
+from hermes_sessions.gateway.platforms.matrix.identifiers import is_event_id, is_room_id
+from hermes_sessions.gateway.platforms.matrix.invitations import Invitations
+from hermes_sessions.gateway.platforms.matrix.keeping import Keeping
+from hermes_sessions.gateway.platforms.matrix.login import Identity
+from hermes_sessions.gateway.platforms.matrix.mapping import Reader
+from hermes_sessions.gateway.platforms.matrix.reading import NewsReader
+from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
+from hermes_sessions.gateway.platforms.port import (
+    Adapter,
+    Limits,
+    LoginRefused,
+    PlatformError,
+    Services,
+    Undeliverable,
+    Unreachable,
+)
+from hermes_sessions.gateway.platforms.reconnecting import (
+    OFFERS,
+    Ending,
+    Sleep,
+    Stopped,
+    keep_receiving,
+)
+
+logger = logging.getLogger(__name__)
+
+_SALT: Final = "matrix:salt"
+
+
+class MatrixAdapter(Adapter):
+    """One account, by its client-server API."""
+
+    name: ClassVar[str] = "matrix"
+    limits: ClassVar[Limits] = Limits(
+        text=TEXT_BYTES,
+        length_unit="bytes",
+        edits=True,
+        # Every change is an event that stays in the room.
+        edit_seconds=2.0,
+        typing=True,
+        idempotent=True,
+    )
+
+    def __init__(
+        self,
+        settings: MatrixSettings,
+        *,
+        keeping: Keeping,
+        commands: frozenset[str] = frozenset(),
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """*keeping* is where the device lives; *commands* may be written with ``!``, too."""
+        self._settings = settings
+        self._keeping = keeping
+        self._commands = commands
+        self._sleep = sleep
+        self._invitations = Invitations(settings.invites)
+        self._client: MatrixClient | None = None
+        self._services: Services | None = None
+        self._reading: NewsReader | None = None
+        self._identity = Identity("", None)
+        self._salt = ""
+        self._ending = Ending()
+        self._loop: asyncio.Task[None] | None = None
+        self._is_connected = False
+        #: Up to where everything is stored.
+        self._since: str | None = None
+        #: What came after that; and the messages in it that are not stored, once it was read.
+        self._news: News | None = None
+        self._waiting: deque[Inbound] | None = None
+        #: How often the first of them was offered in vain.
+        self._offers = 0
+
+    @property
+    def unreadable(self) -> int:
+        """Events that could not be read since the start."""
+        return self._reading.unreadable if self._reading else 0
+
+    @property
+    def undecrypted(self) -> int:
+        """Events whose keys have not come."""
+        return len(self._reading.undecrypted) if self._reading else 0
+
+    # ── connecting ────────────────────────────────────────────────────────────────────────────
+
+    async def connect(self, services: Services) -> None:
+        """See `Adapter.connect`. At the first start of a device, nothing older is read."""
+        self._services = services
+        self._ending = Ending()
+        self._waiting, self._offers = None, 0
+        client = MatrixClient(self._settings, self._keeping)
+        try:
+            self._identity = identity = await client.log_in()
+            self._salt = await self._load_salt(services)
+            reader = Reader(
+                user_id=identity.user_id,
+                needs_mention=self._settings.require_mention,
+                max_file_bytes=self._settings.max_file_bytes,
+                commands=self._commands,
+            )
+            undecrypted = await asyncio.to_thread(self._keeping.load_undecrypted)
+            self._reading = NewsReader(client, reader, undecrypted)
+            self._since = await asyncio.to_thread(
+                self._keeping.load_position, identity.user_id, identity.device_id or ""
+            )
+            self._news = await client.sync(self._since, 0, whole_state=True)
+            await client.encrypting.keep_up()
+        except BaseException:
+            await client.close()
+            raise
+        self._client = client
+        self._is_connected = True
+        self._loop = asyncio.create_task(self._stay_connected(client, self._reading))
+        logger.info("matrix: connected as %s, device %s", *identity)
+
+    async def _load_salt(self, services: Services) -> str:
+        try:
+            salt = await services.load_state(_SALT)
+            if not salt:
+                salt = secrets.token_hex(16)
+                await services.save_state(_SALT, salt)
+        except HermesSessionsError as error:
+            raise Unreachable(f"The store cannot be used: {error}") from error
+        return salt
+
+    async def disconnect(self) -> None:
+        """See `Adapter.disconnect`."""
+        self._ending.ask()
+        if self._loop is not None:
+            await self._loop
+        await self._invitations.stop()
+        self._is_connected = False
+        client, self._client = self._client, None
+        self._loop = None
+        if client is not None:
+            await client.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """See `Adapter.is_connected`."""
+        return self._is_connected
+
+    @property
+    def _session(self) -> MatrixClient:
+        if self._client is None:
+            raise Unreachable("The adapter for Matrix is not connected.")
+        return self._client
+
+    # ── receiving ─────────────────────────────────────────────────────────────────────────────
+
+    async def _stay_connected(self, client: MatrixClient, reading: NewsReader) -> None:
+        await keep_receiving(
+            partial(self._receive, client, reading),
+            self._ending,
+            sleep=self._sleep,
+            platform=self.name,
+            logger=logger,
+            lost=partial(self._lost, client),
+        )
+
+    async def _lost(self, client: MatrixClient, error: PlatformError) -> None:
+        self._is_connected = False
+        if not isinstance(error, LoginRefused) or not self._settings.password:
+            return
+        try:
+            await client.log_in()
+        except PlatformError as failure:
+            logger.warning("matrix: a new login failed: %s", failure)
+
+    async def _receive(self, client: MatrixClient, reading: NewsReader) -> bool:
+        """Take what one answer brought; return whether all of it is stored."""
+        if self._news is None:
+            self._news = await self._ending.or_result(
+                client.sync(self._since, self._settings.sync_seconds, whole_state=False)
+            )
+            self._is_connected = True
+            await client.encrypting.keep_up()
+        if self._waiting is None:
+            self._invitations.add(self._news.invitations)
+            found = await reading.read(self._news, self._since, self._ending.or_result)
+            self._waiting = deque(found)
+        if self._services is not None:
+            self._invitations.answer(client, self._services)
+        while self._waiting:
+            if self._ending.is_asked_for:
+                raise Stopped
+            if not await self._offer(self._waiting[0]):
+                return False
+            self._waiting.popleft()
+            self._offers = 0
+        return await self._confirm(self._news, reading)
+
+    async def _confirm(self, news: News, reading: NewsReader) -> bool:
+        """Keep how far was read: everything up to there is stored, or waits for its key on disk."""
+        user_id, device_id = self._identity
+        try:
+            if reading.remaining != reading.undecrypted:
+                await asyncio.to_thread(self._keeping.save_undecrypted, reading.remaining)
+            if news.since != self._since:
+                await asyncio.to_thread(
+                    self._keeping.save_position, user_id, device_id or "", news.since
+                )
+        except OSError as error:
+            logger.warning("matrix: how far was read cannot be kept: %s", error)
+            return False
+        reading.confirm()
+        self._since = news.since
+        self._news = self._waiting = None
+        return True
+
+    async def _offer(self, inbound: Inbound) -> bool:
+        """Hand a message to the gateway; return whether it need not be offered again."""
+        if self._services is None:
+            return False
+        try:
+            await self._services.accept(inbound)
+        except InvalidInput as error:
+            logger.warning("matrix: event %s is skipped: %s", inbound.message_id, error)
+        except HermesSessionsError as error:
+            logger.warning("matrix: a message cannot be stored yet: %s", error)
+            return False
+        except Exception:
+            # Whatever it is: the loop goes on, and the message is not lost at the first try.
+            self._offers += 1
+            logger.exception("matrix: a message could not be taken")
+            return self._offers >= OFFERS
+        return True
+
+    # ── sending ───────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, target: Target, text: str, *, key: str) -> str:
+        """See `Adapter.send`. The homeserver takes a key once."""
+        room_id = _room(target)
+        transaction = transaction_id(self._salt, room_id, key)
+        return await self._send(room_id, message_content(target, text), transaction)
+
+    def chat_type_of(self, chat_id: str) -> str:
+        """A private chat, if two are in the room or the account calls it direct."""
+        return "dm" if self._client is None or self._client.view(chat_id).is_direct else "group"
+
+    async def edit(self, target: Target, message_id: str, text: str) -> None:
+        """See `Adapter.edit`."""
+        if not is_event_id(message_id):
+            raise Undeliverable(f"{message_id[:80]!r} is not the id of a message on Matrix.")
+        # Not by a key: the same text may be right again after another one.
+        await self._send(_room(target), edit_content(message_id, text), None)
+
+    async def _send(self, room_id: str, content: dict[str, Any], transaction: str | None) -> str:
+        try:
+            return await self._session.send(room_id, content, transaction)
+        except LoginRefused as error:
+            # The loop, or the owner, sees to it; the reply waits.
+            raise Unreachable(str(error)) from error
+
+    async def typing(self, target: Target) -> None:
+        """See `Adapter.typing`. What goes wrong is not worth more than a line in the log."""
+        try:
+            await self._session.type(_room(target))
+        except PlatformError as error:
+            logger.debug("matrix: typing could not be shown: %s", error)
+
+    async def fetch(self, attachment: Attachment, *, limit: int) -> bytes:
+        """See `Adapter.fetch`."""
+        return await self._session.fetch(attachment, limit)
+
+
+def _room(target: Target) -> str:
+    if not is_room_id(target.chat_id):
+        raise Undeliverable(
+            f"{target.chat_id[:80]!r} is no room on Matrix: its id begins with an exclamation mark."
+        )
+    return target.chat_id

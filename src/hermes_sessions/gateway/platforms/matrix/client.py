@@ -1,0 +1,358 @@
+"""The client-server API through matrix-nio: its calls, and its errors as those of the port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nio import (
+    AsyncClient,
+    AsyncClientConfig,
+    ErrorResponse,
+    ForwardedRoomKeyEvent,
+    MatrixRoom,
+    MegolmEvent,
+    MessageDirection,
+    RoomKeyEvent,
+    RoomMessagesResponse,
+    SyncResponse,
+)
+from nio.crypto import decrypt_attachment
+
+from hermes_sessions.gateway.events import Attachment
+from hermes_sessions.gateway.platforms.matrix.encrypting import Encrypting
+from hermes_sessions.gateway.platforms.matrix.files import Reference, reference_of
+from hermes_sessions.gateway.platforms.matrix.keeping import Keeping, Undecrypted
+from hermes_sessions.gateway.platforms.matrix.login import Identity, log_in, try_login
+from hermes_sessions.gateway.platforms.matrix.mapping import RoomView
+from hermes_sessions.gateway.platforms.matrix.problems import checked, refusal, translated
+from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
+from hermes_sessions.gateway.platforms.matrix.sifting import UNREADABLE, sifted
+from hermes_sessions.gateway.platforms.port import Undeliverable
+
+logger = logging.getLogger(__name__)
+
+# What these say of something that they cannot read contains it; we say it without.
+for _name in ("nio.events.misc", "nio.responses"):
+    logging.getLogger(_name).addFilter(lambda _record: False)
+
+_REQUEST_SECONDS: Final = 30.0
+_STATE_SECONDS: Final = 300.0
+_FILE_SECONDS: Final = 300.0
+#: Typing is shown again after four.
+_TYPING_MILLISECONDS: Final = 6_000
+#: Events of a room that one answer brings; those between them and the last answer are asked for.
+TIMELINE_LIMIT: Final = 50
+_PAGE: Final = 100
+_NOTHING: Final = {"not_types": ["*"]}
+_FILTER: Final = {
+    "presence": _NOTHING,
+    "account_data": {"types": ["m.direct"]},
+    "room": {
+        "timeline": {"limit": TIMELINE_LIMIT},
+        "ephemeral": _NOTHING,
+        "account_data": _NOTHING,
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RoomNews:
+    """What is new in a room, in order; what could not be decrypted, too."""
+
+    room_id: str
+    events: list[Mapping[str, Any] | Undecrypted]
+    #: Where to ask for what lies between the last answer and these; None when nothing does.
+    gap_before: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """Somebody wants the account in a room."""
+
+    room_id: str
+    inviter: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What one answer of the homeserver brought."""
+
+    #: From where to ask on.
+    since: str
+    rooms: list[RoomNews] = field(default_factory=list)
+    invitations: list[Invitation] = field(default_factory=list)
+    has_keys: bool = False
+
+
+class _StrictClient(AsyncClient):  # type: ignore[misc] # the library has no types
+    """Goes by the status of an answer: to the library, an error without words is a success, and
+    some errors with words are answers that it cannot read.
+    """
+
+    async def create_matrix_response(
+        self,
+        response_class: type,
+        transport_response: Any,
+        data: tuple[Any, ...] | None = None,
+        save_to: Any = None,
+    ) -> Any:
+        if transport_response.status < 300:
+            try:
+                return await super().create_matrix_response(
+                    response_class, transport_response, data, save_to
+                )
+            except UNREADABLE:
+                if response_class not in (SyncResponse, RoomMessagesResponse):
+                    raise
+            return await self._without_unreadable(response_class, transport_response, data or ())
+        error = ErrorResponse.from_dict(await self.parse_body(transport_response))
+        error.transport_response = transport_response
+        return error
+
+    async def _without_unreadable(
+        self, response_class: Any, transport_response: Any, data: tuple[Any, ...]
+    ) -> Any:
+        found, dropped = sifted(await self.parse_body(transport_response))
+        answer = response_class.from_dict(found, *data)
+        answer.transport_response = transport_response
+        logger.warning("matrix: %d events are skipped: they cannot be read", dropped)
+        return answer
+
+
+class MatrixClient:
+    """One session of an account. Every call raises errors of the port alone."""
+
+    def __init__(self, settings: MatrixSettings, keeping: Keeping) -> None:
+        self._settings = settings
+        self._keeping = keeping
+        self._nio = _StrictClient(
+            settings.homeserver,
+            settings.user or "",
+            store_path=str(keeping.folder),
+            config=AsyncClientConfig(
+                max_limit_exceeded=0,
+                max_timeouts=0,
+                request_timeout=_REQUEST_SECONDS,
+                store_sync_tokens=False,
+                encryption_enabled=True,
+            ),
+        )
+        self.encrypting = Encrypting(self._nio)
+        #: Rooms that the account calls direct.
+        self._direct: frozenset[str] = frozenset()
+
+    async def log_in(self) -> Identity:
+        """Log in, also again when a login was ended.
+
+        Raises:
+            LoginRefused, Unreachable, RateLimited
+        """
+        identity = await log_in(self._nio, self._settings, self._keeping)
+        await self.encrypting.keep_up()
+        return identity
+
+    async def try_login(self) -> Identity:
+        """Return whose account it is, and leave nothing behind.
+
+        Raises:
+            LoginRefused, Unreachable, RateLimited
+        """
+        return await try_login(self._nio, self._settings, self._keeping)
+
+    async def close(self) -> None:
+        """Close every connection, and the file of the keys."""
+        await self._nio.close()
+        if self._nio.store is not None:
+            self._nio.store.database.close()
+            self._nio.store = self._nio.olm = None
+
+    # ── receiving ─────────────────────────────────────────────────────────────────────────────
+
+    async def sync(self, since: str | None, seconds: int, *, whole_state: bool) -> News:
+        """Return what is new, waiting for it if needed. With *whole_state*, the library learns
+        everything about the rooms, which it does not keep.
+
+        Raises:
+            LoginRefused, Unreachable, RateLimited
+        """
+        # The library would take an answer for known that it failed to work through.
+        self._nio.next_batch = ""
+        with translated():
+            # With the whole state, the library itself would wait for ever.
+            async with asyncio.timeout(_STATE_SECONDS if whole_state else None):
+                answer = checked(
+                    await self._nio.sync(
+                        timeout=seconds * 1000,
+                        since=since,
+                        sync_filter=_FILTER,
+                        full_state=whole_state or None,
+                    )
+                )
+            for event in answer.account_data_events:
+                if (rooms := _direct_rooms(event)) is not None:
+                    self._direct = rooms
+        return News(
+            since=answer.next_batch,
+            rooms=[
+                RoomNews(
+                    room_id,
+                    _sources(room_id, room.timeline.events),
+                    room.timeline.prev_batch if room.timeline.limited else None,
+                )
+                for room_id, room in answer.rooms.join.items()
+            ],
+            invitations=[
+                Invitation(room_id, _inviter(invite.invite_state, self._nio.user_id))
+                for room_id, invite in answer.rooms.invite.items()
+            ],
+            has_keys=any(
+                isinstance(event, RoomKeyEvent | ForwardedRoomKeyEvent)
+                for event in answer.to_device_events
+            ),
+        )
+
+    async def events_before(
+        self, room_id: str, start: str, until: str
+    ) -> tuple[list[Mapping[str, Any] | Undecrypted], str | None]:
+        """Return a page of events before *start*, the newest first, and where the next begins."""
+        with translated():
+            page = checked(
+                await self._nio.room_messages(
+                    room_id, start, until, direction=MessageDirection.back, limit=_PAGE
+                )
+            )
+        return _sources(room_id, page.chunk), page.end if page.chunk else None
+
+    async def event(self, room_id: str, event_id: str) -> Mapping[str, Any]:
+        """Return one event, decrypted where that can be done."""
+        with translated():
+            answer = checked(await self._nio.room_get_event(room_id, event_id))
+        source: Mapping[str, Any] = answer.event.source
+        return source
+
+    def view(self, room_id: str) -> RoomView:
+        """Return what is known of a room."""
+        room: MatrixRoom | None = self._nio.rooms.get(room_id)
+        if room is None:
+            return RoomView(room_id)
+        return RoomView(
+            room_id,
+            name=room.named_room_name(),
+            topic=room.topic,
+            is_direct=room_id in self._direct or room.joined_count <= 2,
+            names={user_id: user.name for user_id, user in room.users.items()},
+        )
+
+    # ── sending ───────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, room_id: str, content: dict[str, Any], transaction: str | None) -> str:
+        """Send a message, encrypted where the room is, and return the event's id.
+
+        Raises:
+            LoginRefused, Unreachable, RateLimited, Undeliverable
+        """
+        await self.encrypting.prepare(room_id)
+        with translated():
+            answer = checked(
+                await self._nio.room_send(
+                    room_id,
+                    "m.room.message",
+                    content,
+                    tx_id=transaction,
+                    ignore_unverified_devices=True,
+                )
+            )
+        return str(answer.event_id)
+
+    async def type(self, room_id: str) -> None:
+        """Show for some seconds that the account is typing."""
+        with translated():
+            checked(await self._nio.room_typing(room_id, timeout=_TYPING_MILLISECONDS))
+
+    async def join(self, room_id: str) -> None:
+        """Accept an invitation."""
+        with translated():
+            checked(await self._nio.join(room_id))
+
+    async def decline(self, room_id: str) -> None:
+        """Decline an invitation."""
+        with translated():
+            checked(await self._nio.room_leave(room_id))
+
+    # ── files ─────────────────────────────────────────────────────────────────────────────────
+
+    async def fetch(self, attachment: Attachment, limit: int) -> bytes:
+        """Return a file's contents, decrypted.
+
+        Raises:
+            Undeliverable: it is gone, larger than *limit*, or not what its key is for.
+            LoginRefused, Unreachable, RateLimited
+        """
+        reference = reference_of(attachment)
+        with translated():
+            content = await self._download(reference, limit)
+            if reference.lock is None:
+                return content
+            lock = reference.lock
+            decrypted: bytes = decrypt_attachment(content, lock.key, lock.sha256, lock.iv)
+        return decrypted
+
+    async def _download(self, reference: Reference, limit: int) -> bytes:
+        path = f"/_matrix/client/v1/media/download/{reference.server}/{reference.media_id}"
+        headers = {"Authorization": f"Bearer {self._nio.access_token}"}
+        answer = await self._nio.send("GET", path, headers=headers, timeout=_FILE_SECONDS)
+        async with answer:
+            if answer.status >= 300:
+                raise _refused(answer.status, await answer.content.read(10_000), answer.headers)
+            content = bytearray()
+            async for piece in answer.content.iter_chunked(64 * 1024):
+                content += piece
+                if len(content) > limit:
+                    raise Undeliverable(f"The file has more than {limit:,} bytes.")
+        return bytes(content)
+
+
+def _refused(status: int, body: bytes, headers: Any) -> Exception:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        said = None
+    said = said if isinstance(said, dict) else {}
+    code = said.get("errcode")
+    return refusal(
+        status,
+        code if isinstance(code, str) else None,
+        str(said.get("error", "a file")),
+        said.get("retry_after_ms"),
+        headers,
+    )
+
+
+def _sources(room_id: str, events: list[Any]) -> list[Mapping[str, Any] | Undecrypted]:
+    """Return events as the homeserver sent them, or as they were decrypted."""
+    return [
+        Undecrypted(room_id, event.source) if isinstance(event, MegolmEvent) else event.source
+        for event in events
+    ]
+
+
+def _inviter(state: list[Any], user_id: str) -> str | None:
+    for event in state:
+        source = event.source
+        if source.get("type") == "m.room.member" and source.get("state_key") == user_id:
+            sender = source.get("sender")
+            return sender if isinstance(sender, str) else None
+    return None
+
+
+def _direct_rooms(event: Any) -> frozenset[str] | None:
+    content = getattr(event, "content", None)
+    if getattr(event, "type", None) != "m.direct" or not isinstance(content, Mapping):
+        return None
+    lists = (rooms for rooms in content.values() if isinstance(rooms, list))
+    return frozenset(room for rooms in lists for room in rooms if isinstance(room, str))

@@ -1,0 +1,150 @@
+"""Markdown as HTML for Matrix.
+
+Everything is escaped, and tags are nested because they are made from nested pieces: a client can
+show it whatever was written. Only tags that the specification recommends are used.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from hermes_sessions.gateway.platforms.inline_html import InlineHtml, escape
+from hermes_sessions.gateway.platforms.markdown import (
+    DEEPEST,
+    QUOTE,
+    RULE,
+    language_of,
+    run_end,
+    segments,
+    table_end,
+    whole_characters,
+)
+from hermes_sessions.gateway.platforms.splitting import Fence
+
+_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*")
+_ITEM: Final = re.compile(r"([ \t]*)(?:[-*+]|([0-9]{1,9})[.)])[ \t]+(.*)")
+_CELL_END: Final = re.compile(r"(?<!\\)\|")
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+_INLINE: Final = InlineHtml(
+    tags={"bolded": "strong", "struck": "del", "starred": "em", "lined": "em"},
+    # Those that the specification allows.
+    addresses=re.compile(r"(?:https?|ftp|mailto|magnet):", re.IGNORECASE),
+)
+
+
+def to_html(markdown: str) -> str | None:
+    """Return *markdown* as HTML, None where there is nothing that plain text would not show."""
+    text = readable(markdown)
+    shown = "".join(
+        _block(text, each) if isinstance(each, Fence) else _prose(each, 0)
+        for each in segments(text)
+    )
+    return shown if shown and shown != _plain(text) else None
+
+
+def readable(text: str) -> str:
+    """Return *text* without what cannot be sent, no longer than it was: halves of characters, signs
+    that control.
+    """
+    whole = whole_characters(text)
+    return _CONTROLS.sub("?", whole.replace("\r\n", "\n"))
+
+
+def _plain(text: str) -> str:
+    paragraphs = [escape(part) for part in re.split(r"\n{2,}", text.strip("\n"))]
+    return "".join(f"<p>{part.replace(chr(10), '<br>')}</p>" for part in paragraphs if part.strip())
+
+
+def _block(text: str, fence: Fence) -> str:
+    language = language_of(text, fence)
+    named = f' class="language-{html.escape(language)}"' if language else ""
+    return f"<pre><code{named}>{escape(text[fence.inside : fence.closing])}</code></pre>"
+
+
+def _prose(text: str, depth: int) -> str:
+    return "".join(_blocks(text.split("\n"), depth))
+
+
+def _blocks(lines: list[str], depth: int) -> Iterator[str]:
+    """Yield one block after the other: paragraphs, quotations, tables, lists."""
+    paragraph: list[str] = []
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        until, shown = _special(lines, at, depth)
+        if shown is not None or not line.strip():
+            if paragraph:
+                yield f"<p>{'<br>'.join(paragraph)}</p>"
+                paragraph = []
+            yield shown or ""
+        else:
+            paragraph.append(_INLINE.show(line))
+        at = until
+    if paragraph:
+        yield f"<p>{'<br>'.join(paragraph)}</p>"
+
+
+def _special(lines: list[str], at: int, depth: int) -> tuple[int, str | None]:
+    """Return where a block that is no paragraph ends, and its HTML; None if there is none here."""
+    line = lines[at]
+    if (found := _HEADING.fullmatch(line)) and found[2].strip():
+        level = len(found[1])
+        return at + 1, f"<h{level}>{_INLINE.show(found[2])}</h{level}>"
+    if RULE.fullmatch(line):
+        return at + 1, "<hr>"
+    if QUOTE.fullmatch(line) and depth < DEEPEST:
+        until = run_end(lines, at, QUOTE.fullmatch)
+        inner = "\n".join(QUOTE.sub(r"\1", each, count=1) for each in lines[at:until])
+        return until, f"<blockquote>{_prose(inner, depth + 1)}</blockquote>"
+    if (until := table_end(lines, at)) > at:
+        return until, _table([lines[at], *lines[at + 2 : until]])
+    if _ITEM.fullmatch(line):
+        until = run_end(lines, at, _ITEM.fullmatch)
+        return until, _list([_item(each) for each in lines[at:until]])
+    return at + 1, None
+
+
+def _item(line: str) -> tuple[int, str | None, str]:
+    """Return how deep an item is, its number and its text."""
+    found = _ITEM.fullmatch(line)
+    if found is None:
+        return 0, None, line
+    return len(found[1].expandtabs(4)), found[2], found[3]
+
+
+def _list(items: list[tuple[int, str | None, str]]) -> str:
+    """Return a list; what is further to the right is a list inside the item before it."""
+    shown: list[str] = []
+    #: Lists that are open, by how deep they are.
+    opened: list[tuple[int, str]] = []
+    for indent, number, text in items:
+        while opened and indent < opened[-1][0] and len(opened) > 1:
+            shown.append(f"</li></{opened.pop()[1]}>")
+        if not opened or (indent > opened[-1][0] + 1 and len(opened) < DEEPEST):
+            tag = "ul" if number is None else "ol"
+            start = f' start="{int(number)}"' if number and int(number) != 1 else ""
+            shown.append(f"<{tag}{start}>")
+            opened.append((indent, tag))
+        else:
+            shown.append("</li>")
+        shown.append(f"<li>{_INLINE.show(text)}")
+    shown += [f"</li></{tag}>" for _, tag in reversed(opened)]
+    return "".join(shown)
+
+
+def _table(lines: list[str]) -> str:
+    rows = [_CELL_END.split(line.strip().removeprefix("|").removesuffix("|")) for line in lines]
+    shown = [
+        "".join(f"<{tag}>{_INLINE.show(cell.strip())}</{tag}>" for cell in row)
+        for row, tag in zip(rows, ["th", *["td"] * (len(rows) - 1)], strict=True)
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in shown[1:])
+    return (
+        f"<table><thead><tr>{shown[0]}</tr></thead>"
+        + (f"<tbody>{body}</tbody>" if body else "")
+        + "</table>"
+    )

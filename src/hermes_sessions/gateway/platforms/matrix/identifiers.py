@@ -1,0 +1,55 @@
+"""How Matrix names people, rooms, events and files. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeGuard
+
+#: The specification allows no longer ones.
+_LONGEST: Final = 255
+
+_USER: Final = re.compile(r"@[^\s:\0]*:[^\s\0/?#]+")
+#: Since version 12 of rooms there is no server in their ids.
+_ROOM: Final = re.compile(r"![^\s:\0/?#]+(?::[^\s\0/?#]+)?")
+#: A slash is part of the ids of the oldest rooms.
+_EVENT: Final = re.compile(r"\$[^\s\0?#]+")
+_FILE: Final = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]+)/([A-Za-z0-9_=-]+)")
+
+
+def is_user_id(value: object) -> TypeGuard[str]:
+    """Tell whether *value* names somebody: ``@name:server``."""
+    return _is(value, _USER)
+
+
+def is_room_id(value: object) -> TypeGuard[str]:
+    """Tell whether *value* names a room: ``!id:server``, or ``!id``."""
+    return _is(value, _ROOM)
+
+
+def is_event_id(value: object) -> TypeGuard[str]:
+    """Tell whether *value* names an event: ``$id``."""
+    return _is(value, _EVENT)
+
+
+def file_parts(address: object) -> tuple[str, str] | None:
+    """Return the server and the id of a file at ``mxc://server/id``, None if it is not one."""
+    found = _FILE.fullmatch(address) if isinstance(address, str) else None
+    return (found[1], found[2]) if found and len(found[0]) <= _LONGEST else None
+
+
+def local_part(user_id: str) -> str:
+    """Return what stands before the server."""
+    return user_id[1:].partition(":")[0]
+
+
+def server_of(user_id: str) -> str:
+    """Return the server of somebody."""
+    return user_id.partition(":")[2]
+
+
+def _is(value: object, pattern: re.Pattern[str]) -> bool:
+    return (
+        isinstance(value, str)
+        and len(value.encode("utf-8", "replace")) <= _LONGEST
+        and pattern.fullmatch(value) is not None
+    )

@@ -1,0 +1,183 @@
+"""Logging in: by a token, by the device that was kept, or by a password that makes one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from nio import AsyncClient
+from peewee import PeeweeException
+
+from hermes_sessions.gateway.platforms.matrix.keeping import Device, Keeping
+from hermes_sessions.gateway.platforms.matrix.problems import checked, translated
+from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
+from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
+
+_KEYS_PATH: Final = "/_matrix/client/v3/keys/query"
+
+
+class Identity(NamedTuple):
+    """Whose session it is."""
+
+    user_id: str
+    #: None where the token belongs to no device; nothing can be encrypted then.
+    device_id: str | None
+
+
+async def log_in(client: AsyncClient, settings: MatrixSettings, keeping: Keeping) -> Identity:
+    """Log in and load the keys of the device.
+
+    Raises:
+        LoginRefused: the token, the password or the device cannot be used.
+        Unreachable, RateLimited
+    """
+    try:
+        await asyncio.to_thread(keeping.prepare)
+        if settings.token:
+            identity = await _by_token(client, settings.token)
+            _require_same_user(settings, identity)
+        else:
+            identity = await _by_device_or_password(client, settings, keeping)
+        await _load_keys(client, keeping, identity)
+    except OSError as error:
+        raise LoginRefused(
+            f"The folder {keeping.folder} cannot be used, and the keys of the account belong "
+            f"there: {error}"
+        ) from error
+    return identity
+
+
+async def try_login(client: AsyncClient, settings: MatrixSettings, keeping: Keeping) -> Identity:
+    """See whether a login is possible, and leave nothing behind: not here, and not there.
+
+    Raises:
+        LoginRefused: the token, the password or the device cannot be used.
+        Unreachable, RateLimited
+    """
+    if not settings.token:
+        found = await _log_in_by_password(client, settings, None)
+        client.access_token = found.access_token
+        with translated():
+            checked(await client.logout())
+        return Identity(found.user_id, found.device_id)
+    identity = await _by_token(client, settings.token)
+    _require_same_user(settings, identity)
+    if identity.device_id is not None:
+        await _require_own_keys(client, keeping, identity, identity.device_id)
+    return identity
+
+
+async def _by_token(client: AsyncClient, token: str) -> Identity:
+    client.access_token = token
+    with translated():
+        found = checked(await client.whoami())
+    return Identity(found.user_id, found.device_id or None)
+
+
+async def _by_device_or_password(
+    client: AsyncClient, settings: MatrixSettings, keeping: Keeping
+) -> Identity:
+    kept = await asyncio.to_thread(keeping.load_device)
+    if kept and (kept.homeserver, kept.user_id) != (settings.homeserver, settings.user):
+        kept = None
+    if kept is not None:
+        try:
+            return await _by_token(client, kept.token)
+        except LoginRefused:
+            logger.info("matrix: the login of device %s has ended; a new one", kept.device_id)
+    return await _by_password(client, settings, keeping, kept.device_id if kept else None)
+
+
+async def _by_password(
+    client: AsyncClient, settings: MatrixSettings, keeping: Keeping, device_id: str | None
+) -> Identity:
+    """Log in as a device of before, whose keys go on being good, or as a new one."""
+    found = await _log_in_by_password(client, settings, device_id)
+    device = Device(settings.homeserver, found.user_id, found.device_id, found.access_token)
+    await asyncio.to_thread(keeping.save_device, device)
+    return Identity(found.user_id, found.device_id)
+
+
+def _require_same_user(settings: MatrixSettings, identity: Identity) -> None:
+    if settings.user and settings.user != identity.user_id:
+        raise LoginRefused(
+            f"platforms.matrix.token belongs to {identity.user_id}, and platforms.matrix.user is "
+            f"{settings.user}."
+        )
+
+
+async def _log_in_by_password(
+    client: AsyncClient, settings: MatrixSettings, device_id: str | None
+) -> Any:
+    """Return what the homeserver says about the session that was begun."""
+    asked: dict[str, Any] = {
+        "type": "m.login.password",
+        "identifier": {"type": "m.id.user", "user": settings.user},
+        "password": settings.password,
+        "initial_device_display_name": settings.device_name,
+        **({"device_id": device_id} if device_id else {}),
+    }
+    client.access_token = ""
+    # The library would load the keys by itself, before it is known whether they are here.
+    store_path, client.store_path = client.store_path, ""
+    try:
+        with translated():
+            return checked(await client.login_raw(asked))
+    except (LoginRefused, Undeliverable) as error:
+        raise LoginRefused(
+            f"The homeserver refuses the login of {settings.user}: {error} Is "
+            f"platforms.matrix.password right, and is login by password allowed there?"
+        ) from error
+    finally:
+        client.store_path = store_path
+
+
+async def _load_keys(client: AsyncClient, keeping: Keeping, identity: Identity) -> None:
+    if identity.device_id is None:
+        logger.warning("matrix: the token belongs to no device; encrypted rooms cannot be read")
+        client.user_id = identity.user_id
+        return
+    if client.olm is not None:
+        return
+    keys = await _require_own_keys(client, keeping, identity, identity.device_id)
+    client.config = replace(client.config, store_name=keys.name)
+    try:
+        client.restore_login(identity.user_id, identity.device_id, client.access_token)
+    except (PeeweeException, ValueError) as error:
+        raise LoginRefused(
+            f"The keys of the account cannot be read from {keys}: {error}. Put a backup of the "
+            f"folder there, or see docs/matrix.md for a new device."
+        ) from error
+    await asyncio.to_thread(keeping.protect_keys)
+
+
+async def _require_own_keys(
+    client: AsyncClient, keeping: Keeping, identity: Identity, device_id: str
+) -> Path:
+    """Return where the keys of a device are, or will be made."""
+    keys = keeping.keys_file(identity.user_id, device_id)
+    if not keys.exists() and await _has_keys_elsewhere(client, identity):
+        raise LoginRefused(
+            f"The device {device_id} of {identity.user_id} belongs to another program, or the "
+            f"folder {keeping.folder} was lost: its keys are not here, and nobody could read what "
+            f"the gateway writes in encrypted rooms. Make a token for the gateway alone: see "
+            f"docs/matrix.md."
+        )
+    return keys
+
+
+async def _has_keys_elsewhere(client: AsyncClient, identity: Identity) -> bool:
+    body = {"device_keys": {identity.user_id: [identity.device_id]}}
+    headers = {"Authorization": f"Bearer {client.access_token}"}
+    with translated():
+        answer = await client.send("POST", _KEYS_PATH, json.dumps(body), headers)
+        async with answer:
+            found = await answer.json()
+        devices = found.get("device_keys", {}).get(identity.user_id, {})
+    return identity.device_id in devices

@@ -1,0 +1,238 @@
+"""Events of Matrix as messages of the gateway. Pure, and trusting nothing.
+
+An event comes as parsed JSON, decrypted where it was encrypted, not as an object of the SDK, so
+that one that nobody foresaw is skipped alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from hermes_sessions.gateway.events import Attachment, Inbound
+from hermes_sessions.gateway.platforms.attachments import within
+from hermes_sessions.gateway.platforms.matrix.addressing import Addressee, Fallback, split_fallback
+from hermes_sessions.gateway.platforms.matrix.files import FILE_TYPES, attachment_of, caption_of
+from hermes_sessions.gateway.platforms.matrix.identifiers import (
+    is_event_id,
+    is_user_id,
+    local_part,
+    server_of,
+)
+from hermes_sessions.gateway.platforms.port import UnreadablePayload
+from hermes_sessions.gateway.platforms.reading import record, short
+from hermes_sessions.model.source import Platform, SessionSource
+
+#: An event has at most 65,536 bytes; what is above it is not from there.
+MAX_TEXT: Final = 100_000
+#: As much of a quoted message as makes clear what is meant.
+_MAX_QUOTED: Final = 1000
+
+_MESSAGE: Final = "m.room.message"
+_STICKER: Final = "m.sticker"
+_TEXTS: Final = frozenset({"m.text", "m.emote", "m.location", *FILE_TYPES})
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RoomView:
+    """What is known of a room when an event of it is read."""
+
+    room_id: str
+    name: str | None = None
+    topic: str | None = None
+    #: A conversation of two, or one that the account calls direct.
+    is_direct: bool = False
+    #: What the room shows for its members, by their ids.
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, user_id: str) -> str:
+        """Return what somebody is called here."""
+        return short(self.names.get(user_id)) or local_part(user_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How events are read: who the bot is, and what it takes."""
+
+    #: ``@name:server``.
+    user_id: str
+    needs_mention: bool = True
+    max_file_bytes: int = 20 * 1024**2
+    #: Names of commands, without the slash.
+    commands: frozenset[str] = frozenset()
+
+    def read(self, event: object, room: RoomView) -> Inbound | None:
+        """Return the message in *event*, None when there is none for the agent: state, reactions,
+        edits, deletions, notices of other bots, what the account wrote itself.
+
+        Raises:
+            UnreadablePayload: it is not what the specification says, or far too large.
+        """
+        event = record(event, "An event")
+        if event.get("type") not in (_MESSAGE, _STICKER) or "state_key" in event:
+            return None
+        sender = event.get("sender")
+        if not is_user_id(sender):
+            raise UnreadablePayload("It is not known who sent an event.")
+        content = record(event.get("content"), "The content of an event")
+        if sender == self.user_id or not content or edit_of(event) is not None:
+            return None  # what was deleted has no content any more
+        kind = _STICKER if event["type"] == _STICKER else content.get("msgtype")
+        if not isinstance(kind, str):
+            raise UnreadablePayload("A message does not say what kind it is.")
+        if kind not in _TEXTS and kind != _STICKER:
+            return None
+        return self._message(event, content, kind, sender, room)
+
+    def _message(
+        self, event: Record, content: Record, kind: str, sender: str, room: RoomView
+    ) -> Inbound | None:
+        event_id = event.get("event_id")
+        if not is_event_id(event_id):
+            raise UnreadablePayload("An event has no usable id.")
+        addressee = Addressee(self.user_id, room.names.get(self.user_id), self.commands)
+        fallback, written = split_fallback(content, _written(content, kind))
+        command = addressee.as_command(addressee.without_name(written))
+        if not room.is_direct and self.needs_mention:
+            is_answer = fallback is not None and fallback.author == self.user_id
+            if not (is_answer or command.startswith("/") or addressee.is_meant(content, written)):
+                return None
+        attachments, notes = self._files(content, kind)
+        text = "\n".join(part for part in (command, *notes) if part)
+        if not text and not attachments:
+            return None
+        if kind == "m.emote":
+            text = f"* {room.name_of(sender)} {text}"
+        thread_id, reply_to = _relations(content)
+        quoted = "" if fallback is None else self.quotation(fallback, text, room)
+        return Inbound(
+            source=self._source(room, sender, event_id, thread_id),
+            text=quoted + text,
+            message_id=event_id,
+            sent_at=_time(event.get("origin_server_ts")),
+            attachments=attachments,
+            reply_to=reply_to,
+            extra={} if room.is_direct else {"is_group": True},
+        )
+
+    def with_quotation(self, inbound: Inbound, answered: object, room: RoomView) -> Inbound:
+        """Return a message with the words of the event that it answers before its own; as it is
+        where those cannot be read, or are the bot's.
+        """
+        event = answered if isinstance(answered, Mapping) else {}
+        content, sender = event.get("content"), event.get("sender")
+        if inbound.text.startswith(("/", "> ")) or not isinstance(content, Mapping):
+            return inbound
+        body = content.get("body")
+        if not is_user_id(sender) or not isinstance(body, str):
+            return inbound
+        _, words = split_fallback(content, body)
+        quoted = self.quotation(Fallback(sender, words), inbound.text, room)
+        return replace(inbound, text=quoted + inbound.text)
+
+    def quotation(self, quoted: Fallback, text: str, room: RoomView) -> str:
+        """Return what stands before an answer; one to the bot needs no reminder."""
+        if quoted.author == self.user_id or text.startswith("/") or not quoted.text.strip():
+            return ""
+        cut = quoted.text[:_MAX_QUOTED] + ("…" if len(quoted.text) > _MAX_QUOTED else "")
+        lines = f"{room.name_of(quoted.author)}: {cut}".splitlines()
+        return "\n".join(f"> {line}" for line in lines) + "\n\n"
+
+    def _source(
+        self, room: RoomView, sender: str, event_id: str, thread_id: str | None
+    ) -> SessionSource:
+        name = room.name_of(sender)
+        return SessionSource(
+            platform=Platform.MATRIX,
+            chat_id=room.room_id,
+            chat_name=short(room.name) or (name if room.is_direct else None),
+            chat_type="dm" if room.is_direct else "group",
+            user_id=sender,
+            user_name=name,
+            thread_id=thread_id,
+            chat_topic=short(room.topic),
+            guild_id=server_of(self.user_id),
+            message_id=event_id,
+        )
+
+    def _files(self, content: Record, kind: str) -> tuple[tuple[Attachment, ...], list[str]]:
+        file_kind = "other" if kind == _STICKER else FILE_TYPES.get(kind)
+        if file_kind is None:
+            return (), []
+        return within(self.max_file_bytes, [attachment_of(file_kind, content)])
+
+
+def edit_of(event: Record) -> str | None:
+    """Return the id of the event that *event* replaces, None when it is no edit."""
+    relation = _relation(event.get("content"))
+    changed = relation.get("event_id") if relation.get("rel_type") == "m.replace" else None
+    return changed if isinstance(changed, str) else None
+
+
+def with_edits(events: Iterable[object]) -> list[object]:
+    """Return events as they read after those among them that change others.
+
+    What was changed before anybody read it is read as it is now. A change of something that was
+    read already is not: an answer was given to that.
+    """
+    events = list(events)
+    changes: dict[tuple[object, object], Record] = {}
+    for event in events:
+        if isinstance(event, Mapping) and (changed := edit_of(event)) is not None:
+            new = event["content"].get("m.new_content")
+            if isinstance(new, Mapping):
+                changes[changed, event.get("sender")] = new
+    return [_changed(event, changes) for event in events] if changes else events
+
+
+def _changed(event: object, changes: Mapping[tuple[object, object], Record]) -> object:
+    if not isinstance(event, Mapping) or not isinstance(event.get("event_id"), str):
+        return event
+    # Only whoever wrote something can change it.
+    new = changes.get((event["event_id"], event.get("sender")))
+    content = event.get("content")
+    if new is None or not isinstance(content, Mapping) or not content:
+        return event
+    kept = {"m.relates_to": content["m.relates_to"]} if "m.relates_to" in content else {}
+    return {**event, "content": {**new, **kept}}
+
+
+def _written(content: Record, kind: str) -> str:
+    body = content.get("body")
+    if kind == _STICKER:
+        return f"[Sticker: {short(body) or ''}]"
+    if not isinstance(body, str):
+        raise UnreadablePayload("The body of a message is not text.")
+    if len(body) > MAX_TEXT:
+        raise UnreadablePayload(f"The text has {len(body):,} characters.")
+    if kind in FILE_TYPES:
+        return caption_of(content)
+    if kind == "m.location":
+        return f"[Location: {short(content.get('geo_uri')) or ''} {short(body) or ''}]"
+    return body
+
+
+def _relations(content: Record) -> tuple[str | None, str | None]:
+    """Return the thread of a message, and the one that it answers."""
+    relation = _relation(content)
+    thread: object = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
+    if thread is not None and not is_event_id(thread):
+        raise UnreadablePayload("A thread has no usable id.")
+    answer = relation.get("m.in_reply_to")
+    answered = answer.get("event_id") if isinstance(answer, Mapping) else None
+    # For clients without threads, everything in a thread seems to answer the one before it.
+    is_real = thread is None or relation.get("is_falling_back") is not True
+    return thread, answered if is_real and is_event_id(answered) else None
+
+
+def _relation(content: object) -> Record:
+    relation = content.get("m.relates_to") if isinstance(content, Mapping) else None
+    return relation if isinstance(relation, Mapping) else {}
+
+
+def _time(value: object) -> float | None:
+    is_time = type(value) is int and 0 <= value < 2**53
+    return value / 1000 if is_time and isinstance(value, int) else None

@@ -1,0 +1,1 @@
+"""Signal: an account of its own, through the daemon of signal-cli."""

@@ -1,0 +1,267 @@
+"""An app on Slack: what it hears is confirmed to Slack when the gateway has stored it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import ClassVar, Final
+
+from hermes_sessions.errors import HermesSessionsError, InvalidInput, StoreError
+from hermes_sessions.gateway.events import Attachment, Inbound, Target
+from hermes_sessions.gateway.platforms.port import (
+    Adapter,
+    Limits,
+    LoginRefused,
+    PlatformError,
+    Services,
+    Undeliverable,
+    Unreachable,
+    UnreadablePayload,
+)
+from hermes_sessions.gateway.platforms.reconnecting import Sleep
+from hermes_sessions.gateway.platforms.slack.client import Identity, SlackClient
+from hermes_sessions.gateway.platforms.slack.context import introduced
+from hermes_sessions.gateway.platforms.slack.directory import Directory
+from hermes_sessions.gateway.platforms.slack.formatting import to_mrkdwn
+from hermes_sessions.gateway.platforms.slack.mapping import Reader
+from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
+from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
+from hermes_sessions.gateway.platforms.slack.taking import NotTaken
+from hermes_sessions.gateway.platforms.slack.threads import Threads
+from hermes_sessions.gateway.platforms.slack.webhook import WebhookServer
+
+logger = logging.getLogger(__name__)
+
+#: Without this nothing can be answered; without the others something is missing.
+NEEDED_SCOPE: Final = "chat:write"
+SCOPES: Final = (
+    "app_mentions:read",
+    "channels:history",
+    "channels:read",
+    NEEDED_SCOPE,
+    "commands",
+    "files:read",
+    "groups:history",
+    "groups:read",
+    "im:history",
+    "mpim:history",
+    "mpim:read",
+    "users:read",
+)
+
+#: A message may be changed to this much, as it is sent; only a new one may be longer.
+_MAX_EDIT: Final = 4000
+_CHAT_ID: Final = re.compile(r"[A-Z0-9]{2,32}")
+_TS: Final = re.compile(r"[0-9]{1,16}\.[0-9]{1,9}")
+
+
+class SlackAdapter(Adapter):
+    """One bot in one workspace, by Socket Mode or by the Events API."""
+
+    name: ClassVar[str] = "slack"
+    # Slack recommends 4,000 characters, and takes no more when a message is changed. It does not
+    # say how it counts them: this is safe either way.
+    limits: ClassVar[Limits] = Limits(text=4000, length_unit="utf16", edits=True, edit_seconds=1.5)
+
+    def __init__(
+        self,
+        settings: SlackSettings,
+        *,
+        commands: Iterable[str] = (),
+        sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], float] = time.time,
+        name_seconds: float = 1.0,
+    ) -> None:
+        """*commands* are the names of the gateway's; *clock* tells the time in seconds since the
+        epoch. A message waits *name_seconds* for the name of its writer, and as long for what was
+        said before it in a thread: Slack itself waits three for it to be confirmed.
+        """
+        self._settings = settings
+        self._commands = frozenset(commands)
+        self._sleep = sleep
+        self._clock = clock
+        self._name_seconds = name_seconds
+        self._client: SlackClient | None = None
+        self._services: Services | None = None
+        self._reader: Reader | None = None
+        self._directory: Directory | None = None
+        self._threads: Threads | None = None
+        self._line: SocketMode | WebhookServer | None = None
+        #: Calls come on many connections; they are taken one after the other, as they came.
+        self._turn = asyncio.Lock()
+        #: Payloads that could not be read since the start.
+        self.unreadable = 0
+
+    # ── connecting ────────────────────────────────────────────────────────────────────────────
+
+    async def connect(self, services: Services) -> None:
+        """See `Adapter.connect`."""
+        self._services = services
+        self._turn = asyncio.Lock()
+        self._client = client = SlackClient(self._settings)
+        try:
+            identity = await client.identify()
+            self._check_scopes(identity)
+            self._reader = Reader(
+                user_id=identity.user_id,
+                team_id=identity.team_id,
+                needs_mention=self._settings.require_mention,
+                opens_threads=self._settings.reply_in_thread,
+                max_file_bytes=self._settings.max_file_bytes,
+                commands=self._commands,
+            )
+            self._directory = Directory(client, patience=self._name_seconds)
+            self._threads = Threads(services, identity.team_id)
+            self._line = self._make_line(client)
+            await self._line.start()
+        except BaseException:
+            await self.disconnect()
+            raise
+        where = f"; events are expected at port {self.webhook_port}" if self.webhook_port else ""
+        logger.info("slack: connected to %s as @%s%s", identity.team, identity.name, where)
+
+    def _make_line(self, client: SlackClient) -> SocketMode | WebhookServer:
+        if self._settings.app_token:
+            return SocketMode(client, self._take, sleep=self._sleep)
+        return WebhookServer(self._settings, self._take, clock=self._clock)
+
+    def _check_scopes(self, identity: Identity) -> None:
+        if not identity.scopes:
+            return
+        if NEEDED_SCOPE not in identity.scopes:
+            raise LoginRefused(
+                f"The app may not write: add the scope {NEEDED_SCOPE} under OAuth & Permissions, "
+                f"and install the app again."
+            )
+        if missing := [scope for scope in SCOPES if scope not in identity.scopes]:
+            logger.warning(
+                "slack: the app has not the scopes %s; add them under OAuth & Permissions, and "
+                "install it again, unless you do without them on purpose",
+                ", ".join(missing),
+            )
+
+    async def disconnect(self) -> None:
+        """See `Adapter.disconnect`."""
+        line, self._line = self._line, None
+        if line is not None:
+            await line.stop()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """See `Adapter.is_connected`."""
+        return self._line is not None and self._line.is_running
+
+    @property
+    def webhook_port(self) -> int | None:
+        """Where events are brought to, which matters when the configured port is 0."""
+        return self._line.port if isinstance(self._line, WebhookServer) else None
+
+    @property
+    def _slack(self) -> SlackClient:
+        if self._client is None:
+            raise Unreachable("The adapter for Slack is not connected.")
+        return self._client
+
+    # ── receiving ─────────────────────────────────────────────────────────────────────────────
+
+    async def _take(self, payload: object) -> None:
+        """Take what Slack brought.
+
+        Raises:
+            NotTaken: it must not be confirmed.
+        """
+        async with self._turn:
+            try:
+                await self._hand_over(payload)
+            except (UnreadablePayload, InvalidInput) as error:
+                self.unreadable += 1
+                logger.warning("slack: skipped: %s", error)
+            except HermesSessionsError as error:
+                logger.warning("slack: a message cannot be stored yet: %s", error)
+                raise NotTaken(is_expected=True) from error
+            except Exception as error:
+                logger.exception("slack: a message could not be taken")
+                raise NotTaken(is_expected=False) from error
+
+    async def _hand_over(self, payload: object) -> None:
+        services, reader = self._services, self._reader
+        directory, threads = self._directory, self._threads
+        if services is None or reader is None or directory is None or threads is None:
+            raise Unreachable("The adapter for Slack is not connected.")
+        letter = reader.read(payload)
+        if letter is None:
+            return
+        source = letter.inbound.source
+        chat_id, thread_id = source.chat_id, source.thread_id
+        if not letter.is_addressed and not await threads.is_followed(chat_id, thread_id or ""):
+            return
+        inbound = await directory.completed(letter)
+        if thread_id is not None and await self._is_new_in(threads, inbound, services):
+            inbound = await introduced(
+                self._slack, inbound, user_id=reader.user_id, patience=self._name_seconds
+            )
+        receipt = await services.accept(inbound)
+        if thread_id is not None and receipt.status != "refused":
+            await threads.follow(chat_id, thread_id)
+
+    async def _is_new_in(self, threads: Threads, inbound: Inbound, services: Services) -> bool:
+        """Tell whether a message is the first that the bot hears in a thread that others began. A
+        command needs no introduction, nor does somebody who is not heard.
+        """
+        source = inbound.source
+        if source.thread_id == inbound.message_id or inbound.text.startswith("/"):
+            return False
+        try:
+            is_followed = await threads.is_followed(source.chat_id, source.thread_id or "")
+            return not is_followed and await services.may_talk(source)
+        except StoreError:
+            return False  # it is not worth making the message wait
+
+    # ── sending ───────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, target: Target, text: str, *, key: str) -> str:  # noqa: ARG002
+        """See `Adapter.send`. Slack has no idempotency keys."""
+        return await self._slack.post(_chat_of(target), to_mrkdwn(text), _thread_of(target))
+
+    def chat_type_of(self, chat_id: str) -> str:
+        """A private chat, if it has the id of one; else a channel."""
+        return "dm" if chat_id.startswith("D") else "channel"
+
+    async def edit(self, target: Target, message_id: str, text: str) -> None:
+        """See `Adapter.edit`.
+
+        What is longer than a change may be is sent as a message of its own instead, by whoever
+        called this; the draft goes, so that it does not stand there twice.
+        """
+        if not _TS.fullmatch(message_id):
+            raise Undeliverable(f"{message_id!r} is not the id of a message on Slack.")
+        chat_id, shown = _chat_of(target), to_mrkdwn(text)
+        if len(shown.encode("utf-16-le")) // 2 > _MAX_EDIT:
+            with suppress(PlatformError):
+                await self._slack.delete(chat_id, message_id)
+            raise Undeliverable("With its signs escaped, the text is too long for a change.")
+        await self._slack.update(chat_id, message_id, shown)
+
+    async def fetch(self, attachment: Attachment, *, limit: int) -> bytes:
+        """See `Adapter.fetch`."""
+        limit = min(limit, self._settings.max_file_bytes)
+        return await self._slack.fetch(attachment.reference, limit)
+
+
+def _chat_of(target: Target) -> str:
+    if not _CHAT_ID.fullmatch(target.chat_id):
+        raise Undeliverable("That is not the id of a channel on Slack.")
+    return target.chat_id
+
+
+def _thread_of(target: Target) -> str | None:
+    if target.thread_id and not _TS.fullmatch(target.thread_id):
+        raise Undeliverable(f"{target.thread_id!r} is not the id of a thread on Slack.")
+    return target.thread_id

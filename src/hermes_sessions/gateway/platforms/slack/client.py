@@ -1,0 +1,289 @@
+"""Slack's Web API through slack_sdk: the few calls that are needed, with the port's errors.
+
+The SDK would try a lost call again by itself, and so say something twice; it is told not to. Its
+log would show messages; it gets one that does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    PlatformError,
+    Undeliverable,
+    Unreachable,
+)
+from hermes_sessions.gateway.platforms.slack.files import FILE_ID
+from hermes_sessions.gateway.platforms.slack.problems import Complaint, explained, problem_of
+from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
+
+_SECONDS: Final = 30
+_MOST_REPLIES: Final = 200
+_PAGE: Final = "text/html"
+#: Slack's envelopes are some kilobytes. A frame above this ends the connection.
+_MAX_FRAME: Final = 16 * 1024**2
+#: Where Slack keeps files.
+_FILE_HOSTS: Final = (".slack.com", ".slack-files.com")
+#: What the SDK says on lower levels are messages.
+_quiet: Final = logging.getLogger(f"{__name__}.sdk")
+_quiet.setLevel(logging.WARNING)
+
+Record = Mapping[str, Any]
+
+
+class Identity(NamedTuple):
+    """Who the bot is."""
+
+    user_id: str
+    team_id: str
+    #: What the bot and its workspace are called.
+    name: str
+    team: str
+    #: What the token may do; empty where Slack does not say.
+    scopes: frozenset[str]
+
+
+class SlackClient:
+    """One bot in one workspace. Every call raises errors of the port alone."""
+
+    def __init__(self, settings: SlackSettings) -> None:
+        self._app_token = settings.app_token
+        self._origin = _origin_of(settings.base_url)
+        self._token = settings.token
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS))
+        self._web = AsyncWebClient(
+            settings.token,
+            base_url=settings.base_url,
+            session=self._session,
+            timeout=_SECONDS,
+            logger=_quiet,
+            retry_handlers=[],
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    async def identify(self) -> Identity:
+        """Return who the bot is.
+
+        Raises:
+            LoginRefused, Unreachable, RateLimited
+        """
+        with _translated():
+            found = await self._web.auth_test()
+            scopes = found.headers.get("x-oauth-scopes", "")
+            bot = _record(found)
+        if not bot.get("bot_id"):
+            raise LoginRefused(
+                "The token is a person's. Copy the bot token (xoxb-…) from OAuth & Permissions "
+                "into platforms.slack.token."
+            )
+        return Identity(
+            user_id=str(bot.get("user_id") or ""),
+            team_id=str(bot.get("team_id") or ""),
+            name=str(bot.get("user") or ""),
+            team=str(bot.get("team") or ""),
+            scopes=frozenset(scope.strip() for scope in scopes.split(",") if scope.strip()),
+        )
+
+    async def open_socket(self) -> aiohttp.ClientWebSocketResponse:
+        """Return a new socket of Socket Mode.
+
+        Raises:
+            LoginRefused, Unreachable, RateLimited
+        """
+        try:
+            with _translated():
+                answer = _record(
+                    await self._web.apps_connections_open(app_token=self._app_token or "")
+                )
+        except (LoginRefused, Undeliverable) as error:
+            raise LoginRefused(
+                f"Socket Mode cannot be used. Is it turned on for the app, and is "
+                f"platforms.slack.app_token its app-level token (xapp-…) with connections:write? "
+                f"{error}"
+            ) from error
+        address = answer.get("url")
+        if not isinstance(address, str):
+            raise Unreachable("Slack's answer names no socket.")
+        with _translated():
+            return await self._session.ws_connect(
+                address,
+                heartbeat=_SECONDS,
+                proxy=self._web.proxy,
+                max_msg_size=_MAX_FRAME,
+                timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
+            )
+
+    async def post(self, channel: str, text: str, thread_ts: str | None) -> str:
+        """Send a message and return its id."""
+        with _translated():
+            answer = _record(
+                await self._web.chat_postMessage(
+                    channel=channel,
+                    text=text,
+                    thread_ts=thread_ts,
+                    unfurl_links=False,
+                    unfurl_media=False,
+                )
+            )
+        ts = answer.get("ts")
+        if not isinstance(ts, str):
+            raise Unreachable("Slack's answer does not name the message.")
+        return ts
+
+    async def update(self, channel: str, ts: str, text: str) -> None:
+        """Replace the text of a message."""
+        with _translated():
+            await self._web.chat_update(channel=channel, ts=ts, text=text)
+
+    async def delete(self, channel: str, ts: str) -> None:
+        """Take a message away."""
+        with _translated():
+            await self._web.chat_delete(channel=channel, ts=ts)
+
+    async def person(self, user_id: str) -> Record:
+        """Return what Slack knows about somebody."""
+        with _translated():
+            return _part(await self._web.users_info(user=user_id), "user")
+
+    async def channel(self, channel_id: str) -> Record:
+        """Return what Slack knows about a channel or chat."""
+        with _translated():
+            return _part(await self._web.conversations_info(channel=channel_id), "channel")
+
+    async def replies(self, channel_id: str, thread_ts: str, before: str) -> list[object]:
+        """Return the messages of a thread, the one that opened it first."""
+        with _translated():
+            answer = await self._web.conversations_replies(
+                channel=channel_id, ts=thread_ts, latest=before, limit=_MOST_REPLIES
+            )
+            messages = _record(answer).get("messages")
+        return messages if isinstance(messages, list) else []
+
+    async def fetch(self, file_id: str, limit: int) -> bytes:
+        """Return a file's contents."""
+        if not FILE_ID.fullmatch(file_id):
+            raise Undeliverable("That is not the id of a file on Slack.")
+        with _translated():
+            file = _part(await self._web.files_info(file=file_id), "file")
+        size = file.get("size")
+        if isinstance(size, int) and size > limit:
+            raise _too_large(size, limit)
+        address = file.get("url_private_download") or file.get("url_private")
+        if not isinstance(address, str) or not self._is_slacks(address):
+            raise Undeliverable("Slack names no address for the file that could be trusted.")
+        with _translated():
+            return await self._download(address, limit, is_page=file.get("mimetype") == _PAGE)
+
+    async def _download(self, address: str, limit: int, *, is_page: bool) -> bytes:
+        async with self._session.get(
+            address,
+            headers={"Authorization": f"Bearer {self._token}"},
+            proxy=self._web.proxy,
+            allow_redirects=False,
+        ) as response:
+            if response.status in {404, 410}:
+                raise Undeliverable("The file is no longer there.")
+            # Whoever may not have a file is shown the page on which people log in.
+            is_refused = 300 <= response.status < 400 or response.status in {401, 403}
+            if is_refused or (response.content_type == _PAGE and not is_page):
+                raise LoginRefused(explained(Complaint(403, "missing_scope", "files:read")))
+            if response.status != 200:
+                raise problem_of(Complaint(response.status, seconds=_pause(response.headers)))
+            content = bytearray()
+            async for chunk in response.content.iter_chunked(65536):
+                content += chunk
+                if len(content) > limit:
+                    raise _too_large(len(content), limit)
+            return bytes(content)
+
+    def _is_slacks(self, address: str) -> bool:
+        try:
+            parts = urlsplit(address)
+            origin = _origin_of(address)
+        except ValueError:
+            return False
+        if origin == self._origin:
+            return True
+        return parts.scheme == "https" and f".{parts.hostname}".endswith(_FILE_HOSTS)
+
+
+_UNREADABLE: Final = (
+    SlackClientError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except PlatformError:
+        raise
+    except SlackApiError as error:
+        raise problem_of(_complaint(error.response)) from error
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        words = str(error) or type(error).__name__
+        raise Unreachable(f"Slack cannot be reached: {words}") from error
+    except _UNREADABLE as error:
+        # The SDK trusts that answers are what is documented.
+        raise Unreachable("Slack's answer cannot be read.") from error
+
+
+def _record(answer: AsyncSlackResponse) -> Record:
+    if not isinstance(answer.data, Mapping):
+        raise Unreachable("Slack's answer cannot be read.")
+    return answer.data
+
+
+def _part(answer: AsyncSlackResponse, name: str) -> Record:
+    part = _record(answer).get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _complaint(response: Any) -> Complaint:
+    """Return what went wrong, as far as the answer says: one of the SDK, or of aiohttp."""
+    status: Any = getattr(response, "status_code", None) or getattr(response, "status", 0)
+    data = getattr(response, "data", None)
+    data = data if isinstance(data, Mapping) else {}
+    code, needed = data.get("error"), data.get("needed")
+    return Complaint(
+        int(status),
+        str(code)[:100] if code else None,
+        str(needed)[:200] if needed else None,
+        _pause(getattr(response, "headers", {})),
+    )
+
+
+def _pause(headers: Mapping[str, str]) -> float | None:
+    try:
+        seconds = float(headers["Retry-After"])
+    except (KeyError, ValueError):
+        return None
+    return seconds if math.isfinite(seconds) else None
+
+
+def _origin_of(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.hostname, parts.port
+
+
+def _too_large(size: int, limit: int) -> Undeliverable:
+    return Undeliverable(f"The file has {size:,} bytes or more, over {limit:,}.")

@@ -1,0 +1,113 @@
+"""What people and channels are called, asked once and remembered.
+
+Names are for people to read: a message does not wait long for one, and comes without it if Slack
+does not answer, or if the app may not ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.port import PlatformError
+from hermes_sessions.gateway.platforms.reading import short
+from hermes_sessions.gateway.platforms.slack.client import SlackClient
+from hermes_sessions.gateway.platforms.slack.mapping import Letter
+
+logger = logging.getLogger(__name__)
+
+#: How long an answer is good, and how long nobody asks again after a failure.
+_GOOD_SECONDS: Final = 3600.0
+_FAILED_SECONDS: Final = 60.0
+_REMEMBERED: Final = 10_000
+
+Record = Mapping[str, Any]
+
+
+class _Known(NamedTuple):
+    record: Record
+    until: float
+
+
+class Directory:
+    """Names of one workspace. Nothing here raises."""
+
+    def __init__(
+        self,
+        client: SlackClient,
+        *,
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*patience*: how many seconds a message waits for its names."""
+        self._client = client
+        self._clock = clock
+        self._patience = patience
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    async def completed(self, letter: Letter) -> Inbound:
+        """Return the message with the names of its writer and its chat."""
+        source = letter.inbound.source
+        is_private = source.chat_type == "dm"
+        person, place = await asyncio.gather(
+            self._find(source.user_id or "", self._client.person),
+            # A private chat is called after whom it is with.
+            _nothing() if is_private else self._find(source.chat_id, self._client.channel),
+        )
+        name = _name_of(person)
+        is_group = not letter.is_kind_known and place.get("is_mpim") is True
+        return replace(
+            letter.inbound,
+            source=replace(
+                source,
+                user_name=name,
+                chat_name=name if is_private else short(place.get("name")),
+                chat_topic=_topic_of(place),
+                chat_type="group" if is_group else source.chat_type,
+            ),
+        )
+
+    async def _find(self, key: str, ask: Callable[[str], Awaitable[Record]]) -> Record:
+        known = self._known.get(key)
+        if known is not None and known.until > self._clock():
+            return known.record
+        found: Record = known.record if known else {}
+        seconds = _FAILED_SECONDS
+        try:
+            async with asyncio.timeout(self._patience):
+                found = await ask(key)
+            seconds = _GOOD_SECONDS
+        except (PlatformError, TimeoutError) as error:
+            logger.info("slack: %s has no name for now: %s", key, str(error) or "no answer in time")
+        self._known[key] = _Known(found, self._clock() + seconds)
+        self._known.move_to_end(key)
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return found
+
+
+async def _nothing() -> Record:
+    return {}
+
+
+def _name_of(person: Record) -> str | None:
+    profile = person.get("profile")
+    profile = profile if isinstance(profile, Mapping) else {}
+    for name in (profile.get("display_name"), profile.get("real_name"), person.get("name")):
+        if found := short(name):
+            return found
+    return None
+
+
+def _topic_of(place: Record) -> str | None:
+    for name in ("purpose", "topic"):
+        about = place.get(name)
+        if isinstance(about, Mapping) and (words := short(about.get("value"))):
+            return words
+    return None

@@ -1,0 +1,218 @@
+"""What Slack's Events API and slash commands bring, as messages of the gateway. Pure, and trusting
+nothing.
+
+A mention in a channel comes twice, as ``app_mention`` and as ``message``. Both have the same
+channel and the same ``ts``, which is the id of the message: the gateway takes it once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.port import UnreadablePayload
+from hermes_sessions.gateway.platforms.reading import record, short, text_of
+from hermes_sessions.gateway.platforms.slack.files import files_of
+from hermes_sessions.gateway.platforms.slack.wording import (
+    begins_with_other,
+    is_mentioned,
+    plain,
+    shared_words,
+    without_name,
+)
+from hermes_sessions.model.source import Platform, SessionSource
+
+Record = Mapping[str, Any]
+
+#: Slack cuts at 40,000; what is far above it is not from there.
+MAX_TEXT: Final = 100_000
+#: Messages that somebody wrote. Of all other kinds (changed, deleted, joined, …) nobody expects an
+#: answer: one was given to what was written first.
+_SPOKEN: Final = frozenset({None, "file_share", "me_message", "thread_broadcast"})
+#: `group` is what Slack calls a private channel.
+_CHAT_TYPES: Final = {"im": "dm", "mpim": "group", "channel": "channel", "group": "channel"}
+#: What slash commands say of where they were typed, if it is not the name of a channel.
+_UNNAMED: Final = {"directmessage": "dm", "privategroup": "channel"}
+_SLACKBOT: Final = "USLACKBOT"
+
+_ID: Final = re.compile(r"[A-Z][A-Z0-9]{1,31}")
+_TS: Final = re.compile(r"[0-9]{1,16}\.[0-9]{1,9}")
+_TRIGGER: Final = re.compile(r"[!-~]{1,256}")
+
+
+class Letter(NamedTuple):
+    """A message, and for whom it is."""
+
+    inbound: Inbound
+    #: Whether it is for the bot whatever came before: in private, by name, or by a command.
+    #: Otherwise only if the bot is in the thread.
+    is_addressed: bool = True
+    #: Whether Slack said what kind of chat it is; otherwise it is a channel as far as we know.
+    is_kind_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How payloads are read: who the bot is, and what it takes."""
+
+    #: The bot, as it is mentioned.
+    user_id: str
+    team_id: str
+    needs_mention: bool = True
+    #: A message in a channel opens a thread, which is then the conversation.
+    opens_threads: bool = False
+    max_file_bytes: int = 20 * 1024**2
+    #: Names of the gateway's commands, without the slash.
+    commands: frozenset[str] = field(default_factory=frozenset)
+
+    def read(self, payload: object) -> Letter | None:
+        """Return the message in *payload*, None when there is none for the bot.
+
+        Raises:
+            UnreadablePayload: it is not what Slack documents, or far too large.
+        """
+        call = record(payload, "A payload")
+        if "command" in call:
+            return self._command(call)
+        if call.get("type") != "event_callback" or not self._is_ours(call):
+            return None
+        event = record(call.get("event"), "event")
+        if text_of(event.get("type"), "event.type") not in {"message", "app_mention"}:
+            return None
+        return self._event(event)
+
+    def _is_ours(self, call: Record) -> bool:
+        """Tell whether a payload is about the workspace that the token is for: an app may be
+        installed in several, and in an organisation, an event may come from any of them.
+        """
+        if call.get("team_id") == self.team_id:
+            return True
+        installed = call.get("authorizations")
+        bots = installed if isinstance(installed, list) else ()
+        return any(isinstance(bot, Mapping) and self._is_bot(bot) for bot in bots)
+
+    def _is_bot(self, installed: Record) -> bool:
+        """Tell whether an installation is this one: ids of people are those of a workspace."""
+        is_here = installed.get("team_id") in (None, self.team_id)
+        return is_here and installed.get("user_id") == self.user_id
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────
+
+    def _event(self, event: Record) -> Letter | None:
+        if not self._is_spoken(event):
+            return None
+        raw = text_of(event.get("text"), "event.text") or ""
+        if len(raw) > MAX_TEXT:
+            raise UnreadablePayload(f"A text has {len(raw):,} characters; Slack sends 40,000.")
+        chat_id = _id(event.get("channel"), "event.channel")
+        kind = text_of(event.get("channel_type"), "event.channel_type")
+        # Mentions do not say where they are; ids of private chats begin with D, as ever.
+        chat_type = _CHAT_TYPES.get(kind or "", "dm" if chat_id.startswith("D") else "channel")
+        is_addressed = chat_type == "dm" or self._is_addressed(event, raw)
+        thread = _ts(event.get("thread_ts"), "event.thread_ts") if "thread_ts" in event else None
+        ts = _ts(event.get("ts"), "event.ts")
+        thread_id = thread if thread != ts else None
+        if not is_addressed and (thread_id is None or begins_with_other(raw, self.user_id)):
+            return None
+        inbound = self._message(event, raw, chat_id, chat_type, ts, thread_id)
+        return None if inbound is None else Letter(inbound, is_addressed, kind is not None)
+
+    def _is_spoken(self, event: Record) -> bool:
+        """Tell whether somebody wrote it: no program, and not we ourselves."""
+        if text_of(event.get("subtype"), "event.subtype") not in _SPOKEN or event.get("hidden"):
+            return False
+        if event.get("bot_id") or event.get("bot_profile"):
+            return False
+        return text_of(event.get("user"), "event.user") not in {self.user_id, _SLACKBOT}
+
+    def _is_addressed(self, event: Record, raw: str) -> bool:
+        if not self.needs_mention or event.get("type") == "app_mention":
+            return True
+        is_answer = "thread_ts" in event and event.get("parent_user_id") == self.user_id
+        if is_answer and not begins_with_other(raw, self.user_id):
+            return True
+        return is_mentioned(raw, self.user_id)
+
+    def _message(
+        self,
+        event: Record,
+        raw: str,
+        chat_id: str,
+        chat_type: str,
+        ts: str,
+        thread_id: str | None,
+    ) -> Inbound | None:
+        files = files_of(event.get("files"), self.max_file_bytes)
+        words = plain(without_name(raw, self.user_id))
+        quoted = shared_words(event.get("attachments"))
+        text = "\n\n".join(part for part in (words, quoted, *files.notes) if part)
+        if not text and not files.attachments:
+            return None
+        if thread_id is None and self.opens_threads and chat_type != "dm":
+            thread_id = ts
+        source = self._source(chat_id, chat_type, event.get("user"), ts, thread_id)
+        return Inbound(
+            source=source,
+            text=text,
+            message_id=ts,
+            sent_at=float(ts),
+            attachments=files.attachments,
+            order=float(ts),
+        )
+
+    def _source(
+        self, chat_id: str, chat_type: str, user: object, message_id: str, thread_id: str | None
+    ) -> SessionSource:
+        return SessionSource(
+            platform=Platform.SLACK,
+            chat_id=chat_id,
+            chat_type=chat_type,
+            user_id=_id(user, "event.user"),
+            thread_id=thread_id,
+            guild_id=self.team_id,
+            message_id=message_id,
+        )
+
+    # ── slash commands ────────────────────────────────────────────────────────────────────────
+
+    def _command(self, call: Record) -> Letter | None:
+        """Read ``/hermes TEXT``: Slack keeps everything that begins with a slash to itself, unless
+        the app has registered it.
+        """
+        if call.get("team_id") != self.team_id:
+            return None
+        name = (text_of(call.get("command"), "command") or "").removeprefix("/").lower()
+        raw = (text_of(call.get("text"), "text") or "").strip()
+        trigger = text_of(call.get("trigger_id"), "trigger_id") or ""
+        if len(raw) > MAX_TEXT or not _TRIGGER.fullmatch(trigger):
+            raise UnreadablePayload("A command has no usable trigger_id, or is far too long.")
+        text = f"/{name} {plain(raw)}".rstrip() if name in self.commands else self._spoken(raw)
+        place = short(call.get("channel_name")) or ""
+        chat_id = _id(call.get("channel_id"), "channel_id")
+        named = "group" if place.startswith("mpdm-") else "channel"
+        chat_type = "dm" if chat_id.startswith("D") else _UNNAMED.get(place, named)
+        # It is no message, and has no ts; this is what it has of its own.
+        source = self._source(chat_id, chat_type, call.get("user_id"), f"slash:{trigger}", None)
+        return Letter(Inbound(source=source, text=text, message_id=source.message_id))
+
+    def _spoken(self, raw: str) -> str:
+        """Return what follows ``/hermes``: a command without its slash, or something to say."""
+        word = raw.partition(" ")[0].lower()
+        if not raw:
+            return "/help"
+        return f"/{plain(raw)}" if word in self.commands else plain(raw)
+
+
+def _id(value: object, what: str) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise UnreadablePayload(f"{what} is not an id of Slack.")
+    return value
+
+
+def _ts(value: object, what: str) -> str:
+    if not isinstance(value, str) or not _TS.fullmatch(value):
+        raise UnreadablePayload(f"{what} is not a time of Slack.")
+    return value

@@ -1,0 +1,94 @@
+"""Where Slack brings events and commands to.
+
+What comes is Slack's if it is signed with the app's secret, and not older than five minutes, so
+that nobody can say again later what Slack once said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
+from hermes_sessions.gateway.platforms.slack.taking import NotTaken, Take
+from hermes_sessions.gateway.platforms.webhooks import (
+    Address,
+    Proof,
+    Signature,
+    Webhook,
+    parsed_json,
+)
+
+SIGNATURE_HEADER: Final = "X-Slack-Signature"
+TIMESTAMP_HEADER: Final = "X-Slack-Request-Timestamp"
+
+#: Slack's calls are some kilobytes. What is larger is not read as one.
+MAX_BODY: Final = 1024**2
+_MAX_CHALLENGE: Final = 1024
+_OLDEST_SECONDS: Final = 300
+_MAX_DIGITS: Final = 16
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class WebhookServer(Webhook):
+    """Listens from `start` to `stop`."""
+
+    def __init__(self, settings: SlackSettings, take: Take, *, clock: Callable[[], float]) -> None:
+        """*clock* tells the time in seconds since the epoch."""
+        self._secret = (settings.signing_secret or "").encode()
+        self._clock = clock
+        where = settings.webhook
+        super().__init__(
+            Address("platforms.slack.webhook", where.host, where.port, where.path),
+            _confirmed(take),
+            self._proof,
+            refusal=401,
+            max_body=MAX_BODY,
+        )
+
+    def _proof(self, request: Request) -> Proof | None:
+        given = request.headers.get(SIGNATURE_HEADER)
+        said = request.headers.get(TIMESTAMP_HEADER, "")
+        if not given or not (said.isascii() and said.isdigit()) or len(said) > _MAX_DIGITS:
+            return None
+        if abs(self._clock() - int(said)) > _OLDEST_SECONDS:
+            return None
+        return Signature(given, self._secret, mark="v0=", before=f"v0:{said}:".encode())
+
+    def _parsed(self, request: Request, body: bytes) -> object:
+        """Return what is in a body: JSON, or a form; None for what is neither."""
+        kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind != _FORM:
+            return parsed_json(body)
+        try:
+            return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
+        except ValueError:
+            return None
+
+    async def _answer(self, payload: object) -> Response:
+        if isinstance(payload, Mapping) and payload.get("type") == "url_verification":
+            return _challenge(payload)
+        return await super()._answer(payload)
+
+
+def _confirmed(take: Take) -> Callable[[object], Awaitable[bool]]:
+    async def is_taken(payload: object) -> bool:
+        try:
+            await take(payload)
+        except NotTaken:
+            return False
+        return True
+
+    return is_taken
+
+
+def _challenge(payload: Mapping[str, object]) -> Response:
+    """Answer the question by which Slack finds out whether the address is ours."""
+    challenge = payload.get("challenge")
+    if not isinstance(challenge, str) or len(challenge) > _MAX_CHALLENGE:
+        return Response(status_code=400)
+    return PlainTextResponse(challenge, headers={"X-Content-Type-Options": "nosniff"})

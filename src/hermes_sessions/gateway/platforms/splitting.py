@@ -1,0 +1,237 @@
+"""Long replies in parts that a messenger takes.
+
+The same text and limit always give the same parts: the outbox remembers how many were sent.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.text.clusters import cluster_start
+
+if TYPE_CHECKING:
+    from hermes_sessions.gateway.platforms.port import Limits
+
+LengthUnit = Literal["characters", "utf16", "bytes"]
+
+#: Every unit has room for some characters, fences not included.
+SMALLEST_LIMIT: Final = 16
+
+_FENCE_LINE: Final = re.compile(r"^([ \t]*)(`{3,}|~{3,})[ \t]*([^\n]*)$", re.MULTILINE)
+_SENTENCE_END: Final = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”’）]*")
+_WHITE: Final = re.compile(r"\s*\n|\s+")
+_LANGUAGE: Final = re.compile(r"[^\s`]{1,32}")
+
+
+class Part(NamedTuple):
+    """A part, and which characters of the whole it holds."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Fence(NamedTuple):
+    """A block of code between fences."""
+
+    #: Where the opening line begins, and the line after it.
+    start: int
+    inside: int
+    #: Where the closing line begins and ends; both the end of the text when there is none.
+    closing: int
+    end: int
+    #: What opens the block again in another part, and what closes it.
+    opener: str
+    closer: str
+
+
+def split(text: str, limits: Limits) -> list[str]:
+    """Return *text* in parts that fit *limits*; see `cut`."""
+    return [part.text for part in cut(text, limits.text, limits.length_unit)]
+
+
+def cut(text: str, limit: int, unit: LengthUnit = "characters") -> Iterator[Part]:
+    """Yield *text* in parts of at most *limit*, none of them blank.
+
+    Cuts are made between paragraphs if possible, else lines, sentences, words, visible characters;
+    white space at a cut is dropped. A block of code that is cut is closed and opened again with its
+    language; only in a block whose fences would take half a part, they are text like any other.
+
+    Raises:
+        InvalidInput: the limit is too small for any text.
+    """
+    if limit < SMALLEST_LIMIT:
+        raise InvalidInput(f"A part must be allowed at least {SMALLEST_LIMIT} {unit}, not {limit}.")
+    return _Cutter(text, limit, unit).parts()
+
+
+def measure(text: str, unit: LengthUnit) -> int:
+    """Return how long *text* is in *unit*."""
+    match unit:
+        case "characters":
+            return len(text)
+        case "utf16":
+            return len(text.encode("utf-16-le", "surrogatepass")) // 2
+        case "bytes":
+            return len(text.encode("utf-8", "surrogatepass"))
+
+
+def find_fences(text: str) -> list[Fence]:
+    """Return the blocks of fenced code, in order; one that is never closed reaches to the end."""
+    fences: list[Fence] = []
+    opening: re.Match[str] | None = None
+    for line in _FENCE_LINE.finditer(text):
+        _, marks, info = line.groups()
+        if opening is None:
+            if marks[0] != "`" or "`" not in info:
+                opening = line
+        elif marks.startswith(opening[2]) and not info.strip():
+            fences.append(_fence(text, opening, line.start(), line.end()))
+            opening = None
+    if opening is not None:
+        fences.append(_fence(text, opening, len(text), len(text)))
+    return fences
+
+
+def _fence(text: str, opening: re.Match[str], closing: int, end: int) -> Fence:
+    indent, marks, info = opening.groups()
+    language = _LANGUAGE.match(info)
+    return Fence(
+        start=opening.start(),
+        inside=min(opening.end() + 1, len(text)),
+        closing=closing,
+        end=end,
+        opener=f"{indent}{marks}{language[0] if language else ''}\n",
+        closer=f"\n{indent}{marks}",
+    )
+
+
+@dataclass(slots=True)
+class _Cutter:
+    text: str
+    limit: int
+    unit: LengthUnit
+
+    def parts(self) -> Iterator[Part]:
+        fences = [fence for fence in find_fences(self.text) if self._leaves_room(fence)]
+        number = 0
+        start, end = 0, len(self.text)
+        while start < end:
+            while number < len(fences) and fences[number].end <= start:
+                number += 1
+            around = fences[number] if number < len(fences) else None
+            opener = around.opener if around and around.inside <= start else ""
+            part, start = self._next(start, opener, fences[number : number + self.limit])
+            if self.text[part.start : part.end].strip():
+                yield part
+
+    def _leaves_room(self, fence: Fence) -> bool:
+        opening = max(fence.inside - fence.start, measure(fence.opener, self.unit))
+        return opening + measure(fence.closer, self.unit) <= self.limit // 2
+
+    def _next(self, start: int, opener: str, fences: Sequence[Fence]) -> tuple[Part, int]:
+        """Return the part that begins at *start*, and where the next one does."""
+        room = self.limit - measure(opener, self.unit)
+        furthest = self._reach(start, room)
+        if furthest == len(self.text):
+            return Part(opener + self.text[start:], start, furthest), furthest
+        around = next((each for each in fences if each.start < furthest < each.end), None)
+        if around is None:
+            return self._cut_prose(start, self._best_place(start, furthest, fences), opener)
+        if self._belongs_to_the_next(around, start, furthest, room):
+            return self._cut_prose(start, around.start, opener)
+        return self._cut_code(start, room, opener, around)
+
+    def _belongs_to_the_next(self, fence: Fence, start: int, furthest: int, room: int) -> bool:
+        """Tell whether a block is better begun in the next part than in what is left of this one.
+
+        It is when nothing of its code would fit, or when little is lost and it then stays whole.
+        """
+        if not self.text[start : fence.start].strip():
+            return False
+        if self._reach(start, room - measure(fence.closer, self.unit)) <= fence.inside:
+            return True
+        is_half_full = fence.start - start >= (furthest - start) // 2
+        return is_half_full and self._reach(fence.start, self.limit) >= fence.end
+
+    def _cut_prose(self, start: int, place: int, opener: str) -> tuple[Part, int]:
+        white = _WHITE.match(self.text, place)
+        kept = self.text[start:place].rstrip()
+        part = Part(opener + kept, start, start + len(kept))
+        return part, white.end() if white else place
+
+    def _best_place(self, start: int, furthest: int, fences: Sequence[Fence]) -> int:
+        """Return where to cut prose: the most telling place in the second half, else anywhere."""
+        window = self.text[start : furthest + 1]
+        for fence in fences:  # whole ones, in which no cut is needed
+            if fence.start >= furthest:
+                break
+            first, last = max(fence.start - start, 0), fence.end - start
+            window = window[:first] + "x" * (last - first) + window[last:]
+        half = (furthest - start) // 2
+        kinds: tuple[Callable[[str], int], ...] = (
+            lambda text: text.rfind("\n\n"),
+            lambda text: text.rfind("\n"),
+            _last_sentence,
+            _last_blank,
+        )
+        for least in (half, 0):
+            for kind in kinds:
+                place = kind(window)
+                if place > least and window[:place].strip():
+                    return start + place
+        return _whole(self.text, furthest, after=start)
+
+    def _cut_code(self, start: int, room: int, opener: str, fence: Fence) -> tuple[Part, int]:
+        """Cut inside a block: between lines if possible, and nothing of the code is dropped."""
+        furthest = self._reach(start, room - measure(fence.closer, self.unit))
+        begin = max(start, fence.inside)
+        # What would stand alone in the next part are the fences.
+        place = min(furthest, fence.closing - 1)
+        if self.text[place] != "\n":
+            line = self.text.rfind("\n", begin + 1, place)
+            place = line if line > begin else _whole(self.text, place, after=begin)
+        part = Part(opener + self.text[start:place] + fence.closer, start, place)
+        following = place + (self.text[place] == "\n")
+        return part, fence.end if following >= fence.closing else following
+
+    def _reach(self, start: int, room: int) -> int:
+        """Return how far a part from *start* may go."""
+        window = self.text[start : start + max(room, 0)]
+        if measure(window, self.unit) <= room:
+            return start + len(window)
+        # The longest beginning that fits: the first that does not, less one.
+        too_long = bisect_right(
+            range(len(window) + 1), room, key=lambda length: measure(window[:length], self.unit)
+        )
+        return start + too_long - 1
+
+
+def _whole(text: str, at: int, *, after: int) -> int:
+    """Return the last place in (*after*, *at*] where no visible character falls apart.
+
+    Where there is none, one is longer than all that fits: then only halves of a pair stay together.
+    """
+    place = cluster_start(text, at)
+    if place <= after:
+        place = at
+    # Text from faulty JSON has characters in two halves.
+    is_pair = "\ud800" <= text[place - 1] <= "\udbff" and "\udc00" <= text[place] <= "\udfff"
+    return place - 1 if is_pair and place - 1 > after else place
+
+
+def _last_sentence(text: str) -> int:
+    place = -1
+    for end in _SENTENCE_END.finditer(text, 0, len(text) - 1):
+        if cluster_start(text, end.end()) == end.end():
+            place = end.end()
+    return place
+
+
+def _last_blank(text: str) -> int:
+    return max((text.rfind(blank) for blank in (" ", "\t", "\u3000")), default=-1)

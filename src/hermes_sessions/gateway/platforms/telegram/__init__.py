@@ -1,0 +1,1 @@
+"""Telegram: bots that are talked to in private, in groups and in topics."""

@@ -1,0 +1,319 @@
+"""A bot on Telegram: our own loop, which confirms an update when the gateway has stored it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import ClassVar, Final
+
+from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.gateway.events import Attachment, Inbound, Target
+from hermes_sessions.gateway.platforms.markdown import readable
+from hermes_sessions.gateway.platforms.port import (
+    Adapter,
+    Limits,
+    LoginRefused,
+    PlatformError,
+    RateLimited,
+    Services,
+    Undeliverable,
+    Unreachable,
+)
+from hermes_sessions.gateway.platforms.reconnecting import OFFERS, Ending, Sleep, keep_receiving
+from hermes_sessions.gateway.platforms.telegram.client import (
+    BotClient,
+    ChatMoved,
+    MarkupRefused,
+    TopicGone,
+    Unchanged,
+)
+from hermes_sessions.gateway.platforms.telegram.formatting import to_html
+from hermes_sessions.gateway.platforms.telegram.mapping import Reader, Reading
+from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings
+from hermes_sessions.gateway.platforms.telegram.webhook import WebhookServer
+
+logger = logging.getLogger(__name__)
+
+#: The topic that every forum has; messages to it name none.
+_GENERAL: Final = "1"
+
+
+class TelegramAdapter(Adapter):
+    """One bot, by long polling or by a webhook."""
+
+    name: ClassVar[str] = "telegram"
+    limits: ClassVar[Limits] = Limits(
+        text=4096, length_unit="utf16", edits=True, edit_seconds=1.0, typing=True
+    )
+
+    def __init__(
+        self,
+        settings: TelegramSettings,
+        *,
+        commands: Sequence[tuple[str, str]] = (),
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """*commands* are shown in the menu of the chat, each with what it does."""
+        self._settings = settings
+        self._commands = commands
+        self._sleep = sleep
+        self._client: BotClient | None = None
+        self._services: Services | None = None
+        self._reader: Reader | None = None
+        self._ending = Ending()
+        self._loop: asyncio.Task[None] | None = None
+        self._webhook: WebhookServer | None = None
+        self._is_connected = False
+        #: Everything below is stored, and not yet confirmed.
+        self._offset: int | None = None
+        #: How often updates were offered in vain, by number.
+        self._offers: dict[int, int] = {}
+        #: Updates that could not be read since the start.
+        self.unreadable = 0
+
+    # ── connecting ────────────────────────────────────────────────────────────────────────────
+
+    async def connect(self, services: Services) -> None:
+        """See `Adapter.connect`."""
+        self._services = services
+        self._ending = Ending()
+        self._client = BotClient(self._settings)
+        try:
+            identity = await self._client.start()
+            self._reader = Reader(
+                bot_id=identity.id,
+                bot_name=identity.name,
+                needs_mention=self._settings.require_mention,
+                max_file_bytes=self._settings.max_file_bytes,
+            )
+            await self._show_commands()
+            await self._begin()
+        except BaseException:
+            await self._close()
+            raise
+        self._is_connected = True
+        logger.info("telegram: connected as @%s", identity.name)
+
+    async def _show_commands(self) -> None:
+        if not self._commands:
+            return
+        try:
+            await self._bot.show_commands(self._commands)
+        except (RateLimited, Undeliverable) as error:  # they work without being shown
+            logger.warning("telegram: the menu of commands could not be set: %s", error)
+
+    async def _begin(self) -> None:
+        settings = self._settings.webhook
+        if settings is None:
+            await self._bot.ask_for_polling()
+            self._loop = asyncio.create_task(self._poll())
+            return
+        self._webhook = WebhookServer(settings, self._take_brought)
+        await self._webhook.start()
+        try:
+            await self._bot.ask_for_webhook(settings.url, settings.secret)
+        except Undeliverable as error:
+            raise LoginRefused(
+                f"Telegram cannot use platforms.telegram.webhook.url: {error}"
+            ) from error
+
+    async def disconnect(self) -> None:
+        """See `Adapter.disconnect`."""
+        self._ending.ask()
+        if self._loop is not None:
+            await self._loop
+        await self._confirm()
+        await self._close()
+
+    async def _close(self) -> None:
+        self._is_connected = False
+        if self._webhook is not None:
+            await self._webhook.stop()
+        client, self._client = self._client, None
+        self._loop = self._webhook = None
+        if client is not None:
+            await client.close()
+
+    @property
+    def is_connected(self) -> bool:
+        """See `Adapter.is_connected`."""
+        if self._webhook is not None and not self._webhook.is_running:
+            return False
+        return self._is_connected
+
+    @property
+    def webhook_port(self) -> int | None:
+        """Where the webhook listens, which matters when the configured port is 0."""
+        return self._webhook.port if self._webhook else None
+
+    @property
+    def _bot(self) -> BotClient:
+        if self._client is None:
+            raise Unreachable("The adapter for Telegram is not connected.")
+        return self._client
+
+    # ── receiving ─────────────────────────────────────────────────────────────────────────────
+
+    async def _poll(self) -> None:
+        await keep_receiving(
+            self._receive,
+            self._ending,
+            sleep=self._sleep,
+            platform=self.name,
+            logger=logger,
+            lost=self._lost,
+        )
+
+    async def _lost(self, _error: PlatformError) -> None:
+        self._is_connected = False
+
+    async def _receive(self) -> bool:
+        """Take one batch; return whether things go as they should."""
+        reader = self._reader
+        if reader is None:
+            raise Unreachable("The adapter for Telegram is not connected.")
+        updates = await self._ask(self._settings.poll_seconds)
+        readings = reader.read_all(updates)
+        if readings and _may_be_unfinished(readings[-1]):
+            # The rest of an album follows in a moment. Nothing is confirmed yet, so that asking
+            # again brings all of it.
+            await self._ending.or_result(self._sleep(self._settings.album_milliseconds / 1000))
+            readings = reader.read_all(await self._ask(0))
+        if updates and not readings:
+            logger.error("telegram: updates without numbers, which cannot be confirmed")
+            return False
+        for reading in readings:
+            if not await self._take(reading):
+                return False
+            self._offset = reading.number + 1
+        return True
+
+    async def _ask(self, seconds: int) -> list[object]:
+        offset = self._offset
+        updates = await self._ending.or_result(self._bot.updates(offset, seconds))
+        self._is_connected = True
+        if self._offset == offset:
+            # It is confirmed. Numbers start anywhere after a quiet week, so it is not said again.
+            self._offset = None
+        return updates
+
+    async def _confirm(self) -> None:
+        """Confirm what was stored last, so that it does not come again after a restart."""
+        if self._offset is None or self._client is None:
+            return
+        with suppress(PlatformError, TimeoutError):
+            async with asyncio.timeout(5):
+                await self._client.updates(self._offset, 0)
+                self._offset = None
+
+    async def _take_brought(self, update: object) -> bool:
+        """Take an update that came by the webhook."""
+        reader = self._reader
+        if reader is None:
+            return False
+        readings = reader.read_all([update])
+        if not readings:
+            self._skip("an update that is no JSON, too large, or without a number", None)
+        for reading in readings:
+            if not await self._take(reading):
+                return False
+        return True
+
+    async def _take(self, reading: Reading) -> bool:
+        """Hand a message to the gateway; return whether it may be confirmed."""
+        if reading.problem is not None:
+            self._skip(str(reading.problem), reading.number)
+        if reading.inbound is None:
+            return True
+        is_taken = await self._offer(reading.inbound, reading.number)
+        if is_taken:
+            self._offers.pop(reading.number, None)
+        return is_taken
+
+    async def _offer(self, inbound: Inbound, number: int) -> bool:
+        if self._services is None:
+            return False
+        try:
+            await self._services.accept(inbound)
+        except InvalidInput as error:
+            self._skip(str(error), number)
+        except HermesSessionsError as error:
+            logger.warning("telegram: update %d cannot be stored yet: %s", number, error)
+            return False
+        except Exception:
+            # Whatever it is: the loop goes on, and the message is not lost at the first try.
+            self._offers[number] = self._offers.get(number, 0) + 1
+            logger.exception("telegram: update %d could not be taken", number)
+            return self._offers[number] >= OFFERS
+        return True
+
+    def _skip(self, why: str, number: int | None) -> None:
+        self.unreadable += 1
+        logger.warning("telegram: update %s is skipped: %s", number, why)
+
+    # ── sending ───────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, target: Target, text: str, *, key: str) -> str:  # noqa: ARG002
+        """See `Adapter.send`. Telegram has no idempotency keys."""
+        thread_id = _thread_of(target)
+        try:
+            return await self._send(target, target.chat_id, thread_id, text)
+        except TopicGone:
+            # Somebody deleted the topic meanwhile; the chat is still there.
+            return await self._send(target, target.chat_id, None, text)
+        except ChatMoved as moved:
+            return await self._send(target, moved.chat_id, thread_id, text)
+
+    async def _send(self, target: Target, chat_id: str, thread_id: int | None, text: str) -> str:
+        reply_to = _number(target.reply_to)
+        html = to_html(text)
+        if html.strip():
+            with suppress(MarkupRefused):
+                return await self._bot.send(
+                    chat_id, html, is_html=True, thread_id=thread_id, reply_to=reply_to
+                )
+        return await self._bot.send(
+            chat_id, readable(text), is_html=False, thread_id=thread_id, reply_to=reply_to
+        )
+
+    def chat_type_of(self, chat_id: str) -> str:
+        """A group, if it has the number of one."""
+        return "group" if chat_id.startswith("-") else "dm"
+
+    async def edit(self, target: Target, message_id: str, text: str) -> None:
+        """See `Adapter.edit`."""
+        number = _number(message_id)
+        if number is None:
+            raise Undeliverable(f"{message_id!r} is not the id of a message on Telegram.")
+        with suppress(Unchanged):
+            html = to_html(text)
+            if html.strip():
+                with suppress(MarkupRefused):
+                    await self._bot.edit(target.chat_id, number, html, is_html=True)
+                    return
+            await self._bot.edit(target.chat_id, number, readable(text), is_html=False)
+
+    async def typing(self, target: Target) -> None:
+        """See `Adapter.typing`. What goes wrong is not worth more than a line in the log."""
+        try:
+            await self._bot.type(target.chat_id, _thread_of(target))
+        except PlatformError as error:
+            logger.debug("telegram: typing could not be shown: %s", error)
+
+    async def fetch(self, attachment: Attachment, *, limit: int) -> bytes:
+        """See `Adapter.fetch`."""
+        return await self._bot.fetch(attachment.reference, limit)
+
+
+def _may_be_unfinished(reading: Reading) -> bool:
+    return reading.inbound is not None and "album" in reading.inbound.extra
+
+
+def _thread_of(target: Target) -> int | None:
+    return None if target.thread_id == _GENERAL else _number(target.thread_id)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None

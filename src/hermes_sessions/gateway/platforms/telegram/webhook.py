@@ -1,0 +1,28 @@
+"""Where Telegram brings updates to. They are Telegram's if they know the secret."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+from starlette.requests import Request
+
+from hermes_sessions.gateway.platforms.telegram.settings import WebhookSettings
+from hermes_sessions.gateway.platforms.webhooks import Address, ByHead, Proof, Take, Webhook
+
+SECRET_HEADER: Final = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the name of a header
+#: Telegram's updates are some kilobytes. What is larger is not read as one.
+MAX_BODY: Final = 1024**2
+
+
+class WebhookServer(Webhook):
+    """Listens from `start` to `stop`."""
+
+    def __init__(self, settings: WebhookSettings, take: Take) -> None:
+        self._secret = settings.secret.encode()
+        address = Address("platforms.telegram.webhook", settings.host, settings.port, settings.path)
+        super().__init__(address, take, self._proof, refusal=403, max_body=MAX_BODY)
+
+    def _proof(self, request: Request) -> Proof | None:
+        given = request.headers.get(SECRET_HEADER, "").encode("latin-1")
+        return ByHead() if hmac.compare_digest(given, self._secret) else None

@@ -1,0 +1,201 @@
+"""Meta's Graph API over httpx: the few calls that are needed, with the port's errors.
+
+The token goes to Meta alone: as a header, never into an address, and for files only to Meta's own
+hosts, whatever address an answer names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+
+from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
+from hermes_sessions.gateway.platforms.whatsapp.contents import MEDIA_ID
+from hermes_sessions.gateway.platforms.whatsapp.problems import Complaint, problem_of
+from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
+
+_SECONDS: Final = 30.0
+#: Where Meta keeps files.
+_FILE_HOSTS: Final = (".fbsbx.com", ".fbcdn.net", ".facebook.com", ".whatsapp.net")
+
+Record = Mapping[str, Any]
+
+
+class Identity(NamedTuple):
+    """The business number."""
+
+    #: As people write it.
+    number: str
+    name: str
+
+    @property
+    def digits(self) -> str:
+        """The number as it stands in messages."""
+        return "".join(character for character in self.number if character in "0123456789")
+
+
+class GraphClient:
+    """One business number. Every call raises errors of the port alone."""
+
+    def __init__(self, settings: WhatsAppSettings) -> None:
+        self._number_id = settings.phone_number_id
+        self._base = f"{settings.base_url}/{settings.api_version}"
+        self._origin = _origin_of(settings.base_url)
+        self._http = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {settings.token}"},
+            timeout=_SECONDS,
+            follow_redirects=False,
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    async def identify(self) -> Identity:
+        """Return whose number it is.
+
+        Raises:
+            LoginRefused, Unreachable, RateLimited
+        """
+        fields = {"fields": "display_phone_number,verified_name"}
+        try:
+            found = await self._call("GET", self._number_id, params=fields)
+        except Undeliverable as error:
+            raise LoginRefused(
+                f"Meta does not know the number of platforms.whatsapp.phone_number_id, or the "
+                f"token may not use it: {error}"
+            ) from error
+        return Identity(
+            str(found.get("display_phone_number") or ""), str(found.get("verified_name") or "")
+        )
+
+    async def send(self, message: Record) -> str:
+        """Send a message and return its id."""
+        answer = await self._call("POST", f"{self._number_id}/messages", json=message)
+        try:
+            message_id = answer["messages"][0]["id"]
+        except (LookupError, TypeError):
+            message_id = None
+        if not isinstance(message_id, str):
+            raise Unreachable("WhatsApp's answer does not name the message.")
+        return message_id
+
+    async def mark(self, message: Record) -> None:
+        """Say something about a message: that it was read, that an answer is coming."""
+        await self._call("POST", f"{self._number_id}/messages", json=message)
+
+    async def fetch(self, media_id: str, limit: int) -> bytes:
+        """Return a file's contents."""
+        if not MEDIA_ID.fullmatch(media_id):
+            raise Undeliverable("That is not the id of a file on WhatsApp.")
+        found = await self._call("GET", media_id, params={"phone_number_id": self._number_id})
+        size, address = found.get("file_size"), found.get("url")
+        if isinstance(size, int) and size > limit:
+            raise _too_large(size, limit)
+        if not isinstance(address, str) or not self._is_metas(address):
+            raise Undeliverable("WhatsApp names no address for the file that could be trusted.")
+        with _translated():
+            async with self._http.stream("GET", address) as response:
+                if response.status_code in {404, 410}:
+                    raise Undeliverable("The file is no longer there.")
+                if response.status_code != 200:
+                    await response.aread()
+                    raise problem_of(_complaint(response))
+                return await _content(response, limit)
+
+    async def _call(self, method: str, path: str, **options: Any) -> Record:
+        with _translated():
+            response = await self._http.request(method, f"{self._base}/{path}", **options)
+        if response.status_code != 200:
+            raise problem_of(_complaint(response))
+        answer = _parsed(response)
+        if answer is None:
+            raise Unreachable("WhatsApp's answer cannot be read.")
+        if isinstance(answer.get("error"), Mapping):
+            raise problem_of(_complaint(response))
+        return answer
+
+    def _is_metas(self, address: str) -> bool:
+        try:
+            parts = urlsplit(address)
+            origin = _origin_of(address)
+        except ValueError:
+            return False
+        if origin == self._origin:
+            return True
+        return parts.scheme == "https" and f".{parts.hostname}".endswith(_FILE_HOSTS)
+
+
+def _origin_of(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.hostname, parts.port
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        words = str(error) or type(error).__name__
+        raise Unreachable(f"WhatsApp cannot be reached: {words}") from error
+
+
+async def _content(response: httpx.Response, limit: int) -> bytes:
+    content = bytearray()
+    async for chunk in response.aiter_bytes():
+        content += chunk
+        if len(content) > limit:
+            raise _too_large(len(content), limit)
+    return bytes(content)
+
+
+def _too_large(size: int, limit: int) -> Undeliverable:
+    return Undeliverable(f"The file has {size:,} bytes or more, over {limit:,}.")
+
+
+def _parsed(response: httpx.Response) -> Record | None:
+    try:
+        answer = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, Mapping) else None
+
+
+def _complaint(response: httpx.Response) -> Complaint:
+    """Return what went wrong, as far as the answer says."""
+    error = (_parsed(response) or {}).get("error")
+    error = error if isinstance(error, Mapping) else {}
+    code, data = error.get("code"), error.get("error_data")
+    details = data.get("details") if isinstance(data, Mapping) else None
+    words = details or error.get("message") or ""
+    return Complaint(
+        response.status_code,
+        code if isinstance(code, int) and not isinstance(code, bool) else None,
+        str(words)[:500],
+        _seconds_to_wait(response.headers),
+    )
+
+
+def _seconds_to_wait(headers: httpx.Headers) -> float | None:
+    """Return how long to wait: in seconds in one header, in minutes in Meta's own."""
+    try:
+        seconds = float(headers["Retry-After"])
+        return seconds if math.isfinite(seconds) else None
+    except (KeyError, ValueError):
+        pass
+    try:
+        usage = json.loads(headers["X-Business-Use-Case-Usage"])
+        minutes = [
+            float(each["estimated_time_to_regain_access"])
+            for cases in usage.values()
+            for each in cases
+        ]
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    return max(minutes) * 60 if minutes and max(minutes) > 0 else None

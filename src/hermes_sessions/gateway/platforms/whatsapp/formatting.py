@@ -1,0 +1,36 @@
+"""Markdown as WhatsApp shows it: ``*bold*``, ``_italic_``, ``~strike~`` and code between ticks.
+
+WhatsApp refuses no markup, and has no way to escape its signs. What comes out is never longer than
+the Markdown, so that a part that fits its limit still does.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Final
+
+from hermes_sessions.gateway.platforms.signs import SignMarkup
+
+
+def to_whatsapp(markdown: str) -> str:
+    """Return *markdown* in WhatsApp's own markup; as it stands where nothing would be left."""
+    return _MARKUP.show(markdown)
+
+
+class _WhatsAppMarkup(SignMarkup):
+    bullet: ClassVar[str] = "-"
+
+    def escape(self, text: str) -> str:
+        return text
+
+    def quotation(self, found: re.Match[str]) -> str:
+        before = found[0][: found.start(1)]
+        return f"{before}{self.inline(found[1])}"
+
+    def link(self, found: re.Match[str], depth: int) -> str:
+        """Return a link in words: WhatsApp makes links of addresses alone."""
+        label, address = found["label"], found["address"]
+        return address if label == address else f"{self.inline(label, depth)} ({address})"
+
+
+_MARKUP: Final = _WhatsAppMarkup()

@@ -1,0 +1,227 @@
+"""What Meta's webhook brings, as messages of the gateway. Pure, and trusting nothing.
+
+One call carries entries, an entry changes, a change messages and statuses. Whatever of it nobody
+foresaw is skipped alone: the messages beside it arrive.
+
+Somebody is known by a phone number (``wa_id``), by an id that stays when the number changes or is
+hidden (``user_id``), or by both. Both are handed on, so that the store remembers that they are one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.port import UnreadablePayload
+from hermes_sessions.gateway.platforms.reading import record, short, text_of
+from hermes_sessions.gateway.platforms.whatsapp.contents import content_of
+from hermes_sessions.model.identity import normalise_whatsapp
+from hermes_sessions.model.source import Platform, SessionSource
+
+Record = Mapping[str, Any]
+
+#: What changes when somebody writes, or when something we wrote is delivered.
+_FIELD: Final = "messages"
+_ACCOUNT: Final = "whatsapp_business_account"
+#: Meta tries for seven days to bring a message. What is older was brought before, by whomever.
+OLDEST_SECONDS: Final = 8 * 86400
+_ID: Final = re.compile(r"[!-~]{1,512}")
+#: Kinds that are no message: nobody expects an answer to them.
+_SILENT: Final = frozenset({"reaction", "system", "unsupported", "request_welcome", "ephemeral"})
+
+
+class Status(NamedTuple):
+    """How far something that we sent has come."""
+
+    message_id: str
+    #: ``sent``, ``delivered``, ``read``, ``played`` or ``failed``.
+    status: str
+    #: The key under which it was sent, if it comes back.
+    key: str | None = None
+    #: Why it failed: the code, and the words that Meta has for it.
+    code: int | None = None
+    details: str | None = None
+
+
+class Brought(NamedTuple):
+    """Everything in one call, in order."""
+
+    messages: tuple[Inbound, ...]
+    statuses: tuple[Status, ...]
+    #: Why parts of it were skipped.
+    problems: tuple[UnreadablePayload, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How calls are read: whose number it is."""
+
+    phone_number_id: str
+    #: Our own number, in digits: what it writes is not said to us.
+    own_number: str = ""
+
+    def read(self, payload: object, *, now: float) -> Brought:
+        """Return what is in the body of a call; *now* is the time, in seconds since the epoch."""
+        messages: list[Inbound] = []
+        statuses: list[Status] = []
+        problems: list[UnreadablePayload] = []
+        try:
+            values = list(self._values(payload, problems))
+        except UnreadablePayload as problem:
+            return Brought((), (), (problem,))
+        for value in values:
+            for item in _items(value, "messages", problems):
+                try:
+                    inbound = self._message(record(item, "A message"), value, now)
+                except UnreadablePayload as problem:
+                    problems.append(problem)
+                else:
+                    messages += [inbound] if inbound is not None else []
+            for item in _items(value, "statuses", problems):
+                try:
+                    statuses.append(_status(record(item, "A status")))
+                except UnreadablePayload as problem:
+                    problems.append(problem)
+        return Brought(tuple(messages), tuple(statuses), tuple(problems))
+
+    def _values(self, payload: object, problems: list[UnreadablePayload]) -> Iterator[Record]:
+        """Yield what changed on our number; an app may have others."""
+        call = record(payload, "A call")
+        if call.get("object") != _ACCOUNT:
+            raise UnreadablePayload("A call is not about WhatsApp.")
+        for entry in _items(call, "entry", problems):
+            for change in _items(entry, "changes", problems):
+                if not isinstance(change, Mapping) or change.get("field") != _FIELD:
+                    continue
+                value = change.get("value")
+                metadata = value.get("metadata") if isinstance(value, Mapping) else None
+                if not isinstance(value, Mapping) or not isinstance(metadata, Mapping):
+                    problems.append(UnreadablePayload("A change does not say on which number."))
+                elif str(metadata.get("phone_number_id")) == self.phone_number_id:
+                    yield value
+
+    def _message(self, message: Record, value: Record, now: float) -> Inbound | None:
+        kind = text_of(message.get("type"), "type")
+        if kind is None or kind in _SILENT:
+            return None
+        message_id = text_of(message.get("id"), "id") or ""
+        if not _ID.fullmatch(message_id):
+            raise UnreadablePayload("A message has no usable id.")
+        sent_at = _time(message.get("timestamp"))
+        if sent_at is None or sent_at < now - OLDEST_SECONDS:
+            raise UnreadablePayload("A message is older than what Meta would still bring.")
+        person = _person(message, value)
+        if person.number and person.number == self.own_number:
+            return None
+        content = content_of(kind, message)
+        if content is None:
+            return None
+        context = message.get("context")
+        answered = context.get("id") if isinstance(context, Mapping) else None
+        return Inbound(
+            source=_source(message, person, message_id),
+            text=content.text,
+            message_id=message_id,
+            sent_at=sent_at,
+            attachments=content.attachments,
+            reply_to=answered if isinstance(answered, str) and _ID.fullmatch(answered) else None,
+            order=sent_at,
+        )
+
+
+class _Person(NamedTuple):
+    number: str | None
+    lasting_id: str | None
+    name: str | None
+
+    @property
+    def id(self) -> str:
+        return self.number or self.lasting_id or ""
+
+    @property
+    def other_id(self) -> str | None:
+        return self.lasting_id if self.number else None
+
+
+def _person(message: Record, value: Record) -> _Person:
+    """Return who wrote: the message names them, and a contact says more."""
+    number, lasting_id = _identifier(message.get("from")), _identifier(message.get("from_user_id"))
+    if not number and not lasting_id:
+        raise UnreadablePayload("A message does not say who wrote it.")
+    contacts = value.get("contacts")
+    for contact in contacts if isinstance(contacts, list) else ():
+        if not isinstance(contact, Mapping):
+            continue
+        known = _identifier(contact.get("wa_id")), _identifier(contact.get("user_id"))
+        if (number and known[0] == number) or (lasting_id and known[1] == lasting_id):
+            profile = contact.get("profile")
+            profile = profile if isinstance(profile, Mapping) else {}
+            name = short(profile.get("name")) or short(profile.get("username"))
+            return _Person(number or known[0], lasting_id or known[1], name)
+    return _Person(number, lasting_id, None)
+
+
+def _source(message: Record, person: _Person, message_id: str) -> SessionSource:
+    group_id = text_of(message.get("group_id"), "group_id")
+    if group_id is not None and not _ID.fullmatch(group_id):
+        raise UnreadablePayload("A group has no usable id.")
+    return SessionSource(
+        platform=Platform.WHATSAPP,
+        chat_id=group_id or person.id,
+        chat_id_alt=None if group_id else person.other_id,
+        chat_name=None if group_id else person.name,
+        chat_type="group" if group_id else "dm",
+        user_id=person.id,
+        user_id_alt=person.other_id,
+        user_name=person.name,
+        message_id=message_id,
+    )
+
+
+def _identifier(value: object) -> str | None:
+    """Return an id without plus sign, device and domain."""
+    plain = normalise_whatsapp(value) if isinstance(value, str) and len(value) <= 512 else ""
+    return plain if _ID.fullmatch(plain) else None
+
+
+def _status(status: Record) -> Status:
+    message_id = text_of(status.get("id"), "id") or ""
+    word = text_of(status.get("status"), "status") or ""
+    if not _ID.fullmatch(message_id) or not _ID.fullmatch(word):
+        raise UnreadablePayload("A status does not say of what.")
+    errors = status.get("errors")
+    error = errors[0] if isinstance(errors, list) and errors else None
+    error = error if isinstance(error, Mapping) else {}
+    code, data = error.get("code"), error.get("error_data")
+    details = data.get("details") if isinstance(data, Mapping) else None
+    return Status(
+        message_id,
+        word[:32],
+        short(status.get("biz_opaque_callback_data")),
+        code if isinstance(code, int) else None,
+        short(details) or short(error.get("title")),
+    )
+
+
+def _items(owner: object, name: str, problems: list[UnreadablePayload]) -> Sequence[object]:
+    """Return what *owner* has of something: nothing is fine, anything but a list is not."""
+    items = owner.get(name) if isinstance(owner, Mapping) else ()
+    if items is None or isinstance(items, (list, tuple)):
+        return items or ()
+    problems.append(UnreadablePayload(f"{name} is not a list."))
+    return ()
+
+
+def _time(value: object) -> float | None:
+    """Return a time, which Meta writes as text."""
+    if not isinstance(value, (str, int)) or isinstance(value, bool):
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -1,0 +1,79 @@
+"""Meta's numbers of errors, as errors of the port and in words that say what to do."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    PlatformError,
+    RateLimited,
+    Undeliverable,
+    Unreachable,
+)
+
+#: How long a limit lasts when Meta does not say: between two messages to one person a few seconds,
+#: for a number and its account longer.
+_PAUSES: Final = {131056: 4.0, 130429: 5.0, 131048: 300.0, 133016: 600.0, 80007: 60.0, 4: 60.0}
+_SHORTEST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 86400.0
+
+_LOGIN: Final = {
+    0: "Meta does not accept the access token; put a new one into platforms.whatsapp.token.",
+    3: "The app may not use WhatsApp: give it the permission whatsapp_business_messaging.",
+    10: "The permission whatsapp_business_messaging is missing; give it to the system user.",
+    190: "The access token has run out or was revoked; put another into platforms.whatsapp.token.",
+    200: "The permission whatsapp_business_messaging is missing; give it to the system user.",
+    368: "Meta has blocked the account for breaking its policies; see WhatsApp Manager.",
+    131005: "The permission whatsapp_business_messaging is missing; give it to the system user.",
+    131031: "Meta has locked the business account; see WhatsApp Manager.",
+    131042: "Meta cannot charge the business account; see the way of payment in WhatsApp Manager.",
+    133010: "The number is not registered with the Cloud API; see docs/whatsapp.md.",
+}
+_UNDELIVERABLE: Final = {
+    131021: "The number cannot write to itself.",
+    131026: "WhatsApp cannot deliver it: they have no WhatsApp there, blocked this number, have "
+    "not accepted WhatsApp's terms, or use a version that is too old.",
+    131030: "Numbers for tests write only to numbers that are listed in the app: add this one "
+    "under WhatsApp > API Setup.",
+    131047: "More than 24 hours have passed since they last wrote. WhatsApp then takes only "
+    "approved templates; the reply can be sent again once they have written.",
+    131049: "WhatsApp does not deliver it, so that people are not written to too often.",
+    131050: "They have asked not to be written to.",
+}
+#: Meta's own trouble, which passes.
+_PASSING: Final = frozenset({1, 2, 131000, 131016, 131057, 133004})
+
+
+class Complaint(NamedTuple):
+    """What Meta answered instead of a result."""
+
+    status: int
+    code: int | None = None
+    words: str = ""
+    #: How long to wait, if Meta says so.
+    seconds: float | None = None
+
+
+def explained(code: int | None, words: str | None) -> str:
+    """Return why something failed, for people; with Meta's number, by which it can be looked up."""
+    known = None if code is None else _UNDELIVERABLE.get(code) or _LOGIN.get(code)
+    said = (known or words or "Meta does not say why").rstrip(".")
+    return said if code is None else f"{said} (WhatsApp error {code})"
+
+
+def problem_of(complaint: Complaint) -> PlatformError:
+    """Return the error of the port for what Meta answered."""
+    code, status = complaint.code, complaint.status
+    words = explained(code, complaint.words or f"Meta answered {status}")
+    if code in _PAUSES or status == 429:
+        pause = complaint.seconds
+        if pause is None:
+            pause = _PAUSES.get(code or 0, _SHORTEST_PAUSE)
+        return RateLimited(words, min(max(pause, 0.0), _LONGEST_PAUSE))
+    if code in _LOGIN or status == 401 or (code is not None and 200 <= code <= 299):
+        return LoginRefused(words)
+    # Without a number it was not the Graph API that answered, but something before it.
+    if code is None or code in _PASSING or status >= 500:
+        return Unreachable(words)
+    return Undeliverable(words)

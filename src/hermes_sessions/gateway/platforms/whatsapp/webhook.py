@@ -1,0 +1,55 @@
+"""Where Meta brings messages to.
+
+What comes is Meta's if the body is signed with the app's secret. The signature says nothing about
+time, so a call that is repeated looks as good as new: its messages are recognised by their ids, and
+by their age.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from hermes_sessions.gateway.platforms.webhooks import Address, Proof, Signature, Take, Webhook
+from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
+
+SIGNATURE_HEADER: Final = "X-Hub-Signature-256"
+
+#: Meta's calls have three megabytes at most. What is larger is not read as one.
+MAX_BODY: Final = 3 * 1024**2
+_MAX_CHALLENGE: Final = 256
+
+
+class WebhookServer(Webhook):
+    """Listens from `start` to `stop`."""
+
+    def __init__(self, settings: WhatsAppSettings, take: Take) -> None:
+        self._secret = settings.app_secret.encode()
+        self._verify_token = settings.verify_token.encode()
+        where = settings.webhook
+        super().__init__(
+            Address("platforms.whatsapp.webhook", where.host, where.port, where.path),
+            take,
+            self._proof,
+            refusal=401,
+            max_body=MAX_BODY,
+            more=[Route(where.path, self._verify, methods=["GET"])],
+        )
+
+    async def _verify(self, request: Request) -> Response:
+        """Answer the question by which Meta finds out whether the address is ours."""
+        asked = request.query_params
+        given = asked.get("hub.verify_token", "").encode("utf-8", "surrogateescape")
+        challenge = asked.get("hub.challenge", "")
+        is_right = hmac.compare_digest(given, self._verify_token)
+        if not is_right or asked.get("hub.mode") != "subscribe" or len(challenge) > _MAX_CHALLENGE:
+            return Response(status_code=403)
+        return PlainTextResponse(challenge, headers={"X-Content-Type-Options": "nosniff"})
+
+    def _proof(self, request: Request) -> Proof | None:
+        given = request.headers.get(SIGNATURE_HEADER)
+        return Signature(given, self._secret, mark="sha256=") if given else None

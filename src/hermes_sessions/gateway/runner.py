@@ -1,0 +1,332 @@
+"""A gateway from its start to its end: connect, work, drain, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from hermes_sessions.errors import StoreError
+from hermes_sessions.gateway import heap
+from hermes_sessions.gateway.active import overdue, still_at_work
+from hermes_sessions.gateway.connecting import Connections
+from hermes_sessions.gateway.delivery import Delivery, part_of, reply_to
+from hermes_sessions.gateway.drafts import DraftBoard
+from hermes_sessions.gateway.events import Inbound, Receipt, target_of_message
+from hermes_sessions.gateway.handoffs import Handoffs
+from hermes_sessions.gateway.intake import Intake
+from hermes_sessions.gateway.observing import Observing
+from hermes_sessions.gateway.outstanding import Outstanding
+from hermes_sessions.gateway.overview import ended_elsewhere
+from hermes_sessions.gateway.platforms.port import Adapter, PlatformError, Progress
+from hermes_sessions.gateway.platforms.splitting import split
+from hermes_sessions.gateway.progress import ProgressHub
+from hermes_sessions.gateway.reporting import PlatformReports
+from hermes_sessions.gateway.stuck import StuckLanes
+from hermes_sessions.gateway.workers import LanePool
+from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+from hermes_sessions.lifecycle.running import GatewayProcess
+from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.logs import Logger, where
+from hermes_sessions.storage.repositories.outbox import Outbox
+
+logger = Logger(__name__)
+
+EndReason = Literal["shutdown", "restart"]
+
+#: How often the gateway says that it lives, keeps its leases and looks for work of others.
+BEAT_SECONDS: Final = 10.0
+#: How often while messages wait for the database.
+RETRY_SECONDS: Final = 1.0
+#: How long interrupted turns may take to end, and replies to be sent, when the gateway stops.
+GRACE_SECONDS: Final = 5.0
+
+
+@dataclass(slots=True)
+class Gateway:
+    """The parts of a running gateway. On one event loop; storage and turns are in threads."""
+
+    store: SessionStore
+    process: GatewayProcess
+    adapters: Mapping[str, Adapter]
+    intake: Intake
+    pool: LanePool
+    delivery: Delivery
+    hub: ProgressHub
+    board: DraftBoard
+    watcher: ExpiryWatcher
+    outbox: Outbox
+    stuck: StuckLanes
+    observing: Observing
+    handoffs: Handoffs
+    outstanding: Outstanding
+    beat_seconds: float = BEAT_SECONDS
+    #: Called when everything is ready: what was recovered, and who is connected.
+    on_ready: Callable[[], None] = lambda: None
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    #: Whatever else is slow, these have a thread: the heartbeat, and what is done after it.
+    _threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="gateway")
+    )
+    _beat_due: asyncio.Event = field(default_factory=asyncio.Event)
+    _upkeep_due: asyncio.Event = field(default_factory=asyncio.Event)
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _reason: EndReason = "shutdown"
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    #: How often lanes had been seen to when memory was last given back.
+    _rested_after: int | None = None
+    _watcher_ends: threading.Event = field(default_factory=threading.Event)
+    connections: Connections = field(init=False)
+    _reports: PlatformReports = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.connections = Connections(self.adapters, self._welcome)
+        self._reports = PlatformReports(self.store.engine.store, self.store.config.namespace)
+
+    def end(self, reason: EndReason) -> None:
+        """Have the gateway drain and stop. On the event loop."""
+        self._reason = reason
+        self._ending.set()
+
+    @property
+    def wants_restart(self) -> bool:
+        """Whether it ended in order to be started again."""
+        return self._ending.is_set() and self._reason == "restart"
+
+    async def run(self) -> bool:
+        """Work until `end` is called; return whether everything was finished.
+
+        Raises:
+            LoginRefused: no platform can be used as it is configured.
+            StoreError: the store cannot be used at the start.
+        """
+        recovery = await asyncio.to_thread(self.process.start)
+        for one in recovery.stuck:
+            if one.lane is not None:
+                await asyncio.to_thread(self.stuck.tell, one.lane)
+        await asyncio.to_thread(self.intake.errands.see_to_left)
+        await asyncio.to_thread(self.intake.spool.adopt)
+        self._tasks = [
+            asyncio.create_task(self.delivery.run()),
+            asyncio.create_task(self.observing.measure_loop()),
+            asyncio.create_task(self._repeat(self._beat_once, self._beat_due)),
+            asyncio.create_task(self._repeat(self._keep_up, self._upkeep_due)),
+        ]
+        watching = threading.Thread(target=self._watch_expiry, name="expiry", daemon=True)
+        watching.start()
+        try:
+            await self.connections.connect(self, self._ending)
+            await self._welcome()
+            self.on_ready()
+            await self._ending.wait()
+        finally:
+            clean = await self._stop()
+        return clean
+
+    # ── services for adapters ─────────────────────────────────────────────────────────────────
+
+    async def accept(self, inbound: Inbound) -> Receipt:
+        """See `Services.accept`. What became of a command goes through the outbox, so that it is
+        said even if the platform refuses it now; words about a message that waits do not: they are
+        worth something at once or not at all.
+        """
+        receipt = await self.intake.accept(inbound)
+        self.observing.message(inbound.source.platform.value, receipt)
+        if receipt.status == "stored" and receipt.item_id is not None:
+            self.outstanding.add(receipt.item_id)
+        if receipt.reply is not None and receipt.status != "duplicate" and not receipt.is_said:
+            await self._say(inbound, receipt.reply, is_durable=receipt.status == "answered")
+        return receipt
+
+    async def _say(self, inbound: Inbound, text: str, *, is_durable: bool) -> None:
+        target = target_of_message(inbound)
+        if is_durable:
+            try:
+                await asyncio.to_thread(self.outbox.put, reply_to(target, text))
+            except StoreError as error:
+                logger.info("an answer to a command is not kept: %s", error)
+            else:
+                self.delivery.wake()
+                return
+        adapter = self.adapters.get(target.platform)
+        if adapter is None:
+            return
+        try:
+            for number, part in enumerate(split(text, adapter.limits)):
+                key = f"receipt.{inbound.message_id}.{number}"
+                await adapter.send(target, part, key=key)
+        except PlatformError as error:
+            # It is about a message whose fate is stored; the sender can ask with /status.
+            logger.info("a receipt was not delivered: %s", error)
+
+    async def may_talk(self, source: SessionSource) -> bool:
+        """See `Services.may_talk`."""
+        return await asyncio.to_thread(self.intake.authorisation.may_talk, source)
+
+    def watch(self, item_id: int) -> AsyncIterator[Progress]:
+        """See `Services.watch`."""
+        return self.hub.watch(item_id)
+
+    async def undelivered(self, key: str, message_id: str, why: str) -> None:
+        """See `Services.undelivered`."""
+        if (part := part_of(key)) is None:
+            return
+        if await asyncio.to_thread(self.outbox.undelivered, *part, message_id, why):
+            logger.warning(
+                "reply %s was taken and not delivered: %s. See: hermes gateway queue --dead",
+                part[0],
+                why,
+            )
+            self.delivery.wake()
+
+    async def load_state(self, name: str) -> str | None:
+        """See `Services.load_state`."""
+        key = f"gateway:{self.store.config.namespace}:{name}"
+        return await asyncio.to_thread(self.store.db.get_meta, key)
+
+    async def save_state(self, name: str, value: str) -> None:
+        """See `Services.save_state`."""
+        key = f"gateway:{self.store.config.namespace}:{name}"
+        await asyncio.to_thread(self.store.db.set_meta, key, value)
+
+    # ── start ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _welcome(self) -> None:
+        """Do what was waiting for the platforms that are connected now."""
+        self.delivery.wake()
+        try:
+            await asyncio.to_thread(self._report)
+            await asyncio.to_thread(self._go_on)
+        except StoreError as error:
+            logger.warning("the store cannot be used, trying again: %s", error)
+
+    def _report(self) -> None:
+        """Let others see how the platforms are."""
+        self._reports.report(self.process.id, self.connections.states())
+
+    def _go_on(self) -> None:
+        """Have interrupted lanes go on, and those in which something waits."""
+        self.process.resume()
+        self.pool.wake_waiting()
+
+    # ── while it runs ─────────────────────────────────────────────────────────────────────────
+
+    def beat_now(self) -> None:
+        """Do at once what is done at every heartbeat. From any thread."""
+        self._loop.call_soon_threadsafe(self._beat_due.set)
+        self._loop.call_soon_threadsafe(self._upkeep_due.set)
+
+    async def _repeat(self, do: Callable[[], None], due: asyncio.Event) -> None:
+        """Do something at every heartbeat, whatever became of it the last time."""
+        while True:
+            due.clear()
+            try:
+                await self._loop.run_in_executor(self._threads, do)
+            except StoreError as error:
+                logger.warning("the store cannot be used, trying again: %s", error)
+            except Exception as error:  # noqa: BLE001 - a gateway without a heart loses its turns
+                logger.warning("the heartbeat failed, trying again: %s", where(error))
+            is_waiting = bool(self.intake.spool.waiting)
+            pause = min(RETRY_SECONDS, self.beat_seconds) if is_waiting else self.beat_seconds
+            # Not `wait_for`: before Python 3.12 it can take a cancellation for a timeout.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await due.wait()
+
+    def _beat_once(self) -> None:
+        """Say that this process lives, and keep what it holds. Nothing here may take long."""
+        try:
+            is_alive = self.process.beat()
+        except StoreError as error:
+            self.intake.health.failed(error)
+            raise
+        self.intake.health.worked()
+        if not is_alive:
+            # The others took this process for dead: what it runs is theirs.
+            logger.warning("this gateway was taken for dead; its turns are given up")
+            for turn in self.pool.running():
+                turn.end("lost")
+            self.process.start()
+        self.pool.beat()
+        config, now = self.store.config, self.store.engine.store.clock()
+        running = self.pool.running()
+        to_warn, to_end = overdue(
+            running, now, warn_after=config.turn_warning, end_after=config.turn_timeout
+        )
+        for turn in to_end:
+            turn.end("timeout")
+        self.board.warn(to_warn)
+        self.board.say_at_work(still_at_work(running, now, every=config.notify_interval))
+
+    def _keep_up(self) -> None:
+        """Look for what others left, and for what waits."""
+        self.intake.spool.adopt()
+        self.intake.replay()
+        self.pool.look(self.store.config.busy_input_mode)
+        for item_id, progress in ended_elsewhere(self.store.engine.store, self.hub.watched()):
+            self.hub.publish((item_id,), progress)
+        self._report()
+        if self.pool.is_draining:
+            return
+        recovery = self.process.recover()
+        for one in recovery.stuck:
+            if one.lane is not None:
+                self.stuck.tell(one.lane)
+        # Before anything goes on: it may be a command to stop that.
+        self.intake.errands.see_to_left()
+        told = self.handoffs.take_all() + self.stuck.tell_all() + self.board.finish_left()
+        if recovery.freed_replies + told:
+            self._loop.call_soon_threadsafe(self.delivery.wake)
+        self._go_on()
+        self._rest()
+
+    def _rest(self) -> None:
+        """Give back memory when nothing runs any more, once after something did."""
+        served = self.pool.served()
+        if served not in {None, self._rested_after}:
+            heap.give_back()
+            self._rested_after = served
+
+    def _watch_expiry(self) -> None:
+        self.watcher.run(self._watcher_ends.wait)
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    async def _stop(self) -> bool:
+        """Let turns finish, as long as configured; leave the rest to the next start."""
+        self._watcher_ends.set()
+        try:
+            clean = await asyncio.to_thread(self._drain)
+            await asyncio.wait_for(self.delivery.settle(), GRACE_SECONDS)
+        except (StoreError, TimeoutError) as error:
+            logger.warning("the gateway did not end cleanly: %r", error)
+            clean = False
+        await self.connections.disconnect()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.pool.close()
+        self.intake.close()
+        try:
+            return await asyncio.to_thread(self.process.end) and clean
+        except StoreError as error:
+            logger.warning("the end was not stored; the next start finds out: %s", error)
+            return False
+
+    def _drain(self) -> bool:
+        self.pool.begin_drain()
+        try:
+            self.process.begin_drain(self._reason)
+        except StoreError as error:
+            logger.warning("what runs was not marked; the next start finds it: %s", error)
+        if not self.pool.wait_idle(self.store.config.drain_timeout):
+            for turn in self.pool.running():
+                turn.end(self._reason)
+            self.pool.wait_idle(GRACE_SECONDS)
+        return not self.process.end_drain().unfinished
