@@ -13,8 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hermes_sessions.errors import (
+    BackupDamaged,
+    BackupRefused,
     ConfigError,
     ConstraintViolated,
+    ConversationHeld,
     DiskFull,
     HermesSessionsError,
     ImportRefused,
@@ -43,26 +46,82 @@ from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
+    from hermes_sessions.config.gateway import GatewayConfig, HomeChannel
+    from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
+    from hermes_sessions.lifecycle.context import SessionContext, build_session_context
+    from hermes_sessions.lifecycle.context_prompt import (
+        build_session_context_prompt,
+        prefixed_with_sender,
+    )
+    from hermes_sessions.lifecycle.entry import SessionEntry
+    from hermes_sessions.lifecycle.expiry import ExpiryWatcher
+    from hermes_sessions.lifecycle.holding import Holding
+    from hermes_sessions.lifecycle.mailbox import Mailboxes
+    from hermes_sessions.lifecycle.running import GatewayProcess
+    from hermes_sessions.lifecycle.store import SessionStore
+    from hermes_sessions.lifecycle.taking import dedupe_mark, sender_of
+    from hermes_sessions.model.key import (
+        LaneKey,
+        build_session_key,
+        is_shared_multi_user_session,
+        parse_key,
+    )
+    from hermes_sessions.model.lane import Notice
+    from hermes_sessions.model.policy import SessionResetPolicy
+    from hermes_sessions.model.source import Platform, SessionSource
     from hermes_sessions.storage.async_db import AsyncSessionDB
+    from hermes_sessions.storage.care.backups import (
+        Backup,
+        BackupRule,
+        create_backup,
+        list_backups,
+        prune_backups,
+        restore_backup,
+        verify_backup,
+    )
+    from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
     from hermes_sessions.text.query.filters import Conditions
 
 __all__ = [
+    "AgentCache",
     "AsyncSessionDB",
+    "Backup",
+    "BackupDamaged",
+    "BackupRefused",
+    "BackupRule",
     "Conditions",
     "ConfigError",
     "ConstraintViolated",
+    "ConversationHeld",
     "DiskFull",
+    "ExpiryWatcher",
+    "GatewayConfig",
+    "GatewayProcess",
+    "HeldBy",
     "HermesSessionsError",
+    "Holder",
+    "Holding",
+    "HomeChannel",
     "ImportRefused",
     "InvalidInput",
     "InvalidTitle",
+    "LaneKey",
+    "Lease",
+    "Mailboxes",
     "MessageTooLarge",
     "NotADatabase",
     "NotFound",
+    "Notice",
+    "Platform",
     "SchemaRefused",
     "Scope",
+    "SessionContext",
     "SessionDB",
     "SessionDBProvider",
+    "SessionEntry",
+    "SessionResetPolicy",
+    "SessionSource",
+    "SessionStore",
     "StaleFence",
     "StatementRefused",
     "StoreClosed",
@@ -76,19 +135,70 @@ __all__ = [
     "TitleTaken",
     "UnknownSession",
     "UnsafeStore",
+    "agent_signature",
+    "build_session_context",
+    "build_session_context_prompt",
+    "build_session_key",
+    "create_backup",
+    "dedupe_mark",
+    "is_shared_multi_user_session",
+    "list_backups",
+    "parse_key",
+    "prefixed_with_sender",
+    "prune_backups",
+    "restore_backup",
+    "sender_of",
+    "verify_backup",
 ]
 
 
+#: Loaded when first asked for: most uses of a store do not search, have no event loop, or are no
+#: gateway.
+_MODULE_OF = {
+    "AgentCache": "lifecycle.agent_cache",
+    "AsyncSessionDB": "storage.async_db",
+    "Backup": "storage.care.backups.catalogue",
+    "BackupRule": "storage.care.backups.rotation",
+    "Conditions": "text.query.filters",
+    "ExpiryWatcher": "lifecycle.expiry",
+    "GatewayConfig": "config.gateway",
+    "GatewayProcess": "lifecycle.running",
+    "HeldBy": "storage.repositories.leases",
+    "Holder": "storage.repositories.leases",
+    "Holding": "lifecycle.holding",
+    "HomeChannel": "config.gateway",
+    "LaneKey": "model.key",
+    "Lease": "storage.repositories.leases",
+    "Mailboxes": "lifecycle.mailbox",
+    "Notice": "model.lane",
+    "Platform": "model.source",
+    "SessionContext": "lifecycle.context",
+    "SessionEntry": "lifecycle.entry",
+    "SessionResetPolicy": "model.policy",
+    "SessionSource": "model.source",
+    "SessionStore": "lifecycle.store",
+    "agent_signature": "lifecycle.agent_cache",
+    "build_session_context": "lifecycle.context",
+    "build_session_context_prompt": "lifecycle.context_prompt",
+    "build_session_key": "model.key",
+    "create_backup": "storage.care.backups.making",
+    "dedupe_mark": "lifecycle.taking",
+    "is_shared_multi_user_session": "model.key",
+    "list_backups": "storage.care.backups.catalogue",
+    "parse_key": "model.key",
+    "prefixed_with_sender": "lifecycle.context_prompt",
+    "prune_backups": "storage.care.backups.rotation",
+    "restore_backup": "storage.care.backups.restoring",
+    "sender_of": "lifecycle.taking",
+    "verify_backup": "storage.care.backups.checking",
+}
+
+
 def __getattr__(name: str) -> Any:
-    # Loaded when first asked for: most uses of a store do not search, or have no event loop.
-    if name == "Conditions":
-        from hermes_sessions.text.query.filters import Conditions
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        globals()[name] = Conditions
-        return Conditions
-    if name == "AsyncSessionDB":
-        from hermes_sessions.storage.async_db import AsyncSessionDB
-
-        globals()[name] = AsyncSessionDB
-        return AsyncSessionDB
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value

@@ -16,6 +16,9 @@ from hermes_sessions.cli.progress import Progress
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.config.paths import process_environment
 
+#: Where data goes, in the words of errors.
+STANDARD_OUTPUT = "standard output"
+
 
 class Console(NamedTuple):
     """One run of the command, as its parts see the world."""
@@ -44,16 +47,25 @@ class Console(NamedTuple):
     def print(self, lines: str | Iterable[str]) -> None:
         """Write one or several lines of text to standard output."""
         for line in (lines,) if isinstance(lines, str) else lines:
-            sys.stdout.write(line + "\n")
+            try:
+                sys.stdout.write(line + "\n")
+            except OSError as error:
+                error.filename = STANDARD_OUTPUT
+                raise
 
     def print_json(self, value: Any) -> None:
         """Write a JSON value to standard output."""
         from hermes_sessions.cli.render.documents import json_text
 
-        sys.stdout.flush()
-        # JSON is UTF-8 whatever the locale says.
-        sys.stdout.buffer.write(json_text(value).encode("utf-8") + b"\n")
-        sys.stdout.buffer.flush()
+        text = json_text(value).encode("utf-8") + b"\n"
+        try:
+            sys.stdout.flush()
+            # JSON is UTF-8 whatever the locale says.
+            sys.stdout.buffer.write(text)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
 
     def tell(self, lines: str | Iterable[str]) -> None:
         """Write one or several lines to standard error."""

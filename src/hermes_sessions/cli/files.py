@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,7 +89,13 @@ def _explained(target: str) -> Iterator[None]:
 
 @contextmanager
 def _removed_when_told_to_end() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP unwind the block instead of ending the process on the spot."""
+    """Let SIGTERM and SIGHUP unwind the block instead of ending the process on the spot.
+
+    Only the main thread can; in another one they do what they always do.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def unwind(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

@@ -27,7 +27,38 @@ class LazyCommand(NamedTuple):
         return command
 
 
-class LazyGroup(click.Group):
+class QuickCommand(click.Command):
+    """A command whose ``--help`` is not looked for in catalogues of translations.
+
+    There are none, and looking takes longer than the rest of the command's own start.
+    """
+
+    _quick_help: click.Option | None = None
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Return the option that shows the help, the same one every time."""
+        names = self.get_help_option_names(ctx)
+        if not names or not self.add_help_option:
+            return None
+        if self._quick_help is None:
+            self._quick_help = click.Option(
+                [*names, "show_help"],
+                is_flag=True,
+                expose_value=False,
+                is_eager=True,
+                help="Show this message and exit.",
+                callback=_show_help,
+            )
+        return self._quick_help
+
+
+def _show_help(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+class LazyGroup(QuickCommand, click.Group):
     """A group of commands that are loaded one by one; without a command it shows its help."""
 
     def __init__(self, *args: Any, lazy_commands: Mapping[str, LazyCommand], **kwargs: Any) -> None:

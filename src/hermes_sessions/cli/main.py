@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -26,10 +26,16 @@ PIPE_CLOSED = 141
 _SELDOM = 100_000
 
 
-def run(arguments: Sequence[str] | None = None, console: Console | None = None) -> int:
+def run(
+    arguments: Sequence[str] | None = None,
+    console: Console | None = None,
+    *,
+    on_ready: Callable[[], None] = lambda: None,
+) -> int:
     """Run the command line and return the exit code.
 
-    Without *arguments*, those of the process are used, which ends with the command.
+    Without *arguments*, those of the process are used, which ends with the command. *on_ready* is
+    called when Ctrl-C is answered from then on.
 
     0 done, 1 not found or refused, 2 wrong usage or configuration, 3 store unavailable, 130
     interrupted, 141 nobody reads the output any more.
@@ -39,6 +45,7 @@ def run(arguments: Sequence[str] | None = None, console: Console | None = None) 
         gc.set_threshold(_SELDOM)
         _open_missing_streams()
     try:
+        on_ready()
         _never_fail_on_encoding()
         return _run(sys.argv[1:] if arguments is None else arguments, console)
     except KeyboardInterrupt:

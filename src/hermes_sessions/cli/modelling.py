@@ -25,7 +25,7 @@ def model(context: click.Context) -> None:
 @speaks_to_console
 def show(console: Console) -> None:
     """Show which model answers in a chat, and how to have another one answer."""
-    from hermes_sessions.agent.clients.choosing import choose_model
+    from hermes_sessions.agent.clients.choosing import HOW_TO_CHANGE, choose_model
     from hermes_sessions.config import load_settings
 
     chosen = choose_model(load_settings().model, environ=console.environ)
@@ -39,7 +39,7 @@ def show(console: Console) -> None:
             }
         )
     else:
-        console.print(chosen.description)
+        console.print([chosen.description, HOW_TO_CHANGE])
 
 
 @click.command(short_help="Install the small local model.")

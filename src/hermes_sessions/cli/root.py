@@ -17,6 +17,27 @@ COMMANDS = {
         "hermes_sessions.cli.insights:insights",
         "Show how the store was used: models, tools, hours, cost.",
     ),
+    "gateway": LazyCommand(
+        "hermes_sessions.cli.gateway.group:gateway", "Run the agent on messengers."
+    ),
+    "status": LazyCommand(
+        "hermes_sessions.cli.doctor.status:status",
+        "Show how the store is, what it holds and what waits.",
+    ),
+    "doctor": LazyCommand(
+        "hermes_sessions.cli.doctor.command:doctor",
+        "Look for trouble with the store, and say what to do.",
+    ),
+    "repair": LazyCommand(
+        "hermes_sessions.cli.repairing:repair", "Save what can be read of a damaged SQLite file."
+    ),
+    "forget": LazyCommand(
+        "hermes_sessions.cli.forget.command:forget",
+        "Erase what is known of a person, a chat or a session.",
+    ),
+    "backup": LazyCommand(
+        "hermes_sessions.cli.backup.group:backup", "Make backups of the store, and restore them."
+    ),
     "completion": LazyCommand(
         "hermes_sessions.cli.completion:completion", "Print the completion script of a shell."
     ),
@@ -61,6 +82,9 @@ def _print_version(context: click.Context, _parameter: click.Parameter, wanted: 
 @click.pass_context
 def hermes(context: click.Context, plain: bool) -> None:
     """Every conversation with an agent, kept, found and resumed.
+
+    Alone, hermes talks to a model. hermes -c goes on with the latest session, hermes -c NAME with
+    that one, hermes -q TEXT asks once; hermes chat --help has the rest.
 
     The store is in HERMES_HOME (default ~/.hermes), settings are in config.yaml there.
     """

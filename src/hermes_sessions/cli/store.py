@@ -32,6 +32,27 @@ def open_for_reading(console: Console) -> SessionDB:
         return SessionDB(clock=console.clock)
 
 
+def open_for_looking(console: Console) -> SessionDB:
+    """Open the configured store as `open_for_reading` does, but make no file: where there is none,
+    an empty store is seen.
+    """
+    if has_store():
+        return open_for_reading(console)
+    from hermes_sessions.cli.nothing_yet import NothingYet
+
+    show_warnings(console)
+    return SessionDB(provider=NothingYet(configured_file()), clock=console.clock)
+
+
+def has_store() -> bool:
+    """Return whether there is something to open, without opening it; a server is believed."""
+    if load_settings().sessiondb.provider != "sqlite":
+        return True
+    file = Path(os.path.realpath(configured_file()))
+    # A log that was left without its store is seen to when the store is made.
+    return file.exists() or Path(f"{file}-wal").exists()
+
+
 def open_for_searching(console: Console) -> SessionDB:
     """Open the configured store so that a search can bring its index up to date.
 

@@ -23,6 +23,8 @@ _VALUED: Final = {
     "-m": "--model",
     "--base-url": "--base-url",
 }
+#: Options that only a chat has.
+_FLAGS: Final = ("--incognito",)
 #: Options of the top level, which may stand before a command.
 _GLOBAL: Final = ("--plain",)
 
@@ -52,6 +54,9 @@ def as_chat(arguments: Sequence[str], commands: Collection[str], *, on_terminal:
                 options.append(word)
                 continue
             options.append(f"{_VALUED[name]}={value if is_set else waiting.pop(0)}")
+        elif word in _FLAGS:
+            is_chat = True
+            options.append(word)
         elif word == "chat":
             is_chat = True
         elif word in commands or (not word.startswith("-") and not is_chat):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,7 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
 from hermes_sessions.cli.selection import find_session
 from hermes_sessions.cli.store import open_for_writing
-from hermes_sessions.errors import NotFound
+from hermes_sessions.errors import InvalidInput, NotFound, StoreError
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("-m", "--model", metavar="NAME", help="The model to ask.")
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint.")
+@click.option("--incognito", is_flag=True, help="Store nothing of it; it is gone when you leave.")
 @speaks_to_console
 def chat(
     console: Console,
@@ -44,37 +46,86 @@ def chat(
     resumed: str | None,
     model: str | None,
     base_url: str | None,
+    incognito: bool,
 ) -> None:
-    """Talk to a model; everything is stored as it happens.
+    """Talk to a model; everything is stored as it happens, unless it is --incognito.
 
     Ctrl-C interrupts an answer and keeps what was said, Ctrl-D leaves. /help shows the commands.
     The names of sessions may have several words without quotes.
     """
     # Loaded when somebody talks: other commands start faster without.
     from hermes_sessions.agent.clients.choosing import choose_model
-    from hermes_sessions.cli.chat.talking import Talk
+    from hermes_sessions.cli.chat.asking import can_prompt
+    from hermes_sessions.cli.chat.conversing import Conversing
+    from hermes_sessions.cli.chat.doing import Commands
+    from hermes_sessions.cli.chat.hanging_up import HungUp, unwinding_when_told_to_end
+    from hermes_sessions.cli.chat.keyboard import keys_kept
+    from hermes_sessions.cli.chat.talking import CLOSED, Talk
     from hermes_sessions.config import load_settings
 
     is_conversation = query is None and sys.stdin.isatty()
     if is_conversation and console.as_json:
         raise click.UsageError("--json is for one question: hermes chat --json -q 'Why?'")
+    if incognito and (continued is not None or resumed is not None):
+        raise click.UsageError("--incognito begins a new chat; it cannot go on with a stored one.")
     settings = load_settings()
     chosen = choose_model(settings.model, base_url=base_url, model=model, environ=console.environ)
-    if chosen.is_local:
-        from hermes_sessions.agent.clients import local_package
-
-        local_package.fetch(say=console.tell)
-    with open_for_writing(console) as db:
+    question = sys.stdin.read() if query is None and not is_conversation else query
+    if question is not None and not question.strip():
+        raise InvalidInput("There is nothing to ask. Give a question: hermes chat -q 'Why?'")
+    with _opened(console, is_conversation=is_conversation, incognito=incognito) as db:
         session_id = _wanted(db, continued, resumed)
-        client = chosen.open()
-        try:
-            talk = Talk(console, db, client, chosen, settings, session_id)
-            if is_conversation:
-                talk.run()
-            else:
-                talk.ask_once(sys.stdin.read() if query is None else query)
-        finally:
-            client.close()
+        if chosen.is_local:
+            from hermes_sessions.agent.clients import local_package
+
+            local_package.fetch(say=console.tell)
+        with closing(chosen.open()) as client:
+            keeps_questions = question is None
+            talk = Talk(
+                console,
+                db,
+                client,
+                chosen,
+                settings,
+                session_id,
+                keeps_questions=keeps_questions,
+                is_incognito=incognito,
+            )
+            talk.away.take_up()
+            try:
+                with unwinding_when_told_to_end():
+                    if question is not None:
+                        talk.ask_once(question)
+                    else:
+                        conversing = Conversing(
+                            talk, Commands(talk, console, chosen), console, settings
+                        )
+                        with keys_kept() if can_prompt(console) else nullcontext():
+                            conversing.run()
+            except HungUp:
+                talk.conversation.leave(CLOSED)
+                raise
+            finally:
+                talk.away.close()
+
+
+def _opened(console: Console, *, is_conversation: bool, incognito: bool) -> SessionDB:
+    """Open the store. Without it nothing is begun that could be lost: a chat needs its history.
+    An incognito one has a store of its own, in memory.
+    """
+    if incognito:
+        from hermes_sessions.cli.chat.incognito import open_in_memory
+
+        return open_in_memory(console)
+    try:
+        return open_for_writing(console)
+    except StoreError:
+        if is_conversation:
+            console.tell(
+                "No conversation can begin or go on without the store; nothing was said, so "
+                "nothing is lost. To see what is wrong: hermes doctor"
+            )
+        raise
 
 
 def _wanted(db: SessionDB, continued: str | None, resumed: str | None) -> str | None:

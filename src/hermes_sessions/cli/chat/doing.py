@@ -2,61 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hermes_sessions.agent.commands import Typed, commands_for
-from hermes_sessions.agent.conversation import Conversation
-from hermes_sessions.agent.turn import Ended, TurnEvent
-from hermes_sessions.cli.render.columns import cut, pad
+from hermes_sessions.agent.interrupting import Interrupt
+from hermes_sessions.cli.chat.incognito import OFF, ON, require_stored
+from hermes_sessions.cli.preview import preview_of_session
+from hermes_sessions.cli.render.account import account_lines
+from hermes_sessions.cli.render.chatter import command_lines, numbered_sessions, wrapped
+from hermes_sessions.cli.render.columns import cut
+from hermes_sessions.cli.render.hit import Surroundings, hit_lines
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.recap import recap
 from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.spending import usage_lines
 from hermes_sessions.cli.selection import find_session
+from hermes_sessions.cli.sessions.forms import FORMS
+from hermes_sessions.cli.sessions.listing import HIDDEN_SOURCES
 from hermes_sessions.errors import InvalidInput
 
 if TYPE_CHECKING:
     from hermes_sessions.agent.clients.choosing import ChosenModel
+    from hermes_sessions.cli.chat.completing import Candidate
+    from hermes_sessions.cli.chat.talking import Talk
     from hermes_sessions.cli.console import Console
 
-Show = Callable[[Iterator[TurnEvent]], Ended | None]
-
 _LISTED = 10
+_OFFERED = 200
 _FOUND = 5
 
 
 class Commands:
     """What is typed with a slash, done."""
 
-    def __init__(
-        self, conversation: Conversation, console: Console, show: Show, chosen: ChosenModel
-    ) -> None:
-        self._held = conversation
-        self._db = conversation.agent.db
+    def __init__(self, talk: Talk, console: Console, chosen: ChosenModel) -> None:
+        self._talk = talk
+        self._held = talk.conversation
+        self._db = self._held.agent.db
         self._console = console
-        self._show = show
         self._chosen = chosen
         #: What the numbers of the last list stand for.
         self._numbered: list[str] = []
 
-    def do(self, typed: Typed) -> bool:
-        """Do a command; return whether the chat goes on.
+    def do(self, typed: Typed, interrupt: Interrupt) -> None:
+        """Do a command, until it is done or interrupted.
+
+        ``/stop``, ``/queue`` and ``/quit`` are for whoever knows what is running.
 
         Raises:
             HermesSessionsError: it cannot be done; the message says why.
         """
-        if typed.command.name == "quit":
-            return False
-        getattr(self, f"_{typed.command.name}")(typed.argument)
-        return True
+        if typed.command.name == "retry":
+            self._retry(interrupt)
+        elif typed.command.name == "compress":
+            self._compress(typed.argument, interrupt)
+        else:
+            getattr(self, f"_{typed.command.name}")(typed.argument)
+
+    def arguments(self, name: str) -> Iterator[Candidate]:
+        """Yield what can be written after a command, for completion."""
+        from hermes_sessions.cli.chat.completing import Candidate
+
+        if name == "resume":
+            rows = self._db.list_sessions_rich(
+                exclude_sources=HIDDEN_SOURCES, limit=_OFFERED, compact_rows=True
+            )
+            for row in rows:
+                title = one_line(row["title"] or "")
+                yield Candidate(
+                    title or row["id"], row["id"] if title else one_line(row["preview"])
+                )
+        elif name == "export":
+            yield from map(Candidate, FORMS)
 
     def _tell(self, *lines: str) -> None:
-        self._console.tell(lines)
+        style = self._console.style
+        self._console.tell(piece for line in lines for piece in wrapped(line, style, "  "))
 
     def _help(self, _argument: str) -> None:
-        width = max(len(command.usage) for command in commands_for("cli")) + 2
-        for command in commands_for("cli"):
-            self._tell(f"{pad(command.usage, width)}{command.summary}")
+        self._console.tell(command_lines(commands_for("cli"), self._console.style))
 
     def _new(self, title: str) -> None:
         self._held.start_new(title or None)
@@ -71,17 +96,22 @@ class Commands:
         self._tell(f"{session}: {one_line(title) if title else 'no title'}")
 
     def _sessions(self, _argument: str) -> None:
-        rows = self._db.list_sessions_rich(limit=_LISTED, compact_rows=True)
+        rows = self._db.list_sessions_rich(
+            exclude_sources=HIDDEN_SOURCES, limit=_LISTED, compact_rows=True
+        )
         self._numbered = [row["id"] for row in rows]
         if not rows:
             self._tell("No sessions found.")
-        for number, row in enumerate(rows, 1):
-            name = one_line(row["title"] or row["preview"] or "")
-            mark = "*" if row["id"] == self._held.session_id else " "
-            shown = cut(name, 50, self._console.style.ellipsis)
-            self._tell(f"{number:>3}{mark} {pad(shown, 51)} {row['id']}")
-        if rows:
-            self._tell("/resume NUMBER goes on with one.")
+            return
+        self._console.tell(
+            numbered_sessions(
+                rows,
+                current=self._held.session_id,
+                now=self._console.clock(),
+                style=self._console.style,
+            )
+        )
+        self._tell("/resume NUMBER goes on with one.")
 
     def _resume(self, name: str) -> None:
         if not name:
@@ -100,19 +130,21 @@ class Commands:
         if not query:
             raise InvalidInput("Say what to search for: /search docker build")
         answer = self._db.search(query, limit=_FOUND)
+        style, now = self._console.style, self._console.clock()
         for hit in answer.hits:
-            name = one_line(hit.title or hit.session_id)
-            self._tell(f"{name} ({hit.session_id})", f"  {hit.role}: {one_line(hit.snippet)}")
-        total = answer.account.total or 0
-        self._tell(counted(total, "match").replace("matchs", "matches") + ".")
+            name = hit.title or preview_of_session(self._db, hit.session_id)
+            self._console.tell([*hit_lines(hit, Surroundings(name=name), now=now, style=style), ""])
+        self._tell(*account_lines(answer, style))
 
-    def _compress(self, focus: str) -> None:
-        self._tell("Summarising…")
-        self._held.compress(focus or None)
+    def _compress(self, focus: str, interrupt: Interrupt) -> None:
+        self._tell(f"Summarising{self._console.style.ellipsis}")
+        self._held.compress(focus or None, interrupt=interrupt)
         self._tell(f"Going on with the summary in {self._held.session_id}.")
 
-    def _retry(self, _argument: str) -> None:
-        self._report(self._show(self._held.retry()))
+    def _retry(self, interrupt: Interrupt) -> None:
+        ended = self._talk.retry(interrupt)
+        if ended is not None and ended.error is not None:
+            raise ended.error
 
     def _undo(self, number: str) -> None:
         if number and not number.isdecimal():
@@ -128,18 +160,26 @@ class Commands:
             f"Going on in a copy: {self._held.session_id} ({one_line(self._held.title or '')})."
         )
 
-    def _queue(self, text: str) -> None:
-        if not text:
-            raise InvalidInput("Say what to queue: /queue and then this")
-        # Nothing is being answered when a line can be typed here.
-        self._report(self._show(self._held.say(text)))
-
-    def _stop(self, _argument: str) -> None:
-        self._tell("Nothing is running. Ctrl-C interrupts an answer.")
+    def _handoff(self, platform: str) -> None:
+        require_stored("Handing over", incognito=self._talk.is_incognito)
+        session = self._session()
+        if session is None:
+            raise InvalidInput("There is nothing to hand over yet.")
+        if not platform:
+            raise InvalidInput("Say where to: /handoff telegram")
+        if not self._db.request_handoff(session["id"], platform.lower()):
+            raise InvalidInput("It is being handed over already. /status shows how far it is.")
+        self._tell(
+            f"It goes on in the home channel of {one_line(platform.lower())}, as soon as a gateway "
+            f"has taken it over. /new starts something else here."
+        )
 
     def _status(self, _argument: str) -> None:
-        session = self._session()
         self._tell(f"Model: {self._chosen.description}")
+        health = self._talk.away.health.now
+        if not health.is_healthy:
+            self._tell(f"Store: {health.state.value}: {one_line(health.why or '')}")
+        session = self._session()
         if session is None:
             self._tell("Session: begins with your first message.")
             return
@@ -148,21 +188,23 @@ class Commands:
             f"Title: {one_line(session['title'] or 'none')}",
             f"Messages: {session['message_count']}",
         )
+        handoff = self._db.get_handoff_state(session["id"]) or {}
+        if handoff.get("state"):
+            error = f" ({one_line(handoff['error'])})" if handoff["error"] else ""
+            self._tell(f"Handed to {handoff['platform']}: {handoff['state']}{error}")
 
     def _usage(self, _argument: str) -> None:
         session = self._session()
         if session is None:
             self._tell("Nothing was used yet.")
             return
-        cost = session["actual_cost_usd"] or session["estimated_cost_usd"]
-        self._tell(
-            f"Calls: {session['api_call_count']}",
-            f"Tokens: {session['input_tokens']} in, {session['output_tokens']} out, "
-            f"{session['cache_read_tokens']} of them cached",
-            f"Cost: {f'about ${cost:.4f}' if cost else 'unknown'}",
-        )
+        self._tell(*usage_lines(session, self._db.get_model_usage(session["id"])))
+
+    def _incognito(self, _argument: str) -> None:
+        self._tell(ON if self._talk.is_incognito else OFF)
 
     def _export(self, name: str) -> None:
+        require_stored("Exporting", incognito=self._talk.is_incognito)
         session = self._session()
         if session is None:
             raise InvalidInput("There is nothing to export yet.")
@@ -176,12 +218,8 @@ class Commands:
             self._held.agent = agent.with_model(name)
             self._tell(f"{name} is asked from now on.")
         else:
-            self._tell(f"{agent.model or agent.client.default_model} at {agent.client.name}")
+            self._tell(f"{agent.asked_model} is asked; /model NAME asks another one there.")
 
     def _session(self) -> dict[str, Any] | None:
         held = self._held.session_id
         return self._db.get_session(held) if held else None
-
-    def _report(self, ended: Ended | None) -> None:
-        if ended is not None and ended.error is not None:
-            raise ended.error

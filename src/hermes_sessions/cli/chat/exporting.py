@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_sessions.errors import InvalidInput
-from hermes_sessions.storage.jsonl import write_jsonl
+from hermes_sessions.cli.files import FileRefused, written_whole
+from hermes_sessions.cli.sessions.forms import FORMS, JSONL, form_of, write_as
+from hermes_sessions.cli.store import is_file_of_store
 from hermes_sessions.storage.sessiondb import SessionDB
 
 
-def export_session(db: SessionDB, session_id: str, name: str) -> Path:
-    """Write a session as JSON Lines to *name*, or to a file named after it; return the path.
+def export_session(db: SessionDB, session_id: str, asked: str) -> Path:
+    """Write a session to a file; return its path.
+
+    *asked* is what was typed: a form (jsonl, md, html), the name of a file, both, or nothing. A
+    file that is not named is called after the session; a form that is not named is that of the
+    file.
 
     Raises:
-        InvalidInput: the file is there already, or cannot be written.
+        FileRefused: the file is there already, belongs to the store, or cannot be written.
     """
-    path = Path(name or f"{session_id}.jsonl").expanduser()
+    first, _, rest = asked.strip().partition(" ")
+    form = first.lower() if first.lower() in FORMS else None
+    name = rest.strip() if form else asked.strip()
+    path = Path(name or f"{session_id}.{form or JSONL}").expanduser()
+    if path.exists():
+        raise FileRefused(f"{path} is there already. Name another file: /export NAME")
+    if is_file_of_store(str(path)):
+        raise FileRefused(f"{path} belongs to the store itself. Choose another name.")
     record = db.export_session(session_id)
-    try:
-        with path.open("xb") as file:
-            write_jsonl([record] if record else [], file)
-    except FileExistsError:
-        raise InvalidInput(f"{path} is there already. Name another file: /export NAME") from None
-    except OSError as error:
-        raise InvalidInput(f"{path} cannot be written ({error.strerror}).") from error
+    with written_whole(str(path), replace=False) as file:
+        write_as(form or form_of(path.name), [record] if record else [], file)
     return path

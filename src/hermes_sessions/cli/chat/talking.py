@@ -1,33 +1,38 @@
-"""One chat in a terminal: what is typed goes to the model or is a command, what comes is shown."""
+"""Talking to a model: what is said goes to it, what comes is shown, titles and room are seen to."""
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from hermes_sessions.agent.clients.port import (
-    ModelError,
-    ModelRefused,
-    ReasoningPiece,
-    TextPiece,
-    Usage,
-)
-from hermes_sessions.agent.commands import UnknownCommand, read_command
+from hermes_sessions.agent.clients.port import ModelRefused, Usage
 from hermes_sessions.agent.compaction import is_nearly_full
 from hermes_sessions.agent.conversation import Conversation, Origin
+from hermes_sessions.agent.interrupting import Interrupt
+from hermes_sessions.agent.keeping import AWAY
 from hermes_sessions.agent.titles import title_session
 from hermes_sessions.agent.tools.builtin import default_tools
 from hermes_sessions.agent.tools.registry import ToolRegistry
-from hermes_sessions.agent.turn import Agent, Answered, Ended, ToolStarted, TurnEvent
-from hermes_sessions.cli.chat.asking import Prompt, ask_lines
-from hermes_sessions.cli.chat.doing import Commands
+from hermes_sessions.agent.turn import Agent, Ended
+from hermes_sessions.cli.chat.away import Away
+from hermes_sessions.cli.chat.incognito import LEFT, ON, NeverAway
+from hermes_sessions.cli.chat.showing import TurnView
+from hermes_sessions.cli.render.chatter import wrapped
 from hermes_sessions.cli.render.command import resume_line
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.recap import recap
-from hermes_sessions.cli.render.safety import one_line, piece
-from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.errors import (
+    ConversationHeld,
+    HermesSessionsError,
+    InvalidInput,
+    StaleFence,
+)
 from hermes_sessions.recall.schema import SYSTEM_PROMPT_SENTENCE
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ _TITLE_SECONDS: Final = 3.0
 
 
 class Talk:
-    """A chat, from its first line to its last."""
+    """One chat: asking once, or all that a conversation needs besides reading what is typed."""
 
     def __init__(
         self,
@@ -54,7 +59,14 @@ class Talk:
         chosen: ChosenModel,
         settings: Settings,
         session_id: str | None,
+        *,
+        keeps_questions: bool = True,
+        is_incognito: bool = False,
     ) -> None:
+        """Without *keeps_questions*, a question that cannot be stored is refused; see `Away`.
+        *is_incognito* says that *db* is in memory, and that nothing may reach a disk.
+        """
+        self.is_incognito = is_incognito
         self._console = console
         self._db = db
         self._chosen = chosen
@@ -62,14 +74,25 @@ class Talk:
         # The small local model calls no tools, and its prompt is short.
         tools = ToolRegistry() if chosen.is_local else default_tools()
         prompt = _PROMPT if chosen.is_local else f"{_PROMPT} {SYSTEM_PROMPT_SENTENCE}"
-        agent = Agent(db, client, tools, model=chosen.model)
-        self.conversation = Conversation(
-            agent, Origin("cli", system_prompt=prompt), session_id, clock=console.clock
+        origin = Origin("cli", system_prompt=prompt, holder=_this_chat())
+        self.away = (
+            NeverAway(console)
+            if is_incognito
+            else Away(console, db, settings, origin, keeps_questions=keeps_questions)
         )
-        self._usage = Usage()
+        agent = Agent(
+            db,
+            client,
+            tools,
+            model=chosen.model,
+            pricing=chosen.pricing,
+            unstored=self._keep,
+        )
+        self.conversation = Conversation(agent, origin, session_id, clock=console.clock)
+        self._view = TurnView(console)
         self._titling: threading.Thread | None = None
-        #: What was answered, where it is not shown as it comes.
-        self._answer: list[str] = []
+        #: Sessions that were given a title here, or need none.
+        self._titled: set[str] = set()
 
     # ── one question ──────────────────────────────────────────────────────────────────────────
 
@@ -79,51 +102,40 @@ class Talk:
         Raises:
             InvalidInput: nothing was asked.
             ModelError: the model failed; the question is stored.
+            KeyboardInterrupt: somebody interrupted; what was said is stored.
         """
         if not text.strip():
             raise InvalidInput("There is nothing to ask. Give a question: hermes chat -q 'Why?'")
-        ended = self._show(self.conversation.say(text.strip()))
+        try:
+            ended = self._answered(text.strip(), Interrupt())
+        except AWAY:
+            self.away.say_goodbye()
+            raise
         self._finish()
         self.conversation.leave(CLOSED)
         if self._console.as_json:
             self._console.print_json(
                 {
                     "session_id": self.conversation.session_id,
-                    "answer": "".join(self._answer),
+                    "answer": "".join(self._view.answer),
                     "ended": "interrupted" if ended is None else ended.how,
                 }
             )
-        if ended is not None and ended.error is not None:
+        if ended is None:
+            raise KeyboardInterrupt
+        if ended.error is not None:
             raise ended.error
 
     # ── a conversation ────────────────────────────────────────────────────────────────────────
 
-    def run(self) -> None:
-        """Talk until the input ends or somebody leaves."""
-        self._greet()
-        commands = Commands(self.conversation, self._console, self._show, self._chosen)
-        prompt = Prompt(self._settings.home, self._console)
-        for line in ask_lines(prompt):
-            typed = read_command(line, "cli")
-            try:
-                if typed is None:
-                    self._say(line)
-                elif isinstance(typed, UnknownCommand):
-                    near = " or ".join(f"/{name}" for name in typed.near)
-                    hint = f" Did you mean {near}?" if near else " /help shows them."
-                    self._tell(f"There is no command /{typed.name}.{hint}")
-                elif not commands.do(typed):
-                    break
-            except HermesSessionsError as error:
-                self._tell(f"Error: {error}")
-        self._finish()
-        self._say_goodbye()
-
-    def _greet(self) -> None:
+    def greet(self) -> None:
+        """Say which model answers, and which session goes on."""
         self._tell(self._chosen.description)
+        if self.is_incognito:
+            self._tell(ON)
         session_id = self.conversation.session_id
         if session_id is None:
-            self._tell("/help shows the commands, Ctrl-D leaves.")
+            self._tell("/help shows the commands, Ctrl-C interrupts an answer, Ctrl-D leaves.")
             return
         messages = self._db.get_messages(session_id)
         if self._settings.display.resume_display == "full":
@@ -134,105 +146,137 @@ class Talk:
         said = f"{counted(asked, 'question')}, {counted(len(messages), 'message')}"
         self._tell(f"Going on with {named}: {said}." if messages else f"{named} is empty so far.")
 
-    def _say(self, text: str) -> None:
-        ended = self._show(self.conversation.say(text))
-        if ended is not None and ended.how == "failed":
-            self._recover(ended.error)
-        self._name_in_background()
-        self._make_room()
+    def say(
+        self, text: str, interrupt: Interrupt, steering: Callable[[], str | None] = lambda: None
+    ) -> bool:
+        """Say something and show the answer; a failure is told, and what was said is stored, or
+        kept while the store is away. Return False when it is neither.
 
-    def _recover(self, error: ModelError | None) -> None:
-        if isinstance(error, ModelRefused) and error.too_long:
-            self._tell("The session is too long for the model: it is summarised.")
-            session_id = self.conversation.compress()
-            ended = self._show(self.conversation.agent.answer(session_id))
-            error = ended.error if ended is not None else None
-        if error is not None:
-            self._tell(f"Error: {error} What was said is stored; /retry asks again.")
-
-    def _make_room(self) -> None:
-        used = (self._usage.input_tokens or 0) + (self._usage.output_tokens or 0)
-        length = self._chosen.context_length
-        if length is not None and used and is_nearly_full(used, length):
-            self._tell("The session is nearly as long as the model can read: it is summarised.")
-            self.conversation.compress()
-            self._usage = Usage()
-
-    def _name_in_background(self) -> None:
-        session_id = self.conversation.session_id
-        if session_id is None or self._titling is not None:
-            return
-        agent = self.conversation.agent
-        client = None if self._chosen.is_local else agent.client
-        self._titling = threading.Thread(
-            target=self._give_title, args=(session_id, client, agent.model), daemon=True
-        )
-        self._titling.start()
-
-    def _give_title(self, session_id: str, client: ModelClient | None, model: str | None) -> None:
+        See `Agent.run_turn`.
+        """
         try:
-            title_session(self._db, session_id, client, model)
-        except HermesSessionsError:
-            # A title is a convenience; the session is found by its id and its text.
-            return
+            self._catch_up(text)
+            ended = self._answered(text, interrupt, steering)
+        except AWAY as error:
+            return self.away.failed(error)
+        self.away.worked()
+        if ended is not None and ended.error is not None:
+            kept = "It is in this chat" if self.is_incognito else "What was said is stored"
+            self._tell(f"Error: {ended.error} {kept}; /retry asks again.")
+        self._make_room(interrupt)
+        return True
 
-    # ── showing ───────────────────────────────────────────────────────────────────────────────
+    def _catch_up(self, text: str) -> None:
+        """Store what waits before this is said; while the store is away, this waits, too.
 
-    def _show(self, events: Iterator[TurnEvent]) -> Ended | None:
-        """Show a turn as it happens; return how it ended, None when Ctrl-C ended it."""
-        style = self._console.style
-        ended: Ended | None = None
-        is_line_open = False
+        Raises as `Away.catch_up`.
+        """
         try:
-            for event in events:
-                if isinstance(event, TextPiece) and self._console.as_json:
-                    self._answer.append(event.text)
-                elif isinstance(event, TextPiece):
-                    sys.stdout.write(piece(event.text))
-                    is_line_open = not event.text.endswith("\n")
-                elif isinstance(event, ReasoningPiece):
-                    self._whisper(style.dim(piece(event.text)))
-                elif isinstance(event, ToolStarted):
-                    arguments = one_line(event.call.arguments)[:80]
-                    self._tell(style.dim(f"· {event.call.name} {arguments}"))
-                elif isinstance(event, Answered):
-                    self._usage = event.reply.usage
-                elif isinstance(event, Ended):
-                    ended = event
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            ended = None
-        if is_line_open:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-        if ended is None or ended.how == "interrupted":
-            self._tell("Interrupted. What was said is kept.")
-        elif ended.how == "too many steps":
-            self._tell("The model called tools again and again, so the turn was ended.")
+            self.away.catch_up(self.conversation)
+        except AWAY:
+            self.conversation.keep(text)
+            raise
+
+    def _keep(self, session_id: str, message: Mapping[str, Any], fence: int | None) -> None:
+        self.away.keep(session_id, message, fence, self.conversation.agent.asked_model)
+
+    def retry(self, interrupt: Interrupt) -> Ended | None:
+        """Ask the last question again and show the answer; return how that ended, None when
+        Ctrl-C ended it, or the store was away, which is told.
+        """
+        try:
+            self.away.catch_up(self.conversation)
+            ended = self._view.show(self.conversation.retry(interrupt=interrupt))
+        except AWAY as error:
+            self.away.failed(error)
+            return None
+        self.away.worked()
         return ended
 
-    def _whisper(self, text: str) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(text)
-            sys.stderr.flush()
-
-    def _tell(self, text: str) -> None:
-        self._console.tell(text)
-
-    # ── the end ───────────────────────────────────────────────────────────────────────────────
-
-    def _finish(self) -> None:
-        if self._titling is None:
-            self._name_in_background()
-        if self._titling is not None:
-            self._titling.join(_TITLE_SECONDS)
-
-    def _say_goodbye(self) -> None:
-        session = self.conversation.leave(CLOSED)
+    def goodbye(self) -> None:
+        """End the session, and say how to come back to it."""
+        self._finish()
+        try:
+            self.away.catch_up(self.conversation)
+            session = self.conversation.leave(CLOSED)
+        except (*AWAY, ConversationHeld, StaleFence) as error:
+            self._tell(f"The end of the session was not stored: {error}")
+            self.away.say_goodbye()
+            return
+        if self.is_incognito:
+            self._tell(LEFT)
+            return
         if session is None:
             return
         said = counted(session["message_count"], "message")
         self._tell(f"Stored: {session['id']}, {said}.")
-        self._tell(f"To go on: {resume_line('--resume', session['id'])}")
+        # In one piece, whatever the window does to it: it is there to be copied.
+        self._console.tell(f"To go on: {resume_line('--resume', session['id'])}")
         if session["title"]:
-            self._tell(f"      or: {resume_line('-c', session['title'])}")
+            self._console.tell(f"      or: {resume_line('-c', session['title'])}")
+
+    # ── answering ─────────────────────────────────────────────────────────────────────────────
+
+    def _answered(
+        self, text: str, interrupt: Interrupt, steering: Callable[[], str | None] = lambda: None
+    ) -> Ended | None:
+        """Say something, in a summary of the session when it has become too long; return how that
+        ended, None when Ctrl-C ended it.
+        """
+        events = self.conversation.say(text, interrupt=interrupt, steering=steering)
+        ended = self._view.show(events)
+        error = ended.error if ended is not None else None
+        if isinstance(error, ModelRefused) and error.too_long:
+            self._tell("The session is too long for the model: it is summarised.")
+            with self.conversation.held(interrupt):
+                self.conversation.compress(interrupt=interrupt)
+                ended = self._view.show(self.conversation.answer(interrupt=interrupt))
+        self._name_in_background()
+        return ended
+
+    def _make_room(self, interrupt: Interrupt) -> None:
+        usage = self._view.usage
+        used = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        model = self.conversation.agent.model
+        length = replace(self._chosen, model=model).context_length
+        if length is not None and used and is_nearly_full(used, length):
+            self._tell("The session is nearly as long as the model can read: it is summarised.")
+            self.conversation.compress(interrupt=interrupt)
+            self._view.usage = Usage()
+
+    def _name_in_background(self) -> None:
+        session_id = self.conversation.session_id
+        if session_id is None or session_id in self._titled:
+            return
+        self._titled.add(session_id)
+        agent = self.conversation.agent
+        client = None if self._chosen.is_local else agent.client
+        self._titling = threading.Thread(
+            target=self._give_title, args=(session_id, client, agent), daemon=True
+        )
+        self._titling.start()
+
+    def _give_title(self, session_id: str, client: ModelClient | None, agent: Agent) -> None:
+        try:
+            title_session(self._db, session_id, client, agent.model, agent.pricing)
+        except HermesSessionsError:
+            # A title is a convenience; the session is found by its id and its text.
+            return
+
+    def _tell(self, text: str) -> None:
+        self._console.tell(wrapped(text, self._console.style, "  "))
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def _finish(self) -> None:
+        if self._titling is not None:
+            self._titling.join(_TITLE_SECONDS)
+
+
+def _this_chat() -> str:
+    """Return what somebody is told who wants to write to the session while it is answered here."""
+    process = f"process {os.getpid()} on {socket.gethostname()}"
+    try:
+        return f"the chat in {os.ttyname(sys.stdin.fileno())} ({process})"
+    except (OSError, ValueError):
+        return f"a chat without a terminal ({process})"

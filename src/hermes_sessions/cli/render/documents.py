@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hermes_sessions.cli.render.spending import known_cost
+
 if TYPE_CHECKING:
     from hermes_sessions.storage.searching.answer import Answer
 
@@ -37,6 +39,9 @@ SESSION_KEYS = (
     "reasoning_tokens",
     "estimated_cost_usd",
     "actual_cost_usd",
+    "cost_status",
+    "cost_source",
+    "pricing_version",
     "parent_session_id",
     "edge_kind",
     "conversation_id",
@@ -108,7 +113,10 @@ def _bytes_as_base64(value: object) -> dict[str, str]:
 
 def session_document(session: Record) -> dict[str, Any]:
     """Return the documented keys of one session; what is not known is null."""
-    return {key: session.get(key) for key in SESSION_KEYS}
+    document = {key: session.get(key) for key in SESSION_KEYS}
+    if document["actual_cost_usd"] is None:
+        document["estimated_cost_usd"] = known_cost(session)
+    return document
 
 
 def trashed_document(session: Record) -> dict[str, Any]:

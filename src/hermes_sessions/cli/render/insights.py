@@ -11,6 +11,7 @@ from hermes_sessions.cli.render.charts import bar, columns_chart
 from hermes_sessions.cli.render.columns import cut, display_width, pad, wrap
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.spending import dollars
 from hermes_sessions.cli.render.style import Style
 
 Record = Mapping[str, Any]
@@ -59,7 +60,7 @@ def cost(row: Record) -> str:
     """Return what something cost, as far as that is known."""
     if row["cost_usd"] is None:
         return "unknown"
-    amount = f"${row['cost_usd']:.2f}" if row["cost_usd"] >= 1 else f"${row['cost_usd']:.4f}"
+    amount = dollars(row["cost_usd"])
     return amount if row["cost_complete"] else f"at least {amount}"
 
 

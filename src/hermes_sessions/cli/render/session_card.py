@@ -9,6 +9,7 @@ from hermes_sessions.cli.render.age import moment
 from hermes_sessions.cli.render.columns import wrap
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.spending import spent
 from hermes_sessions.cli.render.style import Style
 
 Record = Mapping[str, Any]
@@ -25,12 +26,19 @@ _TOKEN_KINDS = (
 
 
 def session_card(
-    session: Record, *, conversation: Sequence[Record], now: float, style: Style
+    session: Record,
+    *,
+    conversation: Sequence[Record],
+    usage: Sequence[Record] = (),
+    now: float,
+    style: Style,
 ) -> list[str]:
-    """Return the lines about *session*; *conversation* are all sessions of its family."""
+    """Return the lines about *session*; *conversation* are all sessions of its family, *usage* its
+    tokens and cost by model and task.
+    """
     lines: list[str] = []
     room = None if style.width is None else max(style.width - _LABEL_WIDTH, 16)
-    for label, value in _facts(session, conversation, now, style):
+    for label, value in _facts(session, conversation, usage, now, style):
         # An id is there to be copied: it stays whole, whatever the window does to it.
         pieces = wrap(value, room) if room and label not in _IDS else [value]
         lines.append(style.dim(f"{label + ':':<{_LABEL_WIDTH}}") + pieces[0])
@@ -39,7 +47,11 @@ def session_card(
 
 
 def _facts(
-    session: Record, conversation: Sequence[Record], now: float, style: Style
+    session: Record,
+    conversation: Sequence[Record],
+    usage: Sequence[Record],
+    now: float,
+    style: Style,
 ) -> Iterator[tuple[str, str]]:
     yield "Title", one_line(session.get("title") or "") or style.nothing
     yield "ID", one_line(session["id"])
@@ -56,7 +68,7 @@ def _facts(
     tokens = _tokens(session)
     if tokens:
         yield "Tokens", tokens
-    cost = _cost(session)
+    cost = spent(session, usage)
     if cost:
         yield "Cost", cost
     if session.get("archived_at"):
@@ -84,14 +96,6 @@ def _tokens(session: Record) -> str:
     return ", ".join(
         f"{session[column]} {name}" for column, name in _TOKEN_KINDS if session.get(column)
     )
-
-
-def _cost(session: Record) -> str:
-    if session.get("actual_cost_usd") is not None:
-        return f"${session['actual_cost_usd']:.4f}"
-    if session.get("estimated_cost_usd"):
-        return f"${session['estimated_cost_usd']:.4f} (estimated)"
-    return ""
 
 
 def _family(session: Record, conversation: Sequence[Record]) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,18 @@ from typing import Any
 
 from hermes_sessions.cli.render.quantity import counted, size
 from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.spending import dollars
 
+_USED = (
+    "api_call_count",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "total_tokens",
+    "cost_usd",
+    "cost_complete",
+)
 _CLASSES = {
     "subagent_bytes": "of subagents",
     "archived_bytes": "archived",
@@ -47,6 +58,27 @@ def sizes_lines(sizes: Mapping[str, Any]) -> Iterator[str]:
             yield f"  {label}: {size(sizes[name])}"
     rest = max(sizes["size_bytes"] - sizes["text_bytes"], 0)
     yield f"Indexes and the rest: {size(rest)}"
+
+
+def used_by_all(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return calls, tokens and cost of everything that `SessionDB.get_insights` reports on."""
+    return {name: report["overview"][name] for name in _USED}
+
+
+def usage_lines(used: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that show what `used_by_all` returned."""
+    kinds = [
+        f"{used[f'{kind}_tokens']:,} {kind.replace('_', ' ')}"
+        for kind in ("input", "output", "cache_read", "cache_write")
+        if used[f"{kind}_tokens"]
+    ]
+    yield f"Calls of models: {used['api_call_count']}"
+    yield f"Tokens: {used['total_tokens']:,}" + (f" ({', '.join(kinds)})" if kinds else "")
+    if used["cost_usd"] is None:
+        yield "Cost: unknown"
+    else:
+        known = "" if used["cost_complete"] else "at least "
+        yield f"Cost: {known}{dollars(used['cost_usd'])}"
 
 
 def _state(index: Mapping[str, Any]) -> str:

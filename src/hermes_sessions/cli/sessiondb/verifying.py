@@ -18,7 +18,8 @@ from hermes_sessions.storage.transfer.ledger import identity
 @click.argument("second", metavar="STORE")
 @speaks_to_console
 def verify(console: Console, *, first: str, second: str) -> None:
-    """Compare two stores: every session with all its messages, those in the trash included.
+    """Compare two stores: every session with all its messages, those in the trash included, and
+    what stands beside them, like holds and receipts of erasures.
 
     Both are only read. Exits with 1 when they differ, with a list of what does.
     """
@@ -35,6 +36,7 @@ def verify(console: Console, *, first: str, second: str) -> None:
                 "same": not found.differences,
                 "sessions": found.sessions,
                 "messages": found.messages,
+                "beside": dict(sorted(found.beside.items())),
                 "differences": [each._asdict() for each in found.differences],
             }
         )

@@ -16,7 +16,7 @@ from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_session
 from hermes_sessions.cli.sessions.forms import FORMS, form_of, write_as
-from hermes_sessions.cli.store import is_file_of_store, open_for_reading
+from hermes_sessions.cli.store import is_file_of_store, open_for_reading, open_for_searching
 from hermes_sessions.errors import NotFound
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from hermes_sessions.text.redaction import Redactor
 
 Record = dict[str, Any]
+
+#: Hits that are looked at together.
+_PAGE = 200
 
 
 class _Tally:
@@ -57,6 +60,11 @@ class _Tally:
     is_flag=True,
     help="Replace API keys, tokens, passwords, e-mail addresses and names of home directories.",
 )
+@click.option(
+    "--query",
+    metavar="QUERY",
+    help="Only sessions in which this is found, as asked; written as for search.",
+)
 @source_option
 @click.option(
     "--since", metavar="WHEN", help="Only sessions active from this time on: 2026-05-01, 7d."
@@ -79,6 +87,7 @@ def export(
     target: str,
     form: str | None,
     redact: bool,
+    query: str | None,
     references: tuple[str, ...],
     force: bool,
     **filters: Any,
@@ -89,7 +98,8 @@ def export(
     "hermes sessions import" reads it back without loss; Markdown and HTML are for reading and
     sharing. Archived sessions are included, those in the trash are not.
     """
-    given = next((name for name, value in filters.items() if value), None)
+    limits = {"query": query, **filters}
+    given = next((name for name, value in limits.items() if value), None)
     if given and references:
         raise click.UsageError(
             f"--{given} and --session-id cannot be combined.", click.get_current_context()
@@ -97,9 +107,11 @@ def export(
     if target != STANDARD_STREAM and is_file_of_store(target):
         raise FileRefused(f"{target} belongs to the store itself. Choose another name.")
     redactor = _redactor() if redact else None
-    with open_for_reading(console) as db:
+    with open_for_reading(console) if query is None else open_for_searching(console) as db:
         ids = [find_session(db, reference)["id"] for reference in references]
         ids = list(dict.fromkeys(ids))
+        if query is not None:
+            ids = _found(console, db, query, filters)
         total = len(ids) or db.session_count(filters["source"], include_archived=True)
         records = _named(db, ids) if ids else _filtered(console, db, filters)
         with (
@@ -133,6 +145,37 @@ def _filtered(
         title=filters["title"],
         scope=Scope(user_id=filters["user"]),
     )
+
+
+def _found(console: Console, db: SessionDB, query: str, filters: dict[str, Any]) -> list[str]:
+    """Return the sessions in which the query is found, the latest first.
+
+    Raises NotFound when there is none: an empty file would look like an export.
+    """
+    from hermes_sessions.text.query.filters import Conditions  # an export without needs no search
+
+    after, before = time_span(console, filters["since"], filters["until"])
+    conditions = Conditions(
+        sources=(filters["source"],) if filters["source"] else None,
+        users=(filters["user"],) if filters["user"] else (),
+        after=after,
+        before=before,
+    )
+    found: dict[str, str] = {}
+    cursor: str | None = None
+    while True:
+        answer = db.search(
+            query, conditions=conditions, limit=_PAGE, sort="newest", cursor=cursor, relax=False
+        )
+        found.update((hit.session_id, hit.title or "") for hit in answer.hits)
+        cursor = answer.next_cursor
+        if cursor is None:
+            break
+    wanted = (filters["title"] or "").casefold()
+    ids = [session_id for session_id, title in found.items() if wanted in title.casefold()]
+    if not ids:
+        raise NotFound(f"Nothing is found by {query!r}, so nothing was written.")
+    return ids
 
 
 def _named(db: SessionDB, ids: list[str]) -> Generator[Record, None, None]:

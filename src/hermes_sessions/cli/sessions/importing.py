@@ -17,7 +17,12 @@ from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.store import configured_file, open_for_writing
 from hermes_sessions.errors import ImportRefused
 from hermes_sessions.storage.jsonl import import_file
-from hermes_sessions.storage.sqlite.foreign import import_database, is_database, target_for
+from hermes_sessions.storage.sqlite.foreign import (
+    import_database,
+    is_database,
+    require_importable,
+    target_for,
+)
 
 Record = dict[str, Any]
 
@@ -43,6 +48,8 @@ def import_(console: Console, *, source: str, into: str | None) -> None:
     """
     with readable_twice(source) as path:
         from_database = source != STANDARD_STREAM and is_database(path)
+        if source != STANDARD_STREAM:
+            require_importable(path)
         target = _target(path, into, from_database=from_database)
         with open_for_writing(console, target) as db:
             reader = import_database if from_database else import_file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.lazy import QuickCommand
 from hermes_sessions.cli.options import source_option, speaks_to_console, time_span, whole_number
 from hermes_sessions.cli.render.session_table import LAST_ACTIVE, STARTED, session_table
 from hermes_sessions.cli.store import open_for_reading
@@ -15,7 +16,7 @@ HIDDEN_SOURCES = ("tool",)
 _ALL = -1
 
 
-@click.command("list", short_help="List sessions, newest activity first.")
+@click.command("list", cls=QuickCommand, short_help="List sessions, newest activity first.")
 @source_option
 @click.option(
     "--limit",

@@ -20,6 +20,7 @@ from hermes_sessions.cli.sessions.removal import (
     confirm_removal,
     dry_run_option,
     explain,
+    leaving_no_trace,
     measured,
     purge_option,
     report_removal,
@@ -118,7 +119,7 @@ def _batches(sessions: Sequence[Record]) -> Iterator[list[str]]:
 def _purge(
     console: Console, db: SessionDB, shown: Sequence[Record], older_than: float, source: str | None
 ) -> tuple[list[str], int]:
-    with console.progress("Pruning", len(shown)) as progress:
+    with leaving_no_trace(console, db), console.progress("Pruning", len(shown)) as progress:
         db.prune_sessions(older_than, source, transcripts_directory(), on_progress=progress.advance)
     gone = [session for session in shown if db.get_session(session["id"]) is None]
     return [s["id"] for s in gone], sum(s["message_count"] or 0 for s in gone)

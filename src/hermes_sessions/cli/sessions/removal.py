@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -131,6 +132,23 @@ def report_removal(
         console.print(f"Moved {what} to the trash. To undo: {undoing}")
 
 
+@contextmanager
+def leaving_no_trace(console: Console, db: SessionDB) -> Iterator[None]:
+    """Let nothing be readable any more of what is deleted in the block, and say where something may
+    be for a while.
+    """
+    from hermes_sessions.storage.care.erasure.scrubbing import scrub
+
+    with db.provider.leaving_no_trace():
+        yield
+    for step in scrub(db.store):
+        if step.status == "pending":
+            console.tell(
+                f"In the {step.place}, something of it may still be readable: {step.why} "
+                f"Try later: hermes sessions trash --empty"
+            )
+
+
 def _reason(session: Record, named: Container[str]) -> str:
     if session["id"] in named:
         return "named"
@@ -159,7 +177,7 @@ def _remove(console: Console, db: SessionDB, ids: Sequence[str], *, purge: bool)
     if not purge:
         return db.trash_sessions(ids)
     files = transcripts_directory()
-    with console.progress("Deleting", len(ids)) as progress:
+    with leaving_no_trace(console, db), console.progress("Deleting", len(ids)) as progress:
         for session_id in ids:
             db.delete_session(session_id, files)
             progress.advance()

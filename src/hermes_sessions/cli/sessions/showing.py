@@ -123,7 +123,14 @@ def _print_text(
 
     style = console.style
     family = db.list_conversation(session["id"])
-    console.print(session_card(session, conversation=family, now=console.clock(), style=style))
+    card = session_card(
+        session,
+        conversation=family,
+        usage=db.get_model_usage(session["id"]),
+        now=console.clock(),
+        style=style,
+    )
+    console.print(card)
     if part.earlier:
         skipped = f"{style.ellipsis} {counted(part.earlier, 'earlier message')} {style.ellipsis}"
         console.print(["", style.dim(skipped)])

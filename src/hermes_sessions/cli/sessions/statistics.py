@@ -6,29 +6,51 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.statistics import sizes_lines, statistics
-from hermes_sessions.cli.store import open_for_reading
+from hermes_sessions.cli.render.space import space_lines
+from hermes_sessions.cli.render.statistics import (
+    sizes_lines,
+    statistics,
+    usage_lines,
+    used_by_all,
+)
+from hermes_sessions.cli.store import open_for_looking
 
 
 @click.command(short_help="Count sessions and messages.")
 @click.option(
     "--sizes", is_flag=True, help="Show what takes up the space, too; looks at every message."
 )
+@click.option(
+    "--space",
+    is_flag=True,
+    help="Show space by class, source, table and index, too; looks at the whole store.",
+)
+@click.option("--usage", is_flag=True, help="Show tokens and cost, too; looks at every session.")
 @speaks_to_console
-def stats(console: Console, *, sizes: bool) -> None:
+def stats(console: Console, *, sizes: bool, space: bool, usage: bool) -> None:
     """Count sessions and messages, by source.
 
     Shows the size of the store, too, and whether its search index holds everything.
     """
-    with open_for_reading(console) as db:
+    with open_for_looking(console) as db:
         counted = db.get_stats()
         index = db.search_index_status()
         measured = db.get_sizes() if sizes else None
+        taken = db.get_space() if space else None
+        used = used_by_all(db.get_insights(0)) if usage else None
     if console.as_json:
         state = {name: index[name] for name in ("complete", "pending")}
-        more = {"sizes": measured} if measured else {}
+        more: dict[str, object] = {"sizes": measured} if measured else {}
+        if taken:
+            more["space"] = taken
+        if used is not None:
+            more["usage"] = used
         console.print_json({**counted, "search_index": state, **more})
     else:
         console.print(statistics(counted, index))
         if measured:
             console.print(sizes_lines(measured))
+        if taken:
+            console.print(space_lines(taken))
+        if used is not None:
+            console.print(usage_lines(used))

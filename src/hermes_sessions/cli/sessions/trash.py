@@ -12,7 +12,12 @@ from hermes_sessions.cli.options import number_of_days, speaks_to_console, yes_o
 from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.selection import find_in_trash
-from hermes_sessions.cli.sessions.removal import confirm_removal, measured, report_removal
+from hermes_sessions.cli.sessions.removal import (
+    confirm_removal,
+    leaving_no_trace,
+    measured,
+    report_removal,
+)
 from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
 from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -62,9 +67,9 @@ def _empty(console: Console, older_than: float, *, yes: bool) -> None:
     with open_for_writing(console) as db:
         cutoff = console.clock() - older_than * _DAY
         going = [session for session in db.list_trash() if session["trashed_at"] <= cutoff]
-        if going:
-            if not yes:
-                confirm_removal(console, measured(db, going, _reason), purge=True)
+        if going and not yes:
+            confirm_removal(console, measured(db, going, _reason), purge=True)
+        with leaving_no_trace(console, db):
             _purge(console, db, sorted(session["trashed_at"] for session in going))
             going = [session for session in going if db.get_session(session["id"]) is None]
     if not going and not console.as_json:
@@ -84,6 +89,8 @@ def _purge(console: Console, db: SessionDB, times: Sequence[float]) -> None:
 
     Times and not an age decide, so that what is deleted while the question is on the screen stays.
     """
+    if not times:
+        return
     step = -(-len(times) // _STEPS)
     last_of_each_step = [*times[step - 1 :: step], times[-1]]
     with console.progress("Deleting", len(times)) as progress:

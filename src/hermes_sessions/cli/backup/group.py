@@ -1,0 +1,30 @@
+"""The ``hermes backup`` group: which commands there are, and where they live."""
+
+from __future__ import annotations
+
+import click
+
+from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
+
+_HERE = "hermes_sessions.cli.backup"
+
+COMMANDS = {
+    "create": LazyCommand(f"{_HERE}.creating:create", "Back the store up while it is used."),
+    "list": LazyCommand(f"{_HERE}.listing:list_command", "List the backups."),
+    "verify": LazyCommand(
+        f"{_HERE}.verifying:verify", "Read backups back and compare everything in them."
+    ),
+    "restore": LazyCommand(f"{_HERE}.restoring:restore", "Put a backup in the store's place."),
+    "prune": LazyCommand(f"{_HERE}.pruning:prune", "Remove old backups."),
+}
+
+
+@click.group(cls=LazyGroup, lazy_commands=COMMANDS, invoke_without_command=True)
+@click.pass_context
+def backup(context: click.Context) -> None:
+    """Make backups of the store, and restore them.
+
+    They are kept in backups.directory (config.yaml), by default HERMES_HOME/backups. A BACKUP is
+    the name of one of them, the path of a file, or latest.
+    """
+    show_help_without_command(context)

@@ -1,0 +1,58 @@
+"""What the backup commands say about a backup, and where they look for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.config import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes_sessions.cli.console import Console
+    from hermes_sessions.storage.care.backups import Backup
+
+directory_option = click.option(
+    "--in",
+    "directory",
+    metavar="DIR",
+    help="Where the backups are; without it, backups.directory.",
+)
+
+
+def place(directory: str | None) -> Path:
+    """Return the directory that an option names, or the configured one."""
+    return Path(directory) if directory is not None else load_settings().backups.directory
+
+
+def configured_place() -> str:
+    """Return where the configured store is, in words."""
+    settings = load_settings().sessiondb
+    if settings.provider == "sqlite":
+        return str(settings.sqlite.path)
+    return f"the configured store ({settings.provider})"
+
+
+def as_json(backup: Backup) -> dict[str, Any]:
+    """Return what JSON says about a backup."""
+    facts = backup._asdict()
+    return {**facts, "path": str(backup.path), "name": backup.name, "steps": list(backup.steps)}
+
+
+def contents(backup: Backup) -> str:
+    """Return how much is in a backup."""
+    sessions = counted(backup.sessions, "session")
+    return f"{sessions}, {counted(backup.messages, 'message')}"
+
+
+@contextmanager
+def progress_shown(console: Console, label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Lend what shows the progress of work that has several parts."""
+    with console.progress(label, 1) as progress:
+        yield lambda _what, done, total: progress.reach(done, max(total, 1))

@@ -1,0 +1,37 @@
+"""All places around a store in which something of somebody may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hermes_sessions.agent.keeping import keeping_directory
+from hermes_sessions.cli.forget.history import InputHistory
+from hermes_sessions.config.settings import Settings
+from hermes_sessions.gateway.erasing import spools_of
+from hermes_sessions.lifecycle.erasing import IndexEntries, RestartCounts
+from hermes_sessions.storage.care.erasure.forgetting import Erasure, Place
+from hermes_sessions.storage.care.erasure.in_backups import Backups
+from hermes_sessions.storage.care.erasure.in_files import Copies, Transcripts
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.transfer.ledger import identity
+
+#: Where the prompt of a chat keeps what was typed, in the home.
+HISTORY_FILE = "chat_history"
+
+
+def erasure_of(db: SessionDB, settings: Settings) -> Erasure:
+    """Return what erases on the configured store, and everywhere around it."""
+    home = settings.home
+    sessions = home / "sessions"
+    places: list[Place] = [
+        InputHistory(db.store, home / HISTORY_FILE),
+        spools_of(home, db.store, [keeping_directory(home)]),
+        IndexEntries(sessions),
+        RestartCounts(home),
+        Transcripts(sessions),
+        Backups(settings.backups.directory, identity(db.provider)),
+    ]
+    file = db.provider.describe().get("path")
+    if file:
+        places.append(Copies(Path(file)))
+    return Erasure(db.store, places)

@@ -1,0 +1,1 @@
+"""``hermes gateway``: an agent on messengers."""

@@ -1,0 +1,70 @@
+"""``hermes gateway status``."""
+
+from __future__ import annotations
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.render.age import relative_time
+from hermes_sessions.cli.store import open_for_looking
+from hermes_sessions.config import load_settings
+from hermes_sessions.gateway.overview import Overview, overview
+
+
+@click.command(short_help="Show who runs, what waits and what failed.")
+@speaks_to_console
+def status(console: Console) -> None:
+    """Show which gateways run, what waits for an answer, and what could not be delivered.
+
+    Exit code 1 when no gateway runs.
+    """
+    settings = load_settings()
+    with open_for_looking(console) as db:
+        found = overview(
+            db.store, settings.gateway.namespace, dead_after=settings.gateway.lease_seconds
+        )
+    if console.as_json:
+        console.print_json(
+            {
+                **found._asdict(),
+                "living": [process._asdict() for process in found.living],
+                "silent": [process._asdict() for process in found.silent],
+            }
+        )
+    else:
+        console.print(_lines(found, console.clock()))
+    if not found.living:
+        raise click.exceptions.Exit(1)
+
+
+def _lines(found: Overview, now: float) -> list[str]:
+    lines = []
+    for process in found.living:
+        host = (process.host or "").partition("#")[0]
+        age = relative_time(process.started_at, now)
+        lines.append(f"Running: process {process.pid} on {host}, started {age}")
+        platforms = found.platforms.get(process.id, {})
+        lines += [f"  {name}: {state}" for name, state in sorted(platforms.items())]
+    if not found.living:
+        lines.append("Not running. Start it with: hermes gateway run")
+    lines += [
+        f"Silent: process {process.pid}, last heard of {relative_time(process.heartbeat_at, now)}; "
+        f"what it ran goes on when a gateway starts"
+        for process in found.silent
+    ]
+    lines += [
+        f"Conversations: {_counts(found.lanes)}",
+        f"Messages: {_counts(found.mailbox)}",
+        f"Replies: {_counts(found.outbox)}",
+    ]
+    if found.outbox.get("dead"):
+        lines.append("Some replies could not be delivered: hermes gateway queue --dead")
+    if found.pending_senders:
+        lines.append(f"{found.pending_senders} wait to be let in: hermes gateway pair --list")
+    return lines
+
+
+def _counts(by_status: dict[str, int]) -> str:
+    shown = (f"{count} {status.replace('_', ' ')}" for status, count in sorted(by_status.items()))
+    return ", ".join(shown) or "none"

@@ -1,0 +1,116 @@
+"""What a repair found and did, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.safety import one_line
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.care.salvage.report import RepairReport, TableReport
+    from hermes_sessions.storage.sqlite.salvage.checking import Finding
+
+#: How many of each kind are listed; --json has them all.
+_LISTED = 20
+_WHERE = {
+    "header": "the beginning of the file",
+    "file": "the file",
+    "schema": "the list of tables",
+    "search": "the search index",
+    "log": "the write-ahead log",
+}
+
+
+def findings_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield what is wrong, one line each."""
+    for finding in findings[:_LISTED]:
+        where = f"table {finding.where}" if finding.what == "table" else _WHERE[finding.what]
+        yield f"  {one_line(where)}: {one_line(finding.detail)}"
+    yield from _more(len(findings))
+
+
+def report_lines(report: RepairReport) -> Iterator[str]:
+    """Yield everything there is to say about a repair that was made."""
+    if report.state == "sound":
+        yield "The file is sound; nothing was changed."
+        return
+    if report.state == "rebuilt":
+        yield "Only the search index was damaged. It was made anew; nothing is lost."
+        return
+    yield f"Saved what could be read ({report.way}):"
+    yield from (_table_line(table) for table in report.tables if table.read or table.lost)
+    yield from _lost_lines(report)
+    for note in report.notes[:_LISTED]:
+        yield f"Note: {one_line(note)}"
+    yield from _more(len(report.notes))
+    yield f"The new store is {report.target}."
+    if report.kept:
+        yield f"The damaged file is kept beside it as {report.kept}."
+    if report.removed:
+        yield f"Removed older damaged files: {', '.join(report.removed)}"
+
+
+def _table_line(table: TableReport) -> str:
+    remarks = []
+    if table.put_back:
+        remarks.append(f"{table.put_back} found without their table")
+    if table.duplicates:
+        remarks.append(f"{table.duplicates} twice")
+    left_out = table.read - table.written - table.duplicates
+    if left_out > 0:
+        remarks.append(f"{left_out} left out")
+    if table.lost:
+        remarks.append(f"lost: ids {_ranges(table.lost)}")
+    return f"  {table.name}: {counted(table.written, 'row')}" + (
+        f" ({', '.join(remarks)})" if remarks else ""
+    )
+
+
+def _lost_lines(report: RepairReport) -> Iterator[str]:
+    if report.is_everything_saved:
+        yield "Nothing is known to be lost."
+    if report.incomplete:
+        number = counted(len(report.incomplete), "session")
+        yield f"Not saved: {counted(report.lost_messages, 'message')} of {number}:"
+        for session in report.incomplete[:_LISTED]:
+            title = f" {one_line(session.title)}" if session.title else ""
+            places = f"; missing: {_ranges(session.missing)}" if session.missing else ""
+            yield (
+                f"  {one_line(session.id)}{title}: {session.found} of {session.expected} "
+                f"messages{places}"
+            )
+        yield from _more(len(report.incomplete))
+    if report.lost_sessions:
+        yield f"Lost as a whole: {counted(len(report.lost_sessions), 'session')}:"
+        yield from (f"  {one_line(name)}" for name in report.lost_sessions[:_LISTED])
+        yield from _more(len(report.lost_sessions))
+    if report.adopted:
+        yield (
+            f"Lost but for their messages: {counted(len(report.adopted), 'session')}; new ones "
+            f"were made for them:"
+        )
+        for name, count in list(report.adopted.items())[:_LISTED]:
+            yield f"  {one_line(name)}: {counted(count, 'message')}"
+        yield from _more(len(report.adopted))
+    if report.damaged_texts:
+        texts = counted(report.damaged_texts, "row")
+        yield f"Damaged, or saved only in part: texts in {texts}; the notes name them."
+    if report.lost_tables:
+        yield (
+            f"Not saved: tables whose names are lost, with the rows that they had, if any: "
+            f"{', '.join(report.lost_tables)}"
+        )
+    if report.unreadable_bytes:
+        yield f"The disk could not read {size(report.unreadable_bytes)}."
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > _LISTED:
+        yield f"  … and {count - _LISTED} more (--json has them all)"
+
+
+def _ranges(found: Sequence[tuple[int, int]]) -> str:
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in found[:_LISTED]]
+    return ", ".join(texts) + (", …" if len(found) > _LISTED else "")

@@ -1,0 +1,102 @@
+"""Limits, plans and holds, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermes_sessions.cli.render.age import date
+from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.model.retention import CLASSES, Limits, RetentionPolicies
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.care.retention.plan import RetentionPlan, RetentionResult
+
+#: How many conversations are listed; --json has them all.
+_LISTED = 50
+
+
+def limits_lines(policies: RetentionPolicies) -> Iterator[str]:
+    """Yield the limits of every class."""
+    if not policies.is_any:
+        yield "No limits: nothing is ever deleted by itself."
+        return
+    yield "Limits:"
+    for name in CLASSES:
+        yield f"  {name}: {_limits(policies.of(name))}"
+
+
+def plan_lines(plan: RetentionPlan) -> Iterator[str]:
+    """Yield what a plan comes to."""
+    yield from limits_lines(plan.policies)
+    if not plan.policies.is_any:
+        yield "To set one: retention.cron.max_age_days: 30, for example, in config.yaml"
+        return
+    there = ", ".join(f"{count} {name}" for name, count in plan.counts.items())
+    yield f"Conversations: {there}"
+    if plan.closings:
+        number = counted(len(plan.closings), "session")
+        days = counted(int(plan.policies.close_after_days), "day")
+        yield f"Never ended, and not used for {days}: {number}"
+    if plan.kept:
+        stay = ", ".join(f"{count} {reason}" for reason, count in plan.kept.items())
+        yield f"Stay in any case: {stay}"
+    if not plan.departures:
+        yield "Nothing is over a limit."
+    else:
+        what = f"{counted(plan.sessions, 'session')} ({counted(plan.messages, 'message')})"
+        yield f"Over a limit, to be moved to the trash: {what}"
+    for departure in plan.departures[:_LISTED]:
+        conversation = departure.conversation
+        title = f"  {one_line(conversation.title)}" if conversation.title else ""
+        number = counted(len(conversation.sessions), "session")
+        yield f"  {one_line(conversation.id)}{title}"
+        yield f"    {conversation.session_class}, {number}: {departure.reason}"
+    if len(plan.departures) > _LISTED:
+        yield f"  … and {len(plan.departures) - _LISTED} more (--json has them all)"
+
+
+def consent_line(plan: RetentionPlan) -> str:
+    """Return whether somebody agreed, and what to do if not."""
+    if not plan.policies.is_any:
+        return "There is nothing to agree to."
+    if plan.is_approved and plan.consent is not None:
+        return f"Approved on {date(plan.consent.approved_at)}."
+    why = "The limits were changed since they were approved" if plan.consent else "Not approved yet"
+    return f"{why}; nothing is deleted. To agree: hermes sessions retention approve"
+
+
+def result_lines(result: RetentionResult, trash_days: float) -> Iterator[str]:
+    """Yield what a run did."""
+    if result.closed:
+        yield f"Ended {counted(len(result.closed), 'session')} that nobody used any more."
+    what = f"{counted(len(result.moved), 'session')} ({counted(result.messages, 'message')})"
+    if result.moved:
+        yield f"Moved {what} to the trash, where they stay for {trash_days:g} days."
+        yield "To undo: hermes sessions restore ID..."
+    else:
+        yield "Nothing is over a limit; nothing was moved."
+    if result.spared:
+        yield f"{counted(len(result.spared), 'conversation')} changed meanwhile and stayed."
+
+
+def holds_lines(holds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield every hold with its reason."""
+    if not holds:
+        yield "Nothing is on hold."
+    for hold in holds:
+        title = f"  {one_line(hold['title'])}" if hold["title"] else ""
+        yield f"{one_line(hold['session_id'])}{title}"
+        yield f"  since {date(hold['held_at'])}: {one_line(hold['reason'])}"
+
+
+def _limits(limits: Limits) -> str:
+    texts = []
+    if limits.max_age_days is not None:
+        texts.append(counted(int(limits.max_age_days), "day"))
+    if limits.max_count is not None:
+        texts.append(counted(limits.max_count, "conversation"))
+    if limits.max_bytes is not None:
+        texts.append(size(limits.max_bytes))
+    return ", ".join(texts) or "no limit"
