@@ -4,31 +4,41 @@ import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests import fault_matrix
 from tests.servers.fixtures import mariadb, postgresql  # noqa: F401 - for every folder
+
+pytest_runtest_setup = fault_matrix.pytest_runtest_setup
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    fault_matrix.pytest_addoption(parser)
     parser.addoption("--long", action="store_true", help="longer fault, load and property runs")
     parser.addoption("--large", action="store_true", help="run the tests marked large, too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    fault_matrix.pytest_configure(config)
     for name in [name for name in os.environ if name.startswith("HERMES_")]:
         del os.environ[name]
-    # Whoever starts the tests in the background of a shell has SIGINT ignored, for us and for every
-    # process that a test starts and interrupts.
+    # Whoever starts the tests in the background of a shell, or with nohup, has these ignored, for
+    # us and for every process that a test starts and ends so.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # A test that forgets to choose its own home must not meet the one of whoever runs it.
     home = tempfile.mkdtemp(prefix="hermes-tests-")
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ["HERMES_HOME"] = home
 
     # A busy machine is no failure, so no deadlines; the same examples in every run of a commit.
-    hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
+    hypothesis.settings.register_profile(
+        "default", deadline=None, derandomize=True, max_examples=50
+    )
     hypothesis.settings.register_profile("long", deadline=None, max_examples=2_000)
     hypothesis.settings.load_profile("long" if config.getoption("--long") else "default")
 
@@ -46,3 +56,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def long_run(pytestconfig: pytest.Config) -> bool:
     """Whether fault and load tests should take their time."""
     return bool(pytestconfig.getoption("--long"))
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory whose path leaves room for the name of a socket, wherever the tests run."""
+    with tempfile.TemporaryDirectory(prefix="h") as directory:
+        yield Path(directory)

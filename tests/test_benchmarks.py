@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import sys
+import tempfile
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -26,17 +27,21 @@ from benchmarks.vocabulary import RARE_WORDS
 TINY = dataclasses.replace(
     QUICK,
     appended_messages=30,
-    store_messages=400,
-    store_messages_small=200,
-    indexed_messages=100,
+    store_messages=200,
+    store_messages_small=100,
+    indexed_messages=50,
     large_appends=30,
-    processes=3,
-    messages_per_process=10,
-    appends_while_reading=20,
-    listed_sessions=200,
-    resumed_messages=40,
-    pruned_sessions=6,
-    moved_messages=200,
+    processes=2,
+    messages_per_process=15,
+    appends_while_reading=10,
+    search_calls=1,
+    listed_sessions=50,
+    resumed_messages=20,
+    pruned_sessions=4,
+    moved_messages=100,
+    lanes=(2, 4, 8),
+    lane_calls=2,
+    gateway_lanes=5,
     openings=2,
     process_starts=1,
 )
@@ -251,11 +256,24 @@ def test_tables_and_document_show_what_was_measured(measured: Results, tmp_path:
 # ── runs ──────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where corpora and filled stores stay for the next run, as they do for real."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def servers_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers are made where those of other tests are: nothing here measures a disk."""
+    monkeypatch.setattr(servers, "ELSEWHERE", Path(tempfile.gettempdir()))
+
+
 def harness(cache: Path, *opponents: str) -> Harness:
     said: list[str] = []
     run = Harness(size=TINY, opponents=choose_opponents(opponents), cache=cache, say=said.append)
     # The project is installed where the tests run; a second installation would only be slower.
-    run.pythons["ours"] = run.pythons["ours-servers"] = Path(sys.executable)
+    for name in ("ours", "ours-gateway", "ours-servers"):
+        run.pythons[name] = Path(sys.executable)
     return run
 
 
@@ -274,19 +292,31 @@ def test_plain_sqlite3_runs_from_end_to_end(name: str, tmp_path: Path) -> None:
     [
         name
         for name, scenario in SCENARIOS.items()
-        if scenario.is_part_of(TINY) and "ours" in scenario.opponents
+        if scenario.is_part_of(TINY)
+        and "ours" in scenario.opponents
+        and not name.endswith(("-postgresql", "-mysql"))  # run beside the servers, below
     ],
 )
-def test_the_store_runs_from_end_to_end(name: str, tmp_path: Path) -> None:
-    results = harness(tmp_path, "ours").run([SCENARIOS[name]])
+def test_the_store_runs_from_end_to_end(name: str, cache: Path) -> None:
+    results = harness(cache, "ours").run([SCENARIOS[name]])
     assert results.rounds[name]["ours"]
 
 
 @pytest.mark.slow
-def test_the_store_and_the_driver_run_on_postgresql(tmp_path: Path) -> None:
-    run = harness(tmp_path, "ours", "ours-postgresql", "psycopg")
+def test_the_gateway_runs_from_end_to_end(tmp_path: Path) -> None:
+    run = harness(tmp_path, "ours-gateway")
+    results = run.run([SCENARIOS["gateway"]])
+    (metrics,) = results.rounds["gateway"]["ours-gateway"]
+    assert metrics["round_1_mb"] == metrics["first_mb"] > metrics["round_1_pages_mb"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("servers_in_memory")
+def test_the_store_and_the_driver_run_on_postgresql(cache: Path) -> None:
+    run = harness(cache, "ours", "ours-postgresql", "psycopg")
     names = [
         *("append-postgresql", "processes-postgresql", "list-postgresql", "search-postgresql"),
+        "lanes-postgresql",
     ]
     results = run.run([SCENARIOS[name] for name in names])
     for name in names[:2]:
@@ -294,20 +324,22 @@ def test_the_store_and_the_driver_run_on_postgresql(tmp_path: Path) -> None:
         assert results.value(name, "psycopg", "calls") == 30
     assert results.value("processes-postgresql", "ours-postgresql", "lost") == 0
     assert results.value("list-postgresql", "ours-postgresql", "calls")
+    assert results.value("lanes-postgresql", "ours-postgresql", "round_trip_most_p50_ms")
     assert otherwise("postgresql").measure(results) == 0
     assert "psycopg, no search" in report.servers_table(results)
     assert run.server_versions["postgresql"]
-    assert not list((tmp_path / "servers").iterdir()), "servers leave nothing behind"
+    assert not list((cache / "servers").iterdir()), "servers leave nothing behind"
 
 
 @pytest.mark.slow
-def test_the_store_and_the_driver_run_on_mariadb(tmp_path: Path) -> None:
-    run = harness(tmp_path, "ours", "ours-mysql", "pymysql")
+@pytest.mark.usefixtures("servers_in_memory")
+def test_the_store_and_the_driver_run_on_mariadb(cache: Path) -> None:
+    run = harness(cache, "ours", "ours-mysql", "pymysql")
     results = run.run([SCENARIOS["append-mysql"], SCENARIOS["search-mysql"]])
     assert results.value("append-mysql", "ours-mysql", "calls") == 30
     assert results.value("append-mysql", "pymysql", "calls") == 30
     assert otherwise("mysql").measure(results) == 0
-    assert not list((tmp_path / "servers").iterdir()), "servers leave nothing behind"
+    assert not list((cache / "servers").iterdir()), "servers leave nothing behind"
 
 
 def otherwise(server: str) -> Target:
@@ -335,6 +367,20 @@ def test_memory_that_grows_with_the_store_is_seen() -> None:
     assert growth.verdict(results) == "missed"
 
 
+def test_calls_that_grow_with_the_lanes_are_seen() -> None:
+    results = Results()
+    growing = [target for target in TARGETS if target.number == 17 and target.unit == "×"]
+    assert {target.verdict(results) for target in growing} == {"not measured"}
+    times = {
+        f"{metric}_{stage}_p50_ms": milliseconds
+        for metric in ("place", "round_trip")
+        for stage, milliseconds in (("few", 1.0), ("many", 1.0), ("most", 1.6))
+    }
+    results.add("lanes", "ours", times)
+    results.add("lanes-postgresql", "ours-postgresql", times)
+    assert [target.verdict(results) for target in growing] == ["missed"] * 3
+
+
 def test_a_server_that_is_not_installed_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,8 +391,8 @@ def test_a_server_that_is_not_installed_is_left_out(
     assert "append-mysql" not in results.rounds
 
 
-def test_ordinary_questions_are_answered(tmp_path: Path) -> None:
-    results = harness(tmp_path, "ours").run([SCENARIOS["recall"]])
+def test_ordinary_questions_are_answered(cache: Path) -> None:
+    results = harness(cache, "ours").run([SCENARIOS["recall"]])
     assert results.worst("recall", "ours", "queries") == len(questions.ORDINARY)
     assert results.worst("recall", "ours", "missed") == 0
 

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCAL_MODEL = ROOT / "src/hermes_sessions/agent/clients/local_model.lock"
+PLATFORMS = sorted((ROOT / "src/hermes_sessions/gateway/platforms").glob("*/packages.lock"))
 # Addresses belong to whoever installs: their mirror, their settings.
 INSTALLATION = [
     ROOT / "hermes",
@@ -22,6 +23,7 @@ INSTALLATION = [
     *sorted((ROOT / ".ci").iterdir()),
     *sorted((ROOT / "requirements").iterdir()),
     LOCAL_MODEL,
+    *PLATFORMS,
     *sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file()),
 ]
 
@@ -46,7 +48,9 @@ def wanted(*extras: str, groups: tuple[str, ...]) -> list[Requirement]:
         texts += project["optional-dependencies"][extra]
     for group in groups:
         texts += [item for item in PROJECT["dependency-groups"][group] if isinstance(item, str)]
-    return [Requirement(text) for text in texts]
+    # An extra that includes another one names ourselves.
+    found = [Requirement(text) for text in texts]
+    return [requirement for requirement in found if requirement.name != project["name"]]
 
 
 @pytest.mark.parametrize("path", INSTALLATION, ids=lambda path: path.name)
@@ -62,8 +66,9 @@ def test_no_address_of_a_registry_is_recorded(path: Path) -> None:
         ("run", wanted("chat", groups=("build",))),
         ("dev", wanted("postgresql", "mysql", "chat", "gateway", groups=("build", "dev"))),
         (LOCAL_MODEL, [Requirement(text) for text in PROJECT["dependency-groups"]["local-model"]]),
+        *((lock, wanted("gateway", lock.parent.name, groups=())) for lock in PLATFORMS),
     ],
-    ids=["run", "dev", "local model"],
+    ids=["run", "dev", "local model", *(lock.parent.name for lock in PLATFORMS)],
 )
 def test_the_lock_files_answer_the_project_file(
     lock: str | Path, requirements: list[Requirement]
@@ -77,6 +82,11 @@ def test_the_lock_files_answer_the_project_file(
 
 def test_both_commands_can_share_one_environment() -> None:
     assert pins("run").items() <= pins("dev").items()
+
+
+@pytest.mark.parametrize("lock", PLATFORMS, ids=lambda lock: lock.parent.name)
+def test_packages_of_a_platform_fit_into_that_environment(lock: Path) -> None:
+    assert pins(lock).items() <= pins("dev").items()
 
 
 def test_the_local_model_comes_alone() -> None:
@@ -110,5 +120,5 @@ def test_the_wheel_carries_the_package_and_the_drop_in_module(tmp_path: Path) ->
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert "hermes_sessions/py.typed" in packed
-    assert "hermes = hermes_sessions.cli.main:run" in commands
-    assert "hermes-sessions = hermes_sessions.cli.main:run" in commands
+    assert "hermes = hermes_start:run" in commands
+    assert "hermes-sessions = hermes_start:run" in commands

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.agent.clients.port import TextPiece
 from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.tools.registry import ToolRegistry
-from hermes_sessions.agent.turn import Agent
-from hermes_sessions.errors import InvalidInput, NotFound
+from hermes_sessions.agent.turn import Agent, Ended
+from hermes_sessions.errors import ConversationHeld, InvalidInput, NotFound, StaleFence
+from hermes_sessions.testing.clock import FrozenClock
 from tests.agent.scripted import ScriptedClient, says
 
 
@@ -149,6 +151,22 @@ class TestOtherSessions:
         assert "They counted." in said(db, after)[0]
 
 
+class TestLookingAround:
+    def test_nothing_is_written_to_what_is_only_looked_at(self, db: SessionDB) -> None:
+        for name in ("one", "two", "three"):
+            db.create_session(name, "telegram")
+            db.append_message(name, "user", "hello")
+        held = conversation(db)
+        held.switch_to("one")
+        held.switch_to("two")
+        held.start_new()
+        held.switch_to("three")
+        session = held.leave("cli_close")
+        assert session is not None
+        ended = [(db.get_session(name) or {})["ended_at"] for name in ("one", "two", "three")]
+        assert ended == [None, None, None]
+
+
 class TestTakingBack:
     def test_the_last_exchanges(self, db: SessionDB) -> None:
         held = conversation(db, *"abc", "d")
@@ -165,10 +183,80 @@ class TestTakingBack:
     def test_asking_again(self, db: SessionDB) -> None:
         held = conversation(db, "a", "b")
         with pytest.raises(InvalidInput, match="nothing"):
-            held.retry()
+            list(held.retry())
         talk(held, "1")
         list(held.retry())
         assert said(db, held.session_id) == ["1", "b"]
+
+
+class TestTwoAtOnce:
+    """Two surfaces that have the same session open."""
+
+    def test_one_runs_and_the_other_is_told(self, db: SessionDB) -> None:
+        first = conversation(db, "a", "one two three")
+        talk(first, "1")
+        second = conversation(db, "b", session_id=first.session_id)
+        second.leave("cli_close")
+        turn = first.say("2")
+        next(turn)
+        for attempt in (
+            lambda: list(second.say("3")),
+            lambda: list(second.retry()),
+            second.undo,
+            second.compress,
+        ):
+            with pytest.raises(ConversationHeld, match=r"a chat from cli on .* \(process "):
+                attempt()
+        for _ in turn:
+            pass
+        assert said(db, first.session_id) == ["1", "a", "2", "one two three"]
+        talk(second, "3")
+        assert said(db, first.session_id) == ["1", "a", "2", "one two three", "3", "b"]
+        assert db.lease_of(first.session_id or "") is None
+
+    def test_a_turn_that_is_given_up_holds_nothing(self, db: SessionDB) -> None:
+        held = conversation(db, "one two")
+        turn = held.say("1")
+        next(turn)
+        assert db.lease_of(held.session_id or "") is not None
+        turn.close()  # type: ignore[attr-defined]
+        assert db.lease_of(held.session_id or "") is None
+
+    def test_what_was_summarised_elsewhere_goes_on_there(self, db: SessionDB) -> None:
+        first = conversation(db, "a", "b", "the summary", "c")
+        talk(first, "1", "2")
+        second = conversation(db, "d", session_id=first.session_id)
+        assert first.compress() != second.session_id
+        talk(second, "3")
+        assert second.session_id == first.session_id
+        assert said(db, first.session_id)[-2:] == ["3", "d"]
+
+    def test_a_turn_in_a_summary_is_held_throughout(self, db: SessionDB) -> None:
+        first = conversation(db, "a", "b", "the summary", "c")
+        talk(first, "1", "2")
+        before = first.session_id
+        with first.held() as held:
+            assert held == before
+            first.compress()
+            for session_id in (before, first.session_id):
+                with pytest.raises(ConversationHeld):
+                    db.append_message(session_id or "", "user", "no")
+            assert [event for event in first.answer() if isinstance(event, Ended)]
+        db.append_message(first.session_id or "", "user", "free")
+
+    def test_whoever_lost_it_stops(self) -> None:
+        clock = FrozenClock()
+        with SessionDB(":memory:", clock=clock) as db:
+
+            def taken_over() -> None:
+                clock.advance(3600)
+                db.take_lease(held.session_id or "", "the next one")
+
+            client = ScriptedClient([TextPiece("one"), taken_over, TextPiece("two")])
+            held = Conversation(Agent(db, client, ToolRegistry()), Origin("cli", holder="me"))
+            with pytest.raises(StaleFence, match="the next one"):
+                list(held.say("1"))
+            assert said(db, held.session_id) == ["1"]
 
 
 def test_leaving(db: SessionDB) -> None:

@@ -28,6 +28,7 @@ from hermes_sessions.agent.clients.port import (
     TextPiece,
     ToolCall,
     Usage,
+    Waiting,
 )
 from hermes_sessions.agent.clients.retrying import MOST_ATTEMPTS, retry_after_of, wait_before
 from hermes_sessions.errors import ConfigError
@@ -337,6 +338,10 @@ def test_an_outage_amid_the_answer(model: ScriptedModel, connect: Connect) -> No
     trouble = {"error": {"message": f"upstream died {KEY}", "code": 502}}
     model.add(streamed(trouble), streamed("Hi", trouble))
     events = connect().stream(HI)
+    waiting = next(events)
+    assert isinstance(waiting, Waiting)
+    assert (waiting.attempt, waiting.attempts) == (2, MOST_ATTEMPTS)
+    assert "upstream died …" in waiting.reason, "and the key is not there"
     assert next(events) == TextPiece("Hi")
     with pytest.raises(ModelUnavailable, match="upstream died …"):
         next(events)
@@ -499,6 +504,7 @@ def test_ctrl_c_closes_the_connection(model: ScriptedModel, connect: Connect) ->
         raise KeyboardInterrupt
 
     events = connect(chance=Chance(wait=wait)).stream(HI)
+    assert isinstance(next(events), Waiting)
     with pytest.raises(KeyboardInterrupt):
         next(events)
     assert list(events) == []

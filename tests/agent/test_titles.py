@@ -93,6 +93,7 @@ def test_from_a_question(question: str, title: str | None) -> None:
         ("标题：数据库", "数据库"),
         ("\n \n", None),
         ("y" * 100, "y" * 79 + "…"),
+        ("Sure, here is what I would call it, if I had to choose one now", None),
     ],
 )
 def test_from_an_answer(answer: str, title: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,8 +20,9 @@ from hermes_sessions.agent.clients.port import (
 )
 from hermes_sessions.agent.sequence import NO_RESULT
 from hermes_sessions.agent.tools.builtin import default_tools
-from hermes_sessions.agent.tools.registry import Tool, ToolRegistry
+from hermes_sessions.agent.tools.registry import Surroundings, Tool, ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended, Stored, ToolFinished, ToolStarted
+from hermes_sessions.errors import ConversationHeld
 from tests.agent.scripted import ScriptedClient, says
 
 CALL = ToolCall("c1", "echo", '{"text": "hi"}')
@@ -57,6 +59,22 @@ class TestAnswer:
             {"role": "user", "content": "Is it?"},
         ]
 
+    def test_instructions_go_to_the_model_and_not_into_the_store(self, db: SessionDB) -> None:
+        client = ScriptedClient(says("Yes."))
+        told = replace(agent(db, client), instructions="You are on Telegram.")
+        list(told.run_turn("s", "Is it?"))
+        assert client.requests[0].messages[0]["content"] == "Be brief.\n\nYou are on Telegram."
+        assert (db.get_session("s") or {})["system_prompt"] == "Be brief."
+
+    def test_every_step_is_written_under_the_lease(self, db: SessionDB) -> None:
+        lease = db.take_lease("s", "the holder")
+        client = ScriptedClient([Reply("", tool_calls=(CALL,))], says("Done."))
+        holding = replace(agent(db, client, ECHO), fence=lease.token)
+        assert list(holding.run_turn("s", "Do it."))[-1] == Ended("answered")
+        assert [role for role, _ in transcript(db)] == ["user", "assistant", "tool", "assistant"]
+        with pytest.raises(ConversationHeld, match="the holder"):
+            list(agent(db, client).run_turn("s", "Me, too."))
+
     def test_the_question_is_stored_before_the_model_is_asked(self, db: SessionDB) -> None:
         seen: list[Any] = []
         client = ScriptedClient([lambda: seen.append(transcript(db)), *says("yes")])
@@ -69,7 +87,7 @@ class TestAnswer:
         list(agent(db, client).run_turn("s", "hello"))
         session = db.get_session("s")
         assert session is not None
-        assert (session["input_tokens"], session["output_tokens"]) == (7, 3)
+        assert (session["input_tokens"], session["output_tokens"]) == (5, 3)
         assert session["cache_read_tokens"] == 2
         assert session["api_call_count"] == 1
         assert [row["model"] for row in db.get_model_usage("s")] == ["m-1"]
@@ -178,6 +196,19 @@ class TestInterruption:
         events.close()  # type: ignore[attr-defined]
         assert transcript(db)[-1] == ("assistant", "one")
         assert client.closed == 1
+
+    def test_a_tool_that_looks_up(self, db: SessionDB) -> None:
+        stop = threading.Event()
+
+        def run(_: Any, surroundings: Surroundings) -> str:
+            stop.set()
+            return "stopped" if surroundings.interrupt.wait(60) else "never"
+
+        client = ScriptedClient([Reply("", tool_calls=(ToolCall("c1", "long", "{}"),))])
+        long = Tool("long", "", {}, run)
+        events = list(agent(db, client, long).run_turn("s", "go", interrupt=stop))
+        assert events[-1] == Ended("interrupted")
+        assert transcript(db)[-1] == ("tool", "stopped")
 
     def test_before_a_tool_runs(self, db: SessionDB) -> None:
         stop = threading.Event()

@@ -1,8 +1,6 @@
 """Fixtures of the command's tests."""
 
-import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 
 from tests.cli.conversations import populate
 from tests.cli.harness import Hermes
+from tests.zones import host_in
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -20,15 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def _in_utc() -> Iterator[None]:
-    before = os.environ.get("TZ")
-    os.environ["TZ"] = "UTC"
-    time.tzset()
-    yield
-    if before is None:
-        del os.environ["TZ"]
-    else:
-        os.environ["TZ"] = before
-    time.tzset()
+    with host_in("UTC"):
+        yield
 
 
 @pytest.fixture

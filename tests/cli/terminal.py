@@ -1,5 +1,6 @@
 """A terminal on which tests start the command, type, and read the screen."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -9,8 +10,10 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from tests.cli.emulator import Emulator
 from tests.cli.harness import Hermes
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -41,14 +44,16 @@ class Terminal:
         *arguments: str,
         columns: int = 100,
         program: str | None = None,
+        command: Sequence[str] = (),
         **environ: str,
     ) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         start = ["-c", program] if program else ["-m", "hermes_sessions"]
+        started = [*command] or [sys.executable, *start, *arguments]
         # The first terminal that the leader of a session opens becomes the one that it obeys.
         self.process = subprocess.Popen(
-            ["sh", "-c", _ON_TERMINAL, os.ttyname(theirs), sys.executable, *start, *arguments],
+            ["sh", "-c", _ON_TERMINAL, os.ttyname(theirs), *started],
             env=hermes.environ(**environ),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -56,6 +61,24 @@ class Terminal:
         # The other side stays open until the process has it open, too.
         self._theirs: int | None = theirs
         self.screen = ""
+        self._is_closed = False
+        self._emulator = Emulator(columns)
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    @property
+    def shown(self) -> str:
+        """What the terminal shows, with what has scrolled away."""
+        return self._emulator.text
+
+    def wait_until(self, is_shown: Callable[[str], bool], what: str) -> None:
+        """Read until the terminal shows what is wanted."""
+        while not is_shown(self.shown):
+            assert self._read(), f"{what!r} never came; the terminal shows:\n{self.shown}"
+
+    def resize(self, columns: int) -> None:
+        size = struct.pack("HHHH", 30, columns, 0, 0)
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
+        self._emulator.columns = columns
 
     def keys(self, text: str) -> None:
         os.write(self._ours, text.encode())
@@ -64,6 +87,17 @@ class Terminal:
         """Read until *text* is on the screen."""
         while text not in self.screen:
             assert self._read(), f"{text!r} never came; the screen shows:\n{self.screen}"
+
+    def press_interrupt(self) -> None:
+        """Press Ctrl-C, again until something comes of it: Python does not notice one that comes
+        right before it begins to wait for input.
+        """
+        shown = self.screen.replace("^C", "")
+        while self.screen.replace("^C", "") == shown:
+            self.keys("\x03")
+            while select.select([self._ours], [], [], 2.0)[0]:
+                if not self._read():
+                    return
 
     def finish(self) -> int:
         """Read to the end and return the exit code."""
@@ -81,8 +115,15 @@ class Terminal:
         if self._theirs is not None:
             os.close(self._theirs)
             self._theirs = None
-        self.screen += data.decode().replace("\r\n", "\n")
+        text = self._decoder.decode(data)
+        self._emulator.feed(text)
+        self.screen += text.replace("\r\n", "\n")
         return bool(data)
+
+    def close(self) -> None:
+        """Close the window, as a person does."""
+        os.close(self._ours)
+        self._is_closed = True
 
     def __enter__(self) -> "Terminal":
         return self
@@ -96,6 +137,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._ours)
+        if not self._is_closed:
+            os.close(self._ours)
         if self._theirs is not None:
             os.close(self._theirs)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from hermes_sessions.testing.scripted_model import Call, ScriptedModel, failure, streamed
+from hermes_sessions.testing.scripted_model import Call, ScriptedModel, Thought, failure, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal
 
@@ -32,15 +35,22 @@ def settings(model: ScriptedModel) -> dict[str, str]:
 
 def type_in(terminal: Terminal, keys: str, answer: str, sign: str = "❯") -> None:
     """Type when the prompt is there, and wait for what is said and for the next prompt."""
+    before = terminal.shown.rpartition("\n")[0]
     terminal.keys(keys)
-    terminal.wait_for(answer)
-    terminal.screen = terminal.screen.rpartition(answer)[2]
-    terminal.wait_for(sign)
+
+    def is_answered(shown: str) -> bool:
+        said, _, last = shown.rstrip("\n").rpartition("\n")
+        return answer in said[len(before) :] and last.startswith(sign.strip())
+
+    terminal.wait_until(is_answered, answer)
+
+
+def appears(terminal: Terminal, text: str) -> None:
+    terminal.wait_until(lambda shown: text in shown, text)
 
 
 def begin(terminal: Terminal, sign: str = "❯") -> None:
-    terminal.wait_for("Ctrl-D leaves")
-    terminal.wait_for(sign)
+    terminal.wait_until(lambda shown: shown.rstrip("\n").endswith(f"leaves.\n{sign.strip()}"), sign)
     type_in(terminal, TITLED, "Title: mine", sign)
 
 
@@ -91,6 +101,14 @@ class TestOnce:
         assert hermes.run(*again, "-q", "Is it?", env=environ).out == "no\n"
         assert model.requests[-1].body["model"] == "m-3"
 
+    def test_an_endpoint_that_needs_time(self, hermes: Hermes, model: ScriptedModel) -> None:
+        busy = failure(429, "slow down", retry_after="0.01")
+        model.add(busy, streamed("yes"), streamed("A title"))
+        result = hermes.run("-q", "Is it?", env=hermes.environ(**settings(model)))
+        assert (result.code, result.out) == (0, "yes\n")
+        assert "(429)" in result.err
+        assert "Waiting 0.0 s, then attempt 2 of 5." in result.err
+
     def test_going_on(self, hermes: Hermes, model: ScriptedModel) -> None:
         model.add(streamed("one"), streamed("My project"), streamed("two"), streamed("three"))
         hermes.run("-q", "first", env=hermes.environ(**settings(model)))
@@ -107,12 +125,56 @@ class TestOnce:
 
     def test_what_is_not_there(self, hermes: Hermes, model: ScriptedModel) -> None:
         for arguments in (("-c",), ("-r", "nobody"), ("chat", "--continue", "no", "such")):
-            result = hermes.run(*arguments, "-q", "x", env=hermes.environ(**settings(model)))
+            result = hermes.call(*arguments, "-q", "x", environ=settings(model))
             assert result.code == 1
             assert "no session" in result.err
-        assert hermes.run("-r", "-q", "x", env=hermes.environ(**settings(model))).code == 2
-        assert hermes.run("-q", " ", env=hermes.environ(**settings(model))).code == 1
+        assert hermes.call("-r", "-q", "x", environ=settings(model)).code == 2
+        assert hermes.call("-q", " ", environ=settings(model)).code == 1
         assert model.requests == []
+
+    def test_nothing_is_fetched_in_vain(
+        self, hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fetch(**_: object) -> None:
+            raise AssertionError("fetched")
+
+        monkeypatch.setattr("hermes_sessions.agent.clients.local_package.fetch", fetch)
+        for arguments in (("-c", "-q", "x"), ("-r", "nobody", "-q", "x"), ("chat", "-q", " ")):
+            assert hermes.call(*arguments).code == 1
+
+    def test_ctrl_c(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed("Half of it", model.gate()), failure(400))
+        process = hermes.start("-q", "Hi", environ=settings(model))
+        assert process.stdout is not None
+        assert process.stdout.read(10) == "Half of it"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+        assert process.returncode == 130
+        assert "Interrupted. What was said is kept." in err
+        assert said(hermes) == ["Hi", "Half of it"]
+
+    def test_a_session_that_has_become_too_long(self, hermes: Hermes, model: ScriptedModel) -> None:
+        with hermes.db() as db:
+            db.create_session("old", "cli")
+            db.set_session_title("old", "my project")
+            for number in range(12):
+                db.append_message("old", "user", f"question {number}")
+                db.append_message("old", "assistant", f"answer {number}")
+        model.add(
+            failure(400, "maximum context length is 4096 tokens", code="context_length_exceeded"),
+            streamed("They spoke of it."),
+            streamed("It is this."),
+        )
+        result = hermes.run("-c", "my project", "-q", "And?", environ=settings(model))
+        assert (result.code, result.out) == (0, "It is this.\n")
+        assert "too long for the model: it is summarised" in result.err
+        with hermes.db() as db:
+            session = db.get_session_by_title("my project #2")
+            assert session is not None
+            told = [message["content"] for message in db.get_messages(session["id"])]
+            assert len(db.get_messages("old")) == 25
+        assert told[0].endswith("They spoke of it.")
+        assert told[-2:] == ["And?", "It is this."]
 
     def test_a_model_that_refuses(self, hermes: Hermes, model: ScriptedModel) -> None:
         model.add(failure(401, "bad key"), failure(401, "bad key"))
@@ -143,13 +205,27 @@ class TestConversation:
             db.append_message("old", "user", "Where were we?")
             db.append_message("old", "assistant", "At the ledger.")
         with Terminal(hermes, "-c", "my", "project", **settings(model)) as terminal:
-            terminal.wait_for("Going on with old (my project): 1 question, 2 messages.")
-            assert "Previous Conversation" in terminal.screen
-            assert "At the ledger." in terminal.screen
-            terminal.wait_for("❯")
+            appears(terminal, "Going on with old (my project): 1 question, 2 messages.\n❯")
+            assert "Previous Conversation" in terminal.shown
+            assert "At the ledger." in terminal.shown
             terminal.keys("\x04")
             assert terminal.finish() == 0
         assert len(stored(hermes)) == 2
+        with hermes.db() as db:
+            session = db.get_session("old")
+        assert session is not None
+        assert session["ended_at"] is None, "it was only looked at"
+
+    def test_a_short_recap(self, hermes: Hermes, model: ScriptedModel) -> None:
+        with hermes.db() as db:
+            db.create_session("old", "cli")
+            db.append_message("old", "user", "Where were we?")
+        (hermes.home / "config.yaml").write_text("display:\n  resume_display: minimal\n")
+        with Terminal(hermes, "-r", "old", **settings(model)) as terminal:
+            appears(terminal, "Going on with old: 1 question, 1 message.\n❯")
+            assert "Where were we?" not in terminal.shown
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
 
     def test_ctrl_c_amid_an_answer(self, hermes: Hermes, model: ScriptedModel) -> None:
         gate = model.gate()
@@ -157,18 +233,109 @@ class TestConversation:
         with Terminal(hermes, **settings(model)) as terminal:
             begin(terminal)
             terminal.keys("one\r")
-            terminal.wait_for("Half of it")
+            appears(terminal, "Half of it\n… ❯")
             type_in(terminal, "\x03", "Interrupted. What was said is kept.")
             type_in(terminal, "two\r", "Whole.")
             terminal.keys("/quit\r")
             assert terminal.finish() == 0
         assert said(hermes) == ["one", "Half of it", "two", "Whole."]
 
+    def test_ctrl_c_while_nothing_comes(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed("never").held_by(model.gate()), streamed("Whole."))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            terminal.keys("one\r")
+            appears(terminal, "❯ one\n… ❯")
+            model.wait_for_requests(1)
+            type_in(terminal, "\x03", "Interrupted. What was said is kept.")
+            type_in(terminal, "two\r", "Whole.")
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+        assert said(hermes) == ["one", "two", "Whole."]
+
+    @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+    def test_being_told_to_end(
+        self, hermes: Hermes, model: ScriptedModel, number: signal.Signals
+    ) -> None:
+        model.add(streamed("Half of it", model.gate()))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            terminal.keys("one\r")
+            appears(terminal, "Half of it\n… ❯")
+            terminal.process.send_signal(number)
+            assert terminal.finish() == 128 + number
+        assert said(hermes) == ["one", "Half of it"]
+        with hermes.db() as db:
+            assert db.list_sessions_rich()[0]["end_reason"] == "cli_close"
+
+    def test_a_terminal_that_is_closed(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed("Half of it", model.gate()))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            terminal.keys("one\r")
+            appears(terminal, "Half of it\n… ❯")
+            terminal.close()
+            terminal.process.wait(60)
+        assert said(hermes) == ["one", "Half of it"]
+
+    def test_a_kill(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed("First."), streamed("Half of it", model.gate()))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            type_in(terminal, "one\r", "First.")
+            terminal.keys("two\r")
+            appears(terminal, "Half of it\n… ❯")
+            terminal.process.kill()
+            terminal.process.wait(60)
+        assert said(hermes) == ["one", "First.", "two"]
+
+    def test_completion(self, hermes: Hermes, model: ScriptedModel) -> None:
+        with hermes.db() as db:
+            db.create_session("old", "cli")
+            db.set_session_title("old", "my project")
+            db.append_message("old", "user", "Where were we?")
+        with Terminal(hermes, **settings(model)) as terminal:
+            appears(terminal, "leaves.\n❯")
+            terminal.keys("/ti\t")
+            appears(terminal, "❯ /title")
+            type_in(terminal, " mine\r", "Title: mine")
+            terminal.keys("/resume my\t")
+            appears(terminal, "❯ /resume my project")
+            type_in(terminal, "\r", "Going on with old.")
+            terminal.keys("/export h\t")
+            appears(terminal, "❯ /export html")
+            terminal.keys("\x03\x04")
+            assert terminal.finish() == 0
+
+    def test_what_the_model_thinks(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed(Thought("Hm, let me"), Thought(" think."), "It is there."))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            type_in(terminal, "one\r", "❯ one\nHm, let me think.\nIt is there.")
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+        with hermes.db() as db:
+            answer = db.get_messages(stored(hermes)[0][0])[-1]
+        assert (answer["content"], answer["reasoning"]) == ("It is there.", "Hm, let me think.")
+
+    def test_typing_ahead(self, hermes: Hermes, model: ScriptedModel) -> None:
+        """Nothing waits for a prompt here, neither a line nor the Ctrl-D after it."""
+        model.add(streamed("First."))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            terminal.keys("/queue one\r/usage\r/status\r")
+            appears(terminal, "First.")
+            terminal.wait_until(lambda shown: shown.rstrip().endswith("\n❯"), "idle")
+            terminal.keys("/title other\r\x04")
+            assert terminal.finish() == 0
+            assert "hermes -c other" in terminal.shown
+        assert said(hermes) == ["one", "First."]
+
     def test_an_outage(self, hermes: Hermes, model: ScriptedModel) -> None:
         model.add(failure(400, "broken"), streamed("Back."))
         with Terminal(hermes, **settings(model)) as terminal:
             begin(terminal)
-            type_in(terminal, "one\r", "/retry asks again")
+            type_in(terminal, "one\r", "What was said is stored; /retry")
             type_in(terminal, "/retry\r", "Back.")
             terminal.keys("\x04")
             assert terminal.finish() == 0
@@ -182,10 +349,8 @@ class TestConversation:
         model.add(streamed(call), streamed("In the ledger."))
         with Terminal(hermes, **settings(model)) as terminal:
             begin(terminal)
-            terminal.keys("Where is it?\r")
-            terminal.wait_for("session_search")
-            terminal.wait_for("In the ledger.")
-            terminal.screen = ""
+            type_in(terminal, "Where is it?\r", "In the ledger.")
+            assert '· session_search {"query": "pangolin"}' in terminal.shown
             type_in(terminal, "/status\r", "Messages: 4")
             terminal.keys("\x04")
             assert terminal.finish() == 0
@@ -197,8 +362,7 @@ class TestConversation:
             db.create_session("old", "cli")
             db.append_message("old", "user", "about the ledger")
         with Terminal(hermes, **settings(model)) as terminal:
-            terminal.wait_for("Ctrl-D leaves")
-            terminal.wait_for("❯")
+            appears(terminal, "leaves.\n❯")
             for keys, answer in (
                 ("/help\r", "/compress [focus]"),
                 ("/titel x\r", "Did you mean /title?"),
@@ -226,6 +390,132 @@ class TestConversation:
             assert terminal.finish() == 0
         assert model.requests[-1].body["model"] == "other-1"
 
+    def test_what_it_cost(self, hermes: Hermes, model: ScriptedModel) -> None:
+        hermes.home.mkdir()
+        price = "model:\n  prices:\n    scripted-1: 1 in, 2 out, 0.5 cached\n"
+        (hermes.home / "config.yaml").write_text(price)
+        usage = {
+            "prompt_tokens": 1000,
+            "completion_tokens": 100,
+            "prompt_tokens_details": {"cached_tokens": 400},
+        }
+        model.add(streamed("First.", usage=usage))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            type_in(terminal, "one\r", "First.")
+            type_in(terminal, "/usage\r", "Tokens: 600 in, 100 out, 400 cache read")
+            type_in(terminal, "/usage\r", "Cost: $0.0010 (estimated)")
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+        (session,) = hermes.run("sessions", "list", "--json").json["sessions"]
+        assert (session["cost_status"], session["cost_source"]) == ("estimated", "config")
+        assert "Cost:         $0.0010" in hermes.run("sessions", "show", "mine").out
+
+    def test_a_window_that_changes_its_size(self, hermes: Hermes, model: ScriptedModel) -> None:
+        gate = model.gate()
+        text = "A sentence that is longer than the window will be. "
+        model.add(streamed(text, gate, "The end."))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            terminal.keys("one\r")
+            appears(terminal, text.rstrip())
+            terminal.resize(40)
+            appears(terminal, "A sentence that is longer than the windo\nw will be.\n… ❯")
+            gate.open()
+            terminal.wait_until(
+                lambda shown: shown.rstrip("\n").endswith(f"{text}The end.\n❯"), "the whole line"
+            )
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+
+    def test_several_lines(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed("Two lines.\nHere."))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            terminal.keys("one\x1b\r")
+            appears(terminal, "❯ one\n")
+            terminal.keys("two\\\r")
+            type_in(terminal, "three\r", "Two lines.\nHere.")
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+        assert said(hermes)[0] == "one\ntwo\nthree"
+
+    def test_room_is_made_in_time(self, hermes: Hermes, model: ScriptedModel) -> None:
+        hermes.home.mkdir()
+        (hermes.home / "config.yaml").write_text("model:\n  context_length: 1000\n")
+        usage = {"prompt_tokens": 850, "completion_tokens": 20}
+        model.add(
+            streamed("First."),
+            streamed("Second.", usage=usage),
+            streamed("They counted."),
+            streamed("Third."),
+        )
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            type_in(terminal, "one\r", "First.")
+            type_in(terminal, "two " + "x" * 3000 + "\r", "it is summarised.")
+            type_in(terminal, "three\r", "Third.")
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+            assert "hermes -c 'mine #2'" in terminal.shown
+        sent = model.requests[-1].body["messages"]
+        assert "They counted." in str(sent)
+        assert "one" not in [message["content"] for message in sent]
+
+    def test_every_new_session_gets_a_title(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.otherwise = streamed("Something said")
+        with Terminal(hermes, **settings(model)) as terminal:
+            appears(terminal, "leaves.\n❯")
+            type_in(terminal, "one\r", "Something said")
+            model.wait_for_requests(2)
+            type_in(terminal, "/new\r", "A new session")
+            type_in(terminal, "two\r", "Something said")
+            model.wait_for_requests(4)
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+        with hermes.db() as db:
+            titles = sorted(str(session["title"]) for session in db.list_sessions_rich())
+        assert titles == ["Something said", "Something said #2"]
+
+    def test_handing_over(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed("First."))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            type_in(terminal, "/handoff telegram\r", "There is nothing to hand over yet.")
+            type_in(terminal, "one\r", "First.")
+            type_in(terminal, "/handoff\r", "Say where to: /handoff telegram")
+            type_in(terminal, "/handoff Telegram\r", "It goes on in the home channel of telegram")
+            type_in(terminal, "/handoff telegram\r", "It is being handed over already.")
+            type_in(terminal, "/status\r", "Handed to telegram: pending")
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+        with hermes.db() as db:
+            (waiting,) = db.list_pending_handoffs()
+        assert waiting["handoff_platform"] == "telegram"
+
+    def test_exporting(self, hermes: Hermes, model: ScriptedModel, short_path: Path) -> None:
+        model.add(streamed("First."))
+        hermes.home.mkdir()
+        # Short enough for lines that are not broken.
+        here = short_path
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            type_in(terminal, "/export\r", "There is nothing to export yet.")
+            type_in(terminal, "one\r", "First.")
+            for asked, name in (
+                (f"{here}/a.md", "a.md"),
+                (f"html {here}/b.txt", "b.txt"),
+                (f"{here}/c.jsonl", "c.jsonl"),
+            ):
+                type_in(terminal, f"/export {asked}\r", f"Wrote {here}/{name}.")
+            type_in(terminal, f"/export {here}/a.md\r", "is there already.")
+            type_in(terminal, f"/export {hermes.store}-wal\r", "Error:")
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+        assert (here / "a.md").read_text().startswith("#")
+        assert (here / "b.txt").read_text().startswith("<!DOCTYPE html>")
+        assert json.loads((here / "c.jsonl").read_text())["title"] == "mine"
+
     def test_plain(self, hermes: Hermes, model: ScriptedModel) -> None:
         model.add(streamed("First."))
         with Terminal(hermes, "--plain", **settings(model)) as terminal:
@@ -233,4 +523,5 @@ class TestConversation:
             type_in(terminal, "one\n", "First.", "> ")
             terminal.keys("\x04")
             assert terminal.finish() == 0
+            assert ">\nStored: " in terminal.shown
         assert "\x1b" not in terminal.screen

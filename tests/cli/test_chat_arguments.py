@@ -25,6 +25,8 @@ COMMANDS = ("sessions", "chat", "insights")
         ("--query=-x", "chat --query=-x"),
         ("chat --nonsense", "chat --nonsense"),
         ("-q", "chat -q"),
+        ("--incognito", "chat --incognito"),
+        ("--incognito -q hello", "chat --incognito --query=hello"),
     ],
 )
 def test_a_chat(typed: str, meant: str) -> None:

@@ -2,11 +2,13 @@
 
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conversations import AUTH, PROJECT, PROJECT_1, SUBAGENT, WEATHER
 from tests.cli.harness import Hermes
+from tests.cli.terminal import Terminal
 from tests.cli.test_start import imported_by, offending
 
 
@@ -20,7 +22,7 @@ def test_commands(filled: Hermes) -> None:
     assert {"sessions", "insights", "completion"} <= set(offered(filled, ""))
     assert offered(filled, "ins") == ["insights"]
     assert offered(filled, "--plain", "ins") == ["insights"]
-    assert offered(filled, "sessions", "re") == ["rename", "restore"]
+    assert offered(filled, "sessions", "re") == ["rename", "restore", "retention"]
     assert offered(filled, "sessions", "nothing") == []
 
 
@@ -123,6 +125,47 @@ def test_bash(filled: Hermes) -> None:
     # As bash hands over a word with a blank in it, and one whose quotes are still open.
     for typed in (r"refactoring\ a", "'refactoring a", '"refactoring a'):
         assert in_bash(filled, "sessions", "show", typed) == [r"refactoring\ auth"]
+
+
+def in_fish(hermes: Hermes, line: str) -> list[str]:
+    """What fish offers when Tab is pressed at the end of *line*."""
+    program = 'hermes completion fish | source; complete --do-complete "$argv[1]"'
+    result = subprocess.run(
+        ["fish", "--no-config", "-c", program, line],
+        env=hermes.environ(),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert result.stderr == ""
+    return result.stdout.splitlines()
+
+
+def test_fish(filled: Hermes) -> None:
+    assert [line.partition("\t")[0] for line in in_fish(filled, "hermes sessions sho")] == ["show"]
+    assert in_fish(filled, "hermes sessions show refa") == [f"refactoring auth\t{AUTH}"]
+    assert in_fish(filled, r"hermes sessions show refactoring\ a") == [f"refactoring auth\t{AUTH}"]
+    assert in_fish(filled, f"hermes -c {AUTH[:12]}")[0] == f"{AUTH}\trefactoring auth"
+
+
+def test_zsh(filled: Hermes, tmp_path: Path) -> None:
+    """Typed at a real prompt: what Tab puts on the line."""
+    (tmp_path / ".zshrc").write_text(
+        "autoload -Uz compinit; compinit -D -u; source <(hermes completion zsh)\n"
+        "PS1='ready> '; unset zle_bracketed_paste; unsetopt beep prompt_sp\n"
+    )
+    with Terminal(
+        filled, command=("zsh", "-d", "-i"), ZDOTDIR=str(tmp_path), TERM="vt100"
+    ) as terminal:
+        terminal.wait_until(lambda shown: "ready>" in shown, "the prompt")
+        for typed, completed in (
+            ("hermes sessions sho\t", "ready> hermes sessions show"),
+            ("refa\t", r"ready> hermes sessions show refactoring\ auth"),
+        ):
+            terminal.keys(typed)
+            terminal.wait_until(
+                lambda shown, completed=completed: shown.rstrip().endswith(completed), completed
+            )
 
 
 def test_completing_imports_only_what_it_needs(filled: Hermes) -> None:

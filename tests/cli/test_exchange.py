@@ -5,15 +5,18 @@ import os
 import signal
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_sessions import SessionDB
+from tests.care.salvage.others import write_and_die
 from tests.cli.conversations import ARCHIVED, AUTH, OLD, PLAN, PROJECT, TOOL, WEATHER
 from tests.cli.harness import Hermes, Result
 from tests.cli.terminal import SLOW_COMMAND, Terminal
+from tests.cli.test_failures import assert_one_line
 from tests.fixtures.hermes import stored
 
 ALL = 10
@@ -177,12 +180,14 @@ def test_a_reader_who_leaves_early(filled: Hermes) -> None:
     process.stdin.close()
 
 
-# How much memory an export takes, in kilobytes.
+#: Says last how many kilobytes it took at most. The kernel's other figure for that, ``ru_maxrss``,
+#: begins with what the process took that started this one.
 MEASURED = """
-import resource, sys
+import re, sys
+from pathlib import Path
 from hermes_sessions.cli.main import run
 code = run(sys.argv[1:])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
 sys.exit(code)
 """
 
@@ -236,6 +241,27 @@ def test_filters(filled: Hermes, tmp_path: Path) -> None:
     assert (wrong.code, wrong.out) == (2, "")
     both = filled.call("sessions", "export", "-", "--title", "x", "--session-id", AUTH)
     assert both.code == 2
+
+
+def test_what_a_query_finds(filled: Hermes, tmp_path: Path) -> None:
+    def exported(*filters: str) -> list[str]:
+        result = filled.call("sessions", "export", "-", *filters)
+        assert result.code == 0
+        return [json.loads(line)["id"] for line in result.out.splitlines()]
+
+    assert exported("--query", "auth module") == [AUTH]
+    assert exported("--query", "weather OR auth") == [AUTH, WEATHER]
+    assert exported("--query", "weather OR auth", "--source", "telegram") == [WEATHER]
+    assert exported("--query", "weather OR auth", "--title", "REFACT") == [AUTH]
+    assert exported("--query", "weather OR auth", "--until", "2025-03-04") == [WEATHER]
+    assert exported("--query", "weather OR auth source:cli") == [AUTH]
+
+    page = tmp_path / "page.html"
+    result = filled.call("sessions", "export", str(page), "--query", "no such thing anywhere")
+    assert (result.code, page.exists()) == (1, False)
+    assert "nothing was written" in result.err
+    result = filled.call("sessions", "export", str(page), "--query", "x", "--session-id", AUTH)
+    assert (result.code, page.exists()) == (2, False)
 
 
 def test_stored_text_cannot_act_in_a_page(hermes: Hermes, tmp_path: Path) -> None:
@@ -458,6 +484,55 @@ def test_a_store_cannot_be_imported_into_itself(filled: Hermes) -> None:
         result = filled.call("sessions", "import", str(filled.store), *arguments)
         assert (result.code, result.out) == (1, "")
         assert len(result.err.splitlines()) == 1
+
+
+def flip(log: Path, at: int) -> None:
+    data = bytearray(log.read_bytes())
+    data[at] ^= 0xFF
+    log.write_bytes(data)
+
+
+def without(log: Path) -> None:
+    """Leave the file alone, as somebody does who copies it without what lies beside it."""
+    log.unlink()
+    log.with_name(log.name.replace("-wal", "-shm")).unlink()
+
+
+@pytest.mark.parametrize("into", [False, True], ids=["store", "into"])
+@pytest.mark.parametrize(
+    ("damage", "words", "step"),
+    [
+        (lambda store, log: flip(log, 8), "its write-ahead log is damaged", "repair"),
+        (lambda store, log: flip(log, 2000), "its write-ahead log is damaged", "repair"),
+        (lambda store, log: store.write_bytes(b""), "but its write-ahead log is not", "repair"),
+        (lambda store, log: log.write_bytes(b""), "its write-ahead log is empty", "backup list"),
+        (lambda store, log: log.write_bytes(bytes(9000)), "log is empty, or gone", "backup list"),
+        (lambda store, log: without(log), "log is empty, or gone", "backup list"),
+    ],
+    ids=["beginning", "middle", "file emptied", "log emptied", "log zeroed", "log gone"],
+)
+def test_a_damaged_log_is_no_absence(
+    hermes: Hermes,
+    tmp_path: Path,
+    damage: Callable[[Path, Path], object],
+    words: str,
+    step: str,
+    into: bool,
+) -> None:
+    """Everything that was written is in the log, as after a crash."""
+    source = tmp_path / "from elsewhere.db"
+    write_and_die(source, "s", "only in the log")
+    log = Path(f"{source}-wal")
+    damage(source, log)
+    before = [path.read_bytes() for path in (source, log) if path.exists()]
+    target = ["--into", str(tmp_path / "new.db")] if into else []
+    result = hermes.call("sessions", "import", str(source), *target)
+    assert_one_line(result, 3, words, f"hermes {step}")
+    if step == "repair":
+        assert f"hermes repair '{source}'" in result.err
+    assert [path.read_bytes() for path in (source, log) if path.exists()] == before
+    assert not hermes.store.exists()
+    assert not (tmp_path / "new.db").exists()
 
 
 # ── progress ──────────────────────────────────────────────────────────────────────────────────

@@ -11,6 +11,7 @@ import pytest
 from hermes_sessions import SessionDB
 from tests.cli.conversations import ARCHIVED, AUTH, OLD, PROJECT, WEATHER
 from tests.cli.harness import NOW, Hermes
+from tests.cli.lanes import FORMER, LANE, live
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -40,6 +41,7 @@ COMMANDS = {
     "prune": ["prune", "--yes"],
     "stats": ["stats"],
     "stats-sizes": ["stats", "--sizes"],
+    "stats-usage": ["stats", "--usage"],
     "trash": ["trash"],
     "restore": ["restore", PROJECT],
     "archive": ["archive", AUTH, "my project"],
@@ -50,6 +52,8 @@ COMMANDS = {
     "list-pinned": ["list", "--pinned"],
     "list-with-pins": ["list"],
     "show-pinned": ["show", AUTH, "--messages", "0"],
+    "explain": ["explain", LANE],
+    "explain-former": ["explain", FORMER],
 }
 #: Beside ``hermes sessions``.
 OTHER_COMMANDS = {
@@ -59,6 +63,9 @@ OTHER_COMMANDS = {
     "completion-bash": ["completion", "bash"],
     "completion-zsh": ["completion", "zsh"],
     "completion-fish": ["completion", "fish"],
+    "forget-dry-run": ["forget", "--user", "u42", "--dry-run"],
+    "forget": ["forget", "--user", "u42", "--yes"],
+    "forget-receipts": ["forget", "--receipts"],
     "insights-empty": ["insights", "--days", "7", "--source", "matrix"],
 }
 #: Of ``hermes sessiondb``; {home} is where the store is.
@@ -72,6 +79,19 @@ DATABASE_COMMANDS = {
     "sessiondb-verify": ["verify", "{home}/state.db", "{home}/copied.db"],
     "sessiondb-verify-different": ["verify", "{home}/state.db", "{home}/other.db"],
     "sessiondb-upgrade": ["upgrade", "--finish"],
+}
+#: What looks after a store.
+CARE_COMMANDS = {
+    "repair": ["repair", "--check-only"],
+    "stats-space": ["sessions", "stats", "--space"],
+    "hold": ["sessions", "hold", AUTH, "--reason", "a dispute"],
+    "holds": ["sessions", "holds"],
+    "unhold": ["sessions", "unhold", AUTH],
+    "retention-plan": ["sessions", "retention", "plan"],
+    "retention-approve": ["sessions", "retention", "approve", "--yes"],
+    "retention-dry-run": ["sessions", "retention", "run", "--dry-run"],
+    "retention-run": ["sessions", "retention", "run"],
+    "retention-status": ["sessions", "retention", "status"],
 }
 FORMS = {
     "wide": ([], {"COLUMNS": "140"}),
@@ -88,6 +108,11 @@ DATABASE_FORMS = ("pipe", "json")
 def prepared(hermes: Hermes, command: str) -> None:
     if command in {"trash", "restore"}:
         hermes.call("sessions", "delete", PROJECT, OLD, "--yes")
+    if command == "forget-receipts":
+        hermes.call("forget", "--user", "u7", "--platform", "discord", "--yes")
+    if "explain" in command:
+        with hermes.db() as db:
+            live(db)
     if "pin" in command:
         hermes.call("sessions", "pin", AUTH, WEATHER)
 
@@ -101,6 +126,17 @@ def prepared_database(hermes: Hermes, command: str) -> None:
         db.create_session("another", "cli")
 
 
+def prepared_care(hermes: Hermes, command: str) -> None:
+    if command in {"holds", "unhold"} or command.startswith("retention"):
+        hermes.call("sessions", "hold", AUTH, "--reason", "a dispute")
+    if command.startswith("retention"):
+        (hermes.home / "config.yaml").write_text(
+            "retention: {human: {max_age_days: 5, max_count: 4}, cron: {max_bytes: 1MB}}\n"
+        )
+    if command in {"retention-run", "retention-status"}:
+        hermes.call("sessions", "retention", "approve", "--yes")
+
+
 def settled(text: str) -> str:
     """Sizes depend on the SQLite library, times on the machine; how hits are ranked and pages are
     marked is not tested here.
@@ -111,7 +147,12 @@ def settled(text: str) -> str:
     text = re.sub(r"Size: .*", "Size: 120.0 KB", text)
     text = re.sub(r"Version: .*", "Version: 3.50.0", text)
     text = re.sub(r'"sqlite_version": ".*"', '"sqlite_version": "3.50.0"', text)
+    text = re.sub(r"Receipt \w+", "Receipt 0123456789ab", text)
+    text = re.sub(r'"(receipt|digest)": "\w+"', r'"\1": "0123456789ab"', text)
     text = re.sub(r"Gave .* back\.\n", "", text)
+    text = re.sub(r"Tables: .*", "Tables: …\n", text, flags=re.DOTALL)
+    text = re.sub(r'"(tables|indexes)": \{[^}]*\}', r'"\1": {}', text)
+    text = re.sub(r'"(free|log)_bytes": \d+', r'"\1_bytes": 0', text)
     text = re.sub(r'"freed_bytes": \d+', '"freed_bytes": 0', text)
     text = re.sub(r"--cursor \S+", "--cursor WzEsIDE4XQ==", text)
     text = re.sub(r'"next_cursor": "\S+"', '"next_cursor": "WzEsIDE4XQ=="', text)
@@ -151,7 +192,24 @@ def test_output_about_databases(
     assert printed == file.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("form", DATABASE_FORMS)
+@pytest.mark.parametrize("name", CARE_COMMANDS)
+def test_output_about_care(
+    filled: Hermes, pytestconfig: pytest.Config, name: str, form: str
+) -> None:
+    flags, environ = FORMS[form]
+    prepared_care(filled, name)
+    result = filled.call(*CARE_COMMANDS[name], *flags, environ=environ)
+    assert result.code == 0
+    printed = settled(result.err + result.out).replace(str(filled.home), "/home/.hermes")
+    file = GOLDEN / f"{name}.{form}.txt"
+    if pytestconfig.getoption("--update-golden", default=False):
+        file.write_text(printed, encoding="utf-8")
+    assert printed == file.read_text(encoding="utf-8")
+
+
 def test_no_file_is_left_over() -> None:
     expected = {f"{name}.{form}.txt" for name in [*COMMANDS, *OTHER_COMMANDS] for form in FORMS}
-    expected |= {f"{name}.{form}.txt" for name in DATABASE_COMMANDS for form in DATABASE_FORMS}
+    pairs = {**DATABASE_COMMANDS, **CARE_COMMANDS}
+    expected |= {f"{name}.{form}.txt" for name in pairs for form in DATABASE_FORMS}
     assert {file.name for file in GOLDEN.iterdir()} == expected

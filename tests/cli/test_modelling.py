@@ -14,6 +14,8 @@ def test_which_model_answers(hermes: Hermes) -> None:
     environ = {"HERMES_BASE_URL": "https://host.example/v1", "HERMES_MODEL": "m-1"}
     result = hermes.call("model", "show", environ=environ)
     assert (result.code, "m-1 at host.example" in result.out) == (0, True)
+    assert "HERMES_API_KEY" in result.out
+    assert "config.yaml" in result.out
     document = hermes.call("model", "show", "--json", environ=environ).json
     assert (document["model"], document["is_local"]) == ("m-1", False)
     assert hermes.call("model", "show", "--json").json["is_local"]

@@ -14,6 +14,7 @@ from hermes_sessions.cli.render.documents import json_text
 from hermes_sessions.cli.render.quantity import counted, size
 from hermes_sessions.cli.render.session_card import session_card
 from hermes_sessions.cli.render.session_table import session_table
+from hermes_sessions.cli.render.spending import spent
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.transcript import message_lines
 from tests.cli.harness import DAY, NOW
@@ -293,6 +294,37 @@ def test_what_was_paid_counts_more_than_what_was_estimated() -> None:
         style=Style(),
     )
     assert card[-1] == "Cost:         $0.0000"
+
+
+@pytest.mark.parametrize(
+    ("session_cost", "rows", "shown"),
+    [
+        ({}, [], ""),
+        ({"estimated_cost_usd": 0.0}, [], ""),
+        ({"api_call_count": 1, "estimated_cost_usd": 0.0}, [], "unknown"),
+        (
+            {"api_call_count": 1, "estimated_cost_usd": 0.0, "cost_status": "included"},
+            [],
+            "$0.0000 (estimated)",
+        ),
+        ({}, [{"api_call_count": 1, "estimated_cost_usd": None}], "unknown"),
+        ({}, [{"api_call_count": 1, "estimated_cost_usd": 0.0}], "$0.0000 (estimated)"),
+        ({}, [{"api_call_count": 1, "actual_cost_usd": 2.5}], "$2.50"),
+        (
+            {},
+            [
+                {"api_call_count": 1, "estimated_cost_usd": 0.01},
+                {"api_call_count": 1, "estimated_cost_usd": None},
+                {"api_call_count": 0, "estimated_cost_usd": None},
+            ],
+            "at least $0.0100 (estimated)",
+        ),
+    ],
+)
+def test_an_unknown_cost_is_unknown(
+    session_cost: dict[str, Any], rows: list[dict[str, Any]], shown: str
+) -> None:
+    assert spent(session_cost, rows) == shown
 
 
 def test_messages_are_cut_unless_asked_for_in_full() -> None:

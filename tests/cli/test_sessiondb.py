@@ -11,6 +11,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.postgresql import schema as postgresql_schema
+from hermes_sessions.storage.servers.steps import Migration
 from hermes_sessions.storage.sqlite import schema
 from tests.cli.conversations import AUTH, PROJECT
 from tests.cli.harness import NOW, Hermes
@@ -65,11 +66,18 @@ def test_from_the_home_to_the_configured_server(
     assert lines["Version"].startswith("PostgreSQL 1")
     assert (lines["Sessions"], lines["Messages"]) == ("10 (1 archived)", "18")
     assert lines["Connections"].endswith("open, 10 at most")
-    assert lines["Schema"] == "up to date (0002_search)"
+    assert lines["Schema"] == "up to date (0007_holds)"
     whole = filled.call("sessiondb", "status", "--json")
     assert "sesame" not in whole.out + status.out
     assert whole.json["schema"] == {
-        "taken": ["0001_base", "0002_search"],
+        "taken": [
+            "0001_base",
+            "0002_search",
+            "0003_lifecycle",
+            "0004_gateway",
+            "0006_erasure",
+            "0007_holds",
+        ],
         "waiting": [],
         "finishing": [],
     }
@@ -304,34 +312,34 @@ def test_the_bars(filled: Hermes, tmp_path: Path) -> None:
 
 
 def test_a_step_that_waits(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = schema.Migration("0003_more", "CREATE TABLE more (number INTEGER)")
+    step = schema.Migration("9999_more", "CREATE TABLE more (number INTEGER)")
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
     status = filled.call("sessiondb", "status")
-    assert status.out.splitlines()[-1] == "Schema: waiting: 0003_more (hermes sessiondb upgrade)"
-    assert filled.call("sessiondb", "upgrade").out == "Took step 0003_more.\n"
+    assert status.out.splitlines()[-1] == "Schema: waiting: 9999_more (hermes sessiondb upgrade)"
+    assert filled.call("sessiondb", "upgrade").out == "Took step 9999_more.\n"
     assert filled.call("sessiondb", "upgrade", "--json").json == {
         "taken": [],
         "finished": [],
         "finishing": [],
     }
     status = filled.call("sessiondb", "status")
-    assert status.out.splitlines()[-1] == "Schema: up to date (0003_more)"
+    assert status.out.splitlines()[-1] == "Schema: up to date (9999_more)"
 
 
 def test_a_step_that_is_to_finish(
     hermes: Hermes, server_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = postgresql_schema.Migration("0003_less", "DROP TABLE compression_locks", finishing=True)
+    step = Migration("9999_less", ("DROP TABLE compression_locks",), finishing=True)
     monkeypatch.setattr(postgresql_schema, "MIGRATIONS", (*postgresql_schema.MIGRATIONS, step))
     assert hermes.call("sessiondb", "upgrade", server_url).out.splitlines() == [
         "The tables are up to date.",
-        "Waiting for --finish: 0003_less",
+        "Waiting for --finish: 9999_less",
     ]
     assert hermes.call("sessiondb", "status", server_url).out.splitlines()[-1] == (
-        "Schema: to finish: 0003_less (hermes sessiondb upgrade --finish)"
+        "Schema: to finish: 9999_less (hermes sessiondb upgrade --finish)"
     )
     finished = hermes.call("sessiondb", "upgrade", "--finish", server_url)
-    assert finished.out == "Took step 0003_less.\n"
+    assert finished.out == "Took step 9999_less.\n"
 
 
 # ── size ──────────────────────────────────────────────────────────────────────────────────────
@@ -374,6 +382,7 @@ def test_memory_does_not_grow_with_the_store(
 
 
 @pytest.mark.large
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_memory_for_a_million_messages(
     hermes: Hermes, tmp_path: Path, server_url: str, kind: str

@@ -1,5 +1,6 @@
 """Starting fast: what `hermes sessions list` must not import."""
 
+import signal
 import subprocess
 import sys
 
@@ -43,6 +44,16 @@ FORBIDDEN = {
     "yaml",
 }
 
+# What other commands need, and a list does not.
+NOT_FOR_A_LIST = {
+    "hermes_sessions.config.retention",
+    "hermes_sessions.model.lineage",
+    "hermes_sessions.model.retention",
+    "hermes_sessions.storage.care",
+    "json",
+    "locale",
+}
+
 
 # The console script's own line, and then what it has imported.
 PROGRAM = """
@@ -82,6 +93,7 @@ def test_a_list_imports_only_what_it_needs(hermes: Hermes) -> None:
     modules = imported_by(hermes, "sessions", "list")
     assert "hermes_sessions.cli.sessions.listing" in modules
     assert offending(modules) == set()
+    assert modules & NOT_FOR_A_LIST == set()
     commands = {m for m in modules if m.startswith("hermes_sessions.cli.sessions.")}
     assert commands == {
         "hermes_sessions.cli.sessions.group",
@@ -134,3 +146,51 @@ def test_help_imports_no_command(hermes: Hermes, arguments: list[str]) -> None:
         "hermes_sessions.cli.sessions.group"
     }
     assert not hermes.home.exists()
+
+
+# ── Ctrl-C from the first moment ──────────────────────────────────────────────────────────────
+
+# The console script's own lines, with a first module of ours that says when it is loaded and then
+# takes its time.
+SCRIPT = """
+import sys, threading
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            print("loading", flush=True)
+            threading.Event().wait(60)
+sys.meta_path.insert(0, Slow())
+from hermes_start import run
+sys.exit(run())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "code"),
+    [
+        ("hermes_sessions", -signal.SIGINT),  # which a shell shows as 130
+        ("hermes_sessions.cli.main", -signal.SIGINT),
+        ("click", 130),
+        ("hermes_sessions.cli.sessions.listing", 130),
+    ],
+)
+def test_ctrl_c_while_it_starts_is_quiet(hermes: Hermes, module: str, code: int) -> None:
+    process = hermes.start_program(SCRIPT.format(module=module), "sessions", "list")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out, err.strip()) == (code, "", "")
+
+
+def test_who_ignores_ctrl_c_keeps_it_so(hermes: Hermes) -> None:
+    program = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+import hermes_start
+hermes_start._answer_ctrl_c()
+print(signal.getsignal(signal.SIGINT))
+"""
+    process = hermes.start_program(program)
+    out, _ = process.communicate()
+    assert out == f"{signal.SIG_IGN}\n"

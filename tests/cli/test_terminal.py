@@ -65,7 +65,10 @@ def test_enter_end_of_input_and_interrupt_change_nothing(
 ) -> None:
     with Terminal(filled, "sessions", "delete", WEATHER) as terminal:
         terminal.wait_for("[y/N] ")
-        terminal.keys(typed)
+        if typed == "\x03":
+            terminal.press_interrupt()
+        else:
+            terminal.keys(typed)
         assert terminal.finish() == code
     assert "Traceback" not in terminal.screen
     assert terminal.screen.endswith("\n")

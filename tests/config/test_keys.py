@@ -4,13 +4,15 @@ from typing import get_type_hints
 import pytest
 
 from hermes_sessions.config.document import Scalar
+from hermes_sessions.config.key import Key
 from hermes_sessions.config.keys import (
+    FREE_SECTIONS,
     KEY_AT,
     KEYS,
+    NAMED_SECTIONS,
     RESERVED,
     SECTIONS,
     SHARED_SECTIONS,
-    Key,
 )
 from hermes_sessions.config.kinds import Choice, Surroundings, WholeNumber
 from hermes_sessions.config.resolving import resolve_values
@@ -26,8 +28,10 @@ def test_every_key_has_a_field_and_every_field_a_key() -> None:
         for section, section_class in SECTION_CLASSES.items()
         for name in get_type_hints(section_class)
     }
-    assert fields - {"home", "warnings"} == KEY_AT.keys() | SECTIONS
-    assert SECTION_CLASSES.keys() == SECTIONS | {""}
+    named = {f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
+    kept = {f"{section}.extra" for section in FREE_SECTIONS}
+    assert fields - {"home", "warnings"} == (KEY_AT.keys() | SECTIONS | kept) - named
+    assert SECTION_CLASSES.keys() == SECTIONS - NAMED_SECTIONS.keys() | {""}
     assert len(KEY_AT) == len(KEYS)
 
 
@@ -75,7 +79,7 @@ def test_value_of_a_secret_key_is_never_shown() -> None:
     keys = [Key("x.token", WholeNumber(at_least=0, at_most=9), 1, "doc", ("X_TOKEN", "X_VALUE"))]
     found = {"x.token": (4, Scalar(4, "hunter2", plain=True))}
     for environ in ({}, {"X_TOKEN": "hunter2"}, {"X_VALUE": "hunter2"}):
-        values, problems = resolve_values(keys, found, Surroundings(HOME, environ))
+        values, problems, _ = resolve_values(keys, found, Surroundings(HOME, environ))
         ((line, problem),) = problems
         assert values == {}
         assert line == (0 if environ else 4)
@@ -89,7 +93,7 @@ def test_environment_wins_over_file_and_file_over_default() -> None:
 
     def value(environ: dict[str, str], *, in_file: bool) -> object:
         at = found if in_file else {}
-        values, problems = resolve_values([key], at, Surroundings(HOME, environ))
+        values, problems, _ = resolve_values([key], at, Surroundings(HOME, environ))
         assert problems == []
         return values["x.y"]
 
@@ -103,7 +107,7 @@ def test_environment_wins_over_file_and_file_over_default() -> None:
 
 def test_a_wrong_environment_variable_is_named() -> None:
     key = Key("x.y", Choice(("a", "b")), "a", "doc", ("X_KIND",))
-    _, problems = resolve_values([key], {}, Surroundings(HOME, {"X_KIND": "z"}))
+    _, problems, _ = resolve_values([key], {}, Surroundings(HOME, {"X_KIND": "z"}))
     assert problems == [
         (
             0,

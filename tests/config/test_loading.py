@@ -19,9 +19,18 @@ from hermes_sessions.config import (
     default_settings,
     load_settings,
 )
+from hermes_sessions.config.care_settings import (
+    RepairSettings,
+    RetentionLimits,
+    RetentionSettings,
+)
+from hermes_sessions.config.settings import BackupsSettings
 from hermes_sessions.errors import ConfigError, HermesSessionsError
+from hermes_sessions.model.price import Price
 
 Load = Callable[..., Settings]
+
+UNLIMITED = RetentionLimits(max_age_days=None, max_count=None, max_bytes=None)
 
 
 @pytest.fixture
@@ -55,6 +64,13 @@ SERVER_DEFAULTS: dict[str, Any] = {
 }
 
 
+def of_the_gateway(settings: Settings) -> dict[str, Any]:
+    """What test_gateway_keys.py is about."""
+    names = """session_reset platforms group_sessions_per_user thread_sessions_per_user
+        session_store_max_age_days gateway agent privacy streaming"""
+    return {name: getattr(settings, name) for name in names.split()}
+
+
 def test_defaults(tmp_path: Path) -> None:
     settings = load_settings(tmp_path, {})
     assert settings == Settings(
@@ -81,9 +97,25 @@ def test_defaults(tmp_path: Path) -> None:
             first_byte_timeout=180.0,
             piece_timeout=180.0,
             retry_time=60.0,
+            prices=(),
         ),
-        sessions=SessionsSettings(trash_days=30),
-        display=DisplaySettings(resume_display="full"),
+        sessions=SessionsSettings(trash_days=30, auto_prune=False, retention_days=90),
+        repair=RepairSettings(keep=3),
+        retention=RetentionSettings(
+            close_after_days=30, human=UNLIMITED, cron=UNLIMITED, subagent=UNLIMITED, api=UNLIMITED
+        ),
+        backups=BackupsSettings(
+            directory=tmp_path / "backups",
+            keep=10,
+            max_age_days=None,
+            max_bytes=None,
+            before_migration=True,
+            before_migration_max_bytes=None,
+        ),
+        display=DisplaySettings(
+            resume_display="full", busy_input_mode="interrupt", busy_ack_enabled=True
+        ),
+        **of_the_gateway(settings),
     )
     assert settings == default_settings(tmp_path)
 
@@ -116,10 +148,19 @@ def test_every_key_can_be_set(load: Load, tmp_path: Path) -> None:
             max_connections: 3, lock_timeout: 4, statement_timeout: 5, ssl_ca: /ca.pem}
         model: {base_url: "http://gpu:8080/v1", api_key: "${WORD}", default: big,
           context_length: 32000, connect_timeout: 1, first_byte_timeout: 2, piece_timeout: 3,
-          retry_time: 4}
-        sessions: {trash_days: 7}
+          retry_time: 4, prices: {big: "1 in, 2 out", "x:8b": "$0.5 in, 1.5 out, 0.05 cached"}}
+        sessions: {trash_days: 7, auto_prune: yes, retention_days: 60}
+        repair: {keep: 5}
+        retention: {close_after_days: 14, human: {max_age_days: 1, max_count: 2, max_bytes: 3KB},
+          cron: {max_age_days: 4, max_count: 5, max_bytes: 6},
+          subagent: {max_age_days: 7, max_count: 8, max_bytes: 9},
+          api: {max_age_days: 10, max_count: 11, max_bytes: 12}}
+        backups: {directory: aside, keep: 3, max_age_days: 90, max_bytes: 1GB,
+          before_migration: no, before_migration_max_bytes: 1MB}
         display:
           resume_display: minimal
+          busy_input_mode: Steer
+          busy_ack_enabled: off
         """,
         WORD="secret",
     )
@@ -166,9 +207,29 @@ def test_every_key_can_be_set(load: Load, tmp_path: Path) -> None:
             first_byte_timeout=2.0,
             piece_timeout=3.0,
             retry_time=4.0,
+            prices=(("big", Price(1.0, 2.0)), ("x:8b", Price(0.5, 1.5, 0.05))),
         ),
-        sessions=SessionsSettings(trash_days=7),
-        display=DisplaySettings(resume_display="minimal"),
+        sessions=SessionsSettings(trash_days=7, auto_prune=True, retention_days=60),
+        repair=RepairSettings(keep=5),
+        retention=RetentionSettings(
+            close_after_days=14,
+            human=RetentionLimits(max_age_days=1, max_count=2, max_bytes=3 * 1024),
+            cron=RetentionLimits(max_age_days=4, max_count=5, max_bytes=6),
+            subagent=RetentionLimits(max_age_days=7, max_count=8, max_bytes=9),
+            api=RetentionLimits(max_age_days=10, max_count=11, max_bytes=12),
+        ),
+        backups=BackupsSettings(
+            directory=tmp_path / "aside",
+            keep=3,
+            max_age_days=90,
+            max_bytes=1024**3,
+            before_migration=False,
+            before_migration_max_bytes=1024**2,
+        ),
+        display=DisplaySettings(
+            resume_display="minimal", busy_input_mode="steer", busy_ack_enabled=False
+        ),
+        **of_the_gateway(settings),
     )
 
 
@@ -257,6 +318,18 @@ def test_a_model_may_be_given_by_its_name_alone(load: Load, tmp_path: Path) -> N
     assert load("model: small-one\n").model.default == "small-one"
     assert load("model:\n") == default_settings(tmp_path)
     assert load("model: {provider: other, default: x}\n").warnings == ()
+
+
+@pytest.mark.parametrize("price", ["free", "1 in", "1 in, 2 out, 3 in", "-1 in, 2 out", "[1, 2]"])
+def test_a_price_that_is_none(problems: Callable[..., list[str]], price: str) -> None:
+    (problem,) = problems(f"model:\n  prices:\n    big: {price}\n")
+    assert problem.startswith("  line 2: model.prices.big is ")
+    assert "allowed: a price like `0.15 in, 0.60 out, 0.075 cached`" in problem
+
+
+def test_prices_need_names(problems: Callable[..., list[str]]) -> None:
+    (problem,) = problems("model:\n  prices: 1 in, 2 out\n")
+    assert "allowed: for each model, a price like" in problem
 
 
 def test_unset_variable_names_key_and_variable(problems: Callable[..., list[str]]) -> None:
@@ -394,10 +467,10 @@ def test_settings_are_frozen_and_hashable(tmp_path: Path) -> None:
 
 
 def test_sections_have_all_their_values_and_no_others() -> None:
-    with pytest.raises(TypeError, match="missing or unknown: resume_display"):
+    with pytest.raises(TypeError, match="missing or unknown: busy_ack_enabled, busy_input"):
         DisplaySettings()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="missing or unknown: colour"):
-        DisplaySettings(resume_display="full", colour=True)  # type: ignore[call-arg]
+        SessionsSettings(trash_days=1, auto_prune=False, retention_days=1, colour=True)  # type: ignore[call-arg]
 
 
 def test_exported_names_exist() -> None:

@@ -67,7 +67,7 @@ def test_names_of_other_programs_are_not_mentioned(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["busy_input_mode", "compact", "resume_exchanges", "resume_max_user_chars", "skin"]
+    "name", ["busy_text_mode", "compact", "resume_exchanges", "resume_max_user_chars", "skin"]
 )
 def test_display_is_shared_with_other_programs(name: str) -> None:
     assert warning_about("display", name) is None

@@ -33,13 +33,17 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def run_page(page: Path, name: str, place: Path) -> subprocess.CompletedProcess[str]:
-    """Run the page's blocks in a new home and a working directory with ./hermes in it."""
-    blocks = [
+def blocks_to_run(page: Path) -> list[dict[str, Any]]:
+    return [
         dataclasses.asdict(block)
         for block in read_blocks(page)
         if block.language in PYTHON | SHELL and block.not_run is None
     ]
+
+
+def run_page(page: Path, name: str, place: Path) -> subprocess.CompletedProcess[str]:
+    """Run the page's blocks in a new home and a working directory with ./hermes in it."""
+    blocks = blocks_to_run(page)
     plan = place / "plan.json"
     plan.write_text(json.dumps(blocks), encoding="utf-8")
     directory = place / "directory"
@@ -76,8 +80,9 @@ def test_the_blocks_of_a_page_do_what_it_says(
     for block in read_blocks(page):
         if block.not_run:
             record_property("not run", f"{name_of(page)}:{block.line}: {block.not_run}")
-    result = run_page(page, name_of(page), tmp_path)
-    assert result.returncode == 0, result.stderr
+    if blocks_to_run(page):
+        result = run_page(page, name_of(page), tmp_path)
+        assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -50,3 +50,15 @@ def test_a_dead_link_is_noticed(tmp_path: Path) -> None:
     page.write_text("# Two `words`, here\n\n[a](x%20y.md#z) ![b](c.svg) [d](https://example.org)\n")
     assert targets(page) == ["x y.md#z", "c.svg"]
     assert anchors(page) == {"two-words-here"}
+
+
+def test_every_page_is_found_from_the_first_one() -> None:
+    linked = {target.partition("#")[0] for target in targets(ROOT / "README.md")}
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")}
+    assert pages - linked == set()
+
+
+def test_every_decision_is_in_the_list_in_its_place() -> None:
+    directory = ROOT / "docs" / "decisions"
+    records = sorted(page.name for page in directory.glob("0*.md"))
+    assert targets(directory / "README.md") == records

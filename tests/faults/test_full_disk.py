@@ -29,6 +29,11 @@ def may_mount(directory: Path) -> bool:
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.fault(
+    "The disk is full",
+    "Refused in words; what was stored can be read; it goes on when there is room",
+    on="sqlite",
+)
 def test_a_disk_of_one_megabyte(journal: str, tmp_path: Path) -> None:
     directory = tmp_path / "disk"
     directory.mkdir()
@@ -45,6 +50,11 @@ def test_a_disk_of_one_megabyte(journal: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
+@pytest.mark.fault(
+    "The file may not grow",
+    "Refused in words; what was stored can be read; it goes on when there is room",
+    on="sqlite",
+)
 def test_a_limit_on_the_size_of_a_file(journal: str, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     assert start("meet_size_limit", path, journal).succeeded() == EXPECTED

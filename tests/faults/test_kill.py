@@ -15,6 +15,11 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     ("journal", "durability"), [("wal", "full"), ("wal", "normal"), ("delete", "full")]
 )
+@pytest.mark.fault(
+    "A process that writes is killed",
+    "Every acknowledged message is there once, in order",
+    on="sqlite",
+)
 def test_every_acknowledged_message_is_there(
     journal: str, durability: str, tmp_path: Path, long_run: bool
 ) -> None:
@@ -32,6 +37,11 @@ def test_every_acknowledged_message_is_there(
         require_stored_once(path, range(acknowledged + 1), also=[acknowledged + 1])
 
 
+@pytest.mark.fault(
+    "One of several that write is killed",
+    "Every acknowledged message is there once, in order; the others go on at once",
+    on="sqlite",
+)
 def test_several_writers(tmp_path: Path, long_run: bool) -> None:
     """One dies, the others go on; what it holds is free at once."""
     path = tmp_path / "state.db"

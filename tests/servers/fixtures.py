@@ -11,13 +11,19 @@ from tests.servers.launching import Server, start_mariadb, start_postgresql
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Server]:
+    from tests.servers.emptying import disconnect
+
     server = start_postgresql()
     yield server
+    disconnect(server)
     server.destroy()
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
+    from tests.servers.emptying import disconnect
+
     server = start_mariadb()
     yield server
+    disconnect(server)
     server.destroy()

@@ -97,7 +97,9 @@ def start_mariadb(*settings: str) -> Server:
             *settings,
         ]
     )
-    server.probe = lambda: pymysql.connect(host="127.0.0.1", port=server.port, user="root").close()
+    server.probe = lambda: pymysql.connect(
+        host="127.0.0.1", port=server.port, user="root", ssl_disabled=True
+    ).close()
     server.start()
     return server
 
@@ -111,7 +113,12 @@ def mysql_connection(server: Server, database: str | None = None) -> Iterator[An
     import pymysql
 
     connection = pymysql.connect(
-        host="127.0.0.1", port=server.port, user="root", database=database, autocommit=True
+        host="127.0.0.1",
+        port=server.port,
+        user="root",
+        database=database,
+        autocommit=True,
+        ssl_disabled=True,  # Else each connection reads all certificates of the system.
     )
     try:
         yield connection

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlencode
 from uuid import uuid4
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.postgresql.schema import WATCHMAN
-from hermes_sessions.storage.tables import SEARCH_TABLES, TABLES
+from tests.servers.emptying import empty_mysql, empty_postgresql, make_mysql_database
 from tests.servers.launching import Server, mysql_connection, postgresql_url
 
 #: Opens a handle on one store; takes keyword arguments of `SessionDB`.
 OpenStore = Callable[..., SessionDB]
+Kind = Literal["postgresql", "mariadb"]
 
 
 class Place(NamedTuple):
     """Where one empty store is, for tests that go there by URL, perhaps through a proxy."""
 
+    kind: Kind
     server: Server
     #: Gives the URL of a store by its name and the port to go through.
     url_of: Callable[[str, int], str]
@@ -28,19 +30,58 @@ class Place(NamedTuple):
     def port(self) -> int:
         return self.server.port
 
-    def url(self, port: int | None = None) -> str:
-        return self.url_of(self.name, port or self.server.port)
+    def url(self, port: int | None = None, **options: Any) -> str:
+        return _with(self.url_of(self.name, port or self.server.port), options)
 
-    def new_url(self) -> str:
+    def url_as(self, user: str) -> str:
+        """The URL for another user, with the password if there is one."""
+        return _as(user, self.url())
+
+    def new_url(self, user: str | None = None) -> str:
         """The URL of a store that nobody has opened yet."""
-        return self.url_of(f"new_{uuid4().hex[:12]}", self.server.port)
+        url = self.url_of(f"new_{uuid4().hex[:12]}", self.server.port)
+        return url if user is None else _as(user, url)
+
+    def run(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Execute statements beside the store, as who may do anything; return the last rows."""
+        connection = _mysql_cursor if self.kind == "mariadb" else _postgresql_cursor
+        with connection(self.server, self.name) as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+def _with(url: str, options: dict[str, Any]) -> str:
+    if not options:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(options)}"
+
+
+def _as(user: str, url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{user}@{rest.partition('@')[2]}"
+
+
+@contextmanager
+def _mysql_cursor(server: Server, name: str) -> Iterator[Any]:
+    with mysql_connection(server, name) as connection:
+        yield connection.cursor()
+
+
+@contextmanager
+def _postgresql_cursor(server: Server, name: str) -> Iterator[Any]:
+    import psycopg
+
+    with psycopg.connect(postgresql_url(server), autocommit=True) as connection:
+        connection.execute(f"SET search_path = {name}".encode())
+        yield connection.cursor()
 
 
 def postgresql_place(server: Server, name: str) -> Place:
     def url_of(schema: str, port: int) -> str:
         return f"postgresql://hermes@127.0.0.1:{port}/postgres?schema={schema}"
 
-    return Place(server, url_of, name)
+    return Place("postgresql", server, url_of, name)
 
 
 _OF_THE_SERVER = ("read_only", "lock_timeout")
@@ -49,8 +90,6 @@ _OF_THE_SERVER = ("read_only", "lock_timeout")
 @contextmanager
 def postgresql_store(server: Server, name: str) -> Iterator[OpenStore]:
     """An empty store in a schema of its own, emptied afterwards: that is faster than a new one."""
-    import psycopg
-
     from hermes_sessions.storage.postgresql.connections import Options
     from hermes_sessions.storage.postgresql.provider import PostgreSQLSessionDBProvider
 
@@ -64,19 +103,7 @@ def postgresql_store(server: Server, name: str) -> Iterator[OpenStore]:
     try:
         yield open_handle
     finally:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(_emptied(name).encode())
-
-
-def _emptied(schema: str) -> str:
-    tables = [table.name for table in (*TABLES, *SEARCH_TABLES)]
-    names = ", ".join(f'"{schema}".{table}' for table in [*tables, "search_documents"])
-    return f"""
-DO $$ BEGIN IF to_regclass('{schema}.sessions') IS NOT NULL THEN
-    TRUNCATE {names} RESTART IDENTITY;
-    INSERT INTO "{schema}".search_state (segmenter, indexed_through) VALUES (0, 0);
-    INSERT INTO "{schema}".search_documents VALUES (0, '{WATCHMAN}:1');
-END IF; END $$"""
+        empty_postgresql(server, name)
 
 
 def mysql_place(server: Server, name: str) -> Place:
@@ -86,7 +113,7 @@ def mysql_place(server: Server, name: str) -> Place:
                 connection.cursor().execute(f"CREATE DATABASE {database}")
         return f"mysql://root@127.0.0.1:{port}/{database}"
 
-    return Place(server, url_of, name)
+    return Place("mariadb", server, url_of, name)
 
 
 @contextmanager
@@ -95,8 +122,7 @@ def mysql_store(server: Server, name: str) -> Iterator[OpenStore]:
     from hermes_sessions.storage.mysql.connections import Options
     from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
 
-    with mysql_connection(server) as connection:
-        connection.cursor().execute(f"CREATE DATABASE IF NOT EXISTS {name}")
+    make_mysql_database(server, name)
 
     def open_handle(**options: Any) -> SessionDB:
         given = {key: options.pop(key) for key in _OF_THE_SERVER if key in options}
@@ -106,23 +132,16 @@ def mysql_store(server: Server, name: str) -> Iterator[OpenStore]:
     try:
         yield open_handle
     finally:
-        with mysql_connection(server, name) as connection:
-            empty_mysql(connection.cursor())
+        empty_mysql(server, name)
 
 
-def empty_mysql(cursor: Any) -> None:
-    """Empty every table of the store in the current database, if there is one."""
-    cursor.execute("SHOW TABLES LIKE 'search_documents'")
-    if not cursor.fetchall():
-        return
-    cursor.execute("SET foreign_key_checks = 0")
-    for table in [table.name for table in (*TABLES, *SEARCH_TABLES)] + ["search_documents"]:
-        cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")
-        if cursor.fetchall():
-            cursor.execute(f"DELETE FROM {table}")
-    for table in (
-        table for table in (*TABLES, *SEARCH_TABLES) if table.columns[0].kind == "serial"
-    ):
-        cursor.execute(f"ALTER TABLE {table.name} AUTO_INCREMENT = 1")
-    cursor.execute("INSERT INTO search_state (segmenter, indexed_through) VALUES (0, 0)")
-    cursor.execute("INSERT INTO search_documents VALUES (0, UTC_TIMESTAMP(6), ' w__ ')")
+def use(db: SessionDB) -> None:
+    """A bit of everything: session ``s`` with six messages, all of them indexed."""
+    db.create_session("s", "cli", user_id="ada")
+    db.set_session_title("s", "A title")
+    first = db.append_message("s", "user", "the first question")
+    db.append_messages("s", [{"role": "assistant", "content": f"answer {n}"} for n in range(5)])
+    assert [hit["id"] for hit in db.search_messages("question")] == [first]
+    assert len(db.get_messages("s")) == 6
+    assert [row["id"] for row in db.list_sessions_rich()] == ["s"]
+    assert [session["id"] for session in db.export_all()] == ["s"]

@@ -22,10 +22,14 @@ def texts_of(db: SessionDB, session_id: str) -> list[str]:
 @pytest.mark.parametrize(
     ("lost_requests", "lost_replies"), [(0.03, 0.0), (0.0, 0.03), (0.02, 0.02)]
 )
+@pytest.mark.fault(
+    "Connections are cut, before or after a commit",
+    "Every acknowledged message is there once, in order; nothing is written twice",
+)
 def test_every_acknowledged_write_is_there_once(
     place: Place, lost_requests: float, lost_replies: float, long_run: bool
 ) -> None:
-    rounds = 2_000 if long_run else 150
+    rounds = 2_000 if long_run else 80
     with SessionDB.from_url(place.url()) as db:
         db.create_session("s", "cli")
     expected: list[str] = []
@@ -67,6 +71,7 @@ def test_a_read_after_the_connection_was_lost(place: Place) -> None:
             db.replace_messages("s", [{"role": "user", "content": "here"}])
 
 
+@pytest.mark.fault("The server stays away", "Refused in words, in time")
 def test_a_server_that_stays_away(place: Place) -> None:
     """Neither a hang nor another store: an error that says so, after the time allowed."""
     proxy = Proxy(place.port)
@@ -83,6 +88,9 @@ def test_a_server_that_stays_away(place: Place) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.fault(
+    "The server is restarted, or killed", "Every acknowledged message is there once, in order"
+)
 def test_a_server_that_is_restarted(place: Place, at_once: bool) -> None:
     acknowledged: dict[str, list[str]] = {}
     stop = threading.Event()
@@ -114,6 +122,22 @@ def test_a_server_that_is_restarted(place: Place, at_once: bool) -> None:
             thread.join()
         for name, said in acknowledged.items():
             assert texts_of(db, name) == said
+
+
+def test_a_server_that_was_away_for_long_is_used_as_soon_as_it_is_back(place: Place) -> None:
+    with (
+        proxy_to(place.port) as proxy,
+        SessionDB.from_url(place.url(proxy.port), lock_timeout=1.0) as db,
+    ):
+        db.create_session("s", "cli")
+        proxy.lost_requests = 1.0
+        proxy.cut_all()
+        for _ in range(4):
+            with pytest.raises(StoreUnavailable):
+                db.append_message("s", "user", "Into the void")
+        proxy.lost_requests = 0.0
+        db.append_message("s", "user", "At once")
+        assert [message["content"] for message in db.get_messages("s")] == ["At once"]
 
 
 def test_threads_lose_their_connections_together(place: Place) -> None:

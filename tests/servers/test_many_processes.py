@@ -26,9 +26,10 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.fault("Sixteen processes write at once", "None lost, each one's order kept")
 def test_sixteen_writers(place: Place, long_run: bool) -> None:
     """None lost, and each one's order kept: half of them share a session."""
-    number = 400 if long_run else 40
+    number = 400 if long_run else 15
     with SessionDB.from_url(place.url()) as db:
         db.create_session("shared", "cli")
         for writer in range(8):
@@ -68,10 +69,13 @@ def test_twenty_first_openers(place: Place) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.fault(
+    "A process that writes is killed", "Every acknowledged message is there once, in order"
+)
 def test_writers_that_are_killed(place: Place, long_run: bool) -> None:
     """What they had acknowledged is there, once and in order, and nothing holds the others up."""
     with SessionDB.from_url(place.url()) as db:
-        for round_ in range(20 if long_run else 4):
+        for round_ in range(20 if long_run else 2):
             session = f"s{round_}"
             db.create_session(session, "cli")
             writers = [start("append", place.url(), session, f"w{n}", "100000") for n in range(3)]

@@ -1,8 +1,7 @@
-"""What only MySQL and MariaDB have: users, commits by the server itself, streams, pools."""
+"""What only MySQL and MariaDB have: commits by the server itself, streams, modes, pools."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,20 +12,17 @@ from pymysql.constants import CLIENT
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import (
     InvalidInput,
-    SchemaRefused,
     StatementRefused,
-    StoreClosed,
     StoreReadOnly,
-    StoreUnavailable,
     StoreUnreachable,
+    UnknownSession,
 )
 from hermes_sessions.model.title import family_key
 from hermes_sessions.storage.mysql import transaction
 from hermes_sessions.storage.mysql.connections import Options
 from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
-from hermes_sessions.storage.mysql.schema import WRITER_LEVEL
 from tests.servers.launching import Server, free_port, mysql_connection, start_mariadb
-from tests.servers.stores import Place, mysql_place, mysql_store
+from tests.servers.stores import Place, mysql_place, mysql_store, use
 
 
 @pytest.fixture
@@ -35,60 +31,10 @@ def place(mariadb: Server) -> Iterator[Place]:
         yield mysql_place(mariadb, "servers")
 
 
-def run(place: Place, *statements: str) -> list[tuple[Any, ...]]:
-    with mysql_connection(place.server, "servers") as connection:
-        cursor = connection.cursor()
-        for statement in statements:
-            cursor.execute(statement)
-        return list(cursor.fetchall())
-
-
-def use(db: SessionDB) -> None:
-    """A bit of everything."""
-    db.create_session("s", "cli", user_id="ada")
-    db.set_session_title("s", "A title")
-    first = db.append_message("s", "user", "the first question")
-    db.append_messages("s", [{"role": "assistant", "content": f"answer {n}"} for n in range(5)])
-    assert [hit["id"] for hit in db.search_messages("question")] == [first]
-    assert len(db.get_messages("s")) == 6
-    assert [row["id"] for row in db.list_sessions_rich()] == ["s"]
-    assert [session["id"] for session in db.export_all()] == ["s"]
-
-
 class TestUsers:
-    def test_a_user_who_may_only_read(self, place: Place) -> None:
-        with SessionDB.from_url(place.url()) as db:
-            use(db)
-            db.append_message("s", "user", "not yet indexed pangolin")
-            db._keeper.stop()
-            run(
-                place,
-                "CREATE OR REPLACE USER reader IDENTIFIED BY 'p@ss:w/örd'",
-                "GRANT SELECT ON servers.* TO reader",
-            )
-        try:
-            url = place.url().replace("root@", "reader:p%40ss%3Aw%2F%C3%B6rd@")
-            with SessionDB.from_url(url) as db:
-                assert [row["id"] for row in db.list_sessions_rich()] == ["s"]
-                assert len(db.search_messages("question")) == 1
-                assert len(db.search_messages("pangolin")) == 1
-                with pytest.raises(StoreReadOnly, match="may not"):
-                    db.append_message("s", "user", "no")
-                with pytest.raises(StoreReadOnly):
-                    db.create_session("t", "cli")
-        finally:
-            run(place, "DROP USER reader")
-
-    def test_a_store_that_may_not_be_created(self, place: Place) -> None:
-        url = place.new_url()
-        run(place, "CREATE OR REPLACE USER stranger", "GRANT SELECT ON *.* TO stranger")
-        try:
-            with pytest.raises(StoreReadOnly, match="may not"):
-                SessionDB.from_url(url.replace("root@", "stranger@"))
-            with pytest.raises(StoreUnreachable, match="refused the user"):
-                SessionDB.from_url(url.replace("root@", "root:wrong@"))
-        finally:
-            run(place, "DROP USER stranger")
+    def test_a_wrong_password(self, place: Place) -> None:
+        with pytest.raises(StoreUnreachable, match="refused the user"):
+            SessionDB.from_url(place.url_as("root:wrong"))
 
     def test_a_database_that_is_not_there(self, place: Place) -> None:
         with pytest.raises(StoreUnreachable, match="CREATE DATABASE"):
@@ -103,7 +49,7 @@ class TestUsers:
                 cursor.execute("CREATE DATABASE servers")
                 cursor.execute("CREATE USER plain")
                 cursor.execute("GRANT ALL ON servers.* TO plain")
-                url = mysql_place(server, "servers").url().replace("root@", "plain@")
+                url = mysql_place(server, "servers").url_as("plain")
                 with pytest.raises(StoreReadOnly, match="log_bin_trust_function_creators"):
                     SessionDB.from_url(url)
                 cursor.execute("SET GLOBAL log_bin_trust_function_creators = 1")
@@ -154,60 +100,15 @@ class TestApplicationsPool:
 
 
 class TestLife:
-    def test_all_connections_are_in_use(self, place: Place) -> None:
-        with SessionDB.from_url(f"{place.url()}?max_connections=1", lock_timeout=0.2) as db:
-            db.create_session("s", "cli")
-            with db.provider.read() as tx:
-                assert tx.one("SELECT 1") == (1,)
-                with pytest.raises(StoreUnavailable, match="max_connections"):
-                    db.get_session("s")
-            assert db.get_session("s") is not None
-
-    def test_a_closed_store(self, place: Place) -> None:
-        db = SessionDB.from_url(place.url())
-        db.close()
-        db.close()
-        with pytest.raises(StoreClosed):
-            db.get_session("s")
-
-    def test_a_forked_child_has_its_own_connections(self, place: Place) -> None:
-        with SessionDB.from_url(place.url()) as db:
-            db.create_session("s", "cli")
-            db.append_message("s", "user", "parent")
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    db.append_message("s", "user", "child")
-                    db.close()
-                    code = 0
-                finally:
-                    os._exit(code)
-            assert os.waitpid(child, 0)[1] == 0
-            db.append_message("s", "user", "parent again")
-            texts = [message["content"] for message in db.get_messages("s")]
-        assert texts == ["parent", "child", "parent again"]
-
-    def test_statements_end_in_time(self, place: Place) -> None:
-        with SessionDB.from_url(f"{place.url()}?statement_timeout=0.05") as db:
-            columns = "information_schema.columns"
-            with (
-                pytest.raises(StoreUnavailable, match="longer than allowed"),
-                db.provider.read() as tx,
-            ):
-                tx.one(f"SELECT COUNT(*) FROM {columns} a, {columns} b, {columns} c")
-            assert db.session_count() == 0
-
     def test_connections_that_were_killed(self, place: Place) -> None:
         with SessionDB.from_url(place.url()) as db:
             use(db)
-            ours = run(
-                place,
+            ours = place.run(
                 "SELECT id FROM information_schema.processlist "
                 "WHERE db = 'servers' AND id <> CONNECTION_ID()",
             )
             assert ours
-            run(place, *(f"KILL {number}" for (number,) in ours))
+            place.run(*(f"KILL {number}" for (number,) in ours))
             assert len(db.get_messages("s")) == 6
             db.append_message("s", "user", "the seventh")
             assert db.message_count("s") == 7
@@ -216,7 +117,7 @@ class TestLife:
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A late answer is never taken for that to another question."""
-        with SessionDB.from_url(f"{place.url()}?max_connections=1") as db:
+        with SessionDB.from_url(place.url(max_connections=1)) as db:
             use(db)
             db._keeper.stop()
 
@@ -232,8 +133,8 @@ class TestLife:
                 assert db.get_meta("nothing") is None
 
     def test_a_statement_that_is_too_large_for_the_server(self, place: Place) -> None:
-        [(before,)] = run(place, "SELECT @@max_allowed_packet")
-        run(place, "SET GLOBAL max_allowed_packet = 1048576")
+        [(before,)] = place.run("SELECT @@max_allowed_packet")
+        place.run("SET GLOBAL max_allowed_packet = 1048576")
         try:
             with SessionDB.from_url(place.url()) as db:
                 db.create_session("s", "cli")
@@ -242,7 +143,7 @@ class TestLife:
                 db.append_message("s", "user", "small")
                 assert db.message_count("s") == 1
         finally:
-            run(place, f"SET GLOBAL max_allowed_packet = {before}")
+            place.run(f"SET GLOBAL max_allowed_packet = {before}")
 
 
 @pytest.mark.parametrize("mode", ["ANSI_QUOTES", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"])
@@ -253,6 +154,45 @@ def test_texts_come_back_in_any_mode(place: Place, mode: str) -> None:
         tx.all(f"SET sql_mode = '{mode}'")
         marks = ", ".join("?" * len(texts))
         assert tx.one(f"SELECT {marks}", texts) == tuple(texts)
+
+
+class TestAppending:
+    """Triggers do a part of it, on being told by variables of the connection."""
+
+    def test_what_failed_leaves_nothing_behind(self, place: Place) -> None:
+        with SessionDB.from_url(place.url(max_connections=1)) as db:
+            db.create_session("s", "cli")
+            db.append_message("s", "user", "first")
+            for _ in range(2):
+                with pytest.raises(UnknownSession):
+                    db.append_message("missing", "user", "nowhere")
+                db.append_messages("s", [{"role": "user", "content": "more"}] * 2)
+            db.append_message("s", "user", "last")
+            ordinals = [message["ordinal"] for message in db.get_messages("s")]
+            assert ordinals == [1, 2, 3, 4, 5, 6]
+            session = db.get_session("s")
+            assert session is not None
+            assert session["message_count"] == 6
+            with db.provider.read() as tx:
+                assert tx.one("SELECT @hermes_mark") == (None,)
+
+    def test_each_message_has_its_mark(self, place: Place) -> None:
+        with SessionDB.from_url(place.url()) as db:
+            db.create_session("s", "cli")
+            ids = [db.append_message("s", "user", f"{n}") for n in range(3)]
+            marks = "SELECT message_id FROM write_marks WHERE message_id IS NOT NULL"
+            assert {row[0] for row in place.run(marks)} >= set(ids)
+
+    def test_others_may_insert_as_before(self, place: Place) -> None:
+        with SessionDB.from_url(place.url()) as db:
+            use(db)
+            before = db.get_session("s")
+            place.run(
+                "INSERT INTO messages (session_id, role, content, timestamp, ordinal) "
+                "VALUES ('s', 'user', 'by hand', 1.0, 100)"
+            )
+            assert db.get_messages("s")[-1]["ordinal"] == 100
+            assert db.get_session("s") == before
 
 
 class TestStreams:
@@ -277,37 +217,13 @@ class TestStreams:
                     seen.append((session_id, ordinal))
             assert seen == [(f"s{s}", n) for s in range(5) for n in range(1, 51)]
 
-    def test_a_stream_that_nobody_ends(self, place: Place) -> None:
-        with SessionDB.from_url(place.url()) as db:
-            db.create_session("s", "cli")
-            db.append_messages("s", [{"role": "user", "content": "x" * 1000}] * 100)
-            with db.provider.read() as tx:
-                rows = tx.stream("SELECT content FROM messages")
-                assert next(rows)
-            assert db.message_count("s") == 100
-
 
 class TestSchema:
-    def test_a_newer_version_was_here(self, place: Place) -> None:
-        with SessionDB.from_url(place.url()) as db:
-            use(db)
-        step = f"('9999_future', 1, {WRITER_LEVEL + 1})"
-        run(place, f"INSERT INTO store_migrations (name, applied_at, writer_level) VALUES {step}")
-        try:
-            with SessionDB.from_url(place.url()) as db:
-                assert db.get_session("s") is not None
-                assert len(db.search_messages("question")) == 1
-                with pytest.raises(SchemaRefused, match="newer version"):
-                    db.append_message("s", "user", "no")
-        finally:
-            run(place, "DELETE FROM store_migrations WHERE name = '9999_future'")
-
     def test_an_interrupted_step_is_taken_again(self, place: Place) -> None:
         with SessionDB.from_url(place.url()) as db:
             use(db)
             assert db.provider.steps().waiting == ()
-        run(
-            place,
+        place.run(
             "UPDATE store_migrations SET applied_at = 0",
             "DROP TRIGGER messages_search_delete",
             "DROP TABLE rewinds",
@@ -317,7 +233,7 @@ class TestSchema:
             db.append_message("s", "user", "after it")
             assert len(db.search_messages("after")) == 1
             assert db.list_rewinds("s") == []
-        found = run(place, "SHOW TRIGGERS LIKE 'messages'")
+        found = place.run("SHOW TRIGGERS LIKE 'messages'")
         assert {row[0] for row in found} >= {"messages_search_delete", "messages_search_insert"}
 
     @pytest.mark.parametrize(
@@ -336,58 +252,18 @@ class TestSchema:
 
 
 class TestIndex:
-    @pytest.mark.parametrize(
-        "damage",
-        [
-            "DROP TABLE search_documents",
-            "TRUNCATE search_documents",
-            "ALTER TABLE search_documents DROP INDEX idx_search_documents_tokens",
-            "DELETE FROM search_state",
-        ],
-    )
-    def test_damage_is_mended(self, place: Place, damage: str) -> None:
-        with SessionDB.from_url(place.url()) as db:
-            use(db)
-            run(place, damage)
-            db.append_message("s", "user", "written without an index")
-            assert len(db.search_messages("question")) == 1
-            assert len(db.search_messages("written")) == 1
-            assert db.search_index_status()["complete"]
-
-    def test_changes_by_others_are_noticed(self, place: Place) -> None:
-        with SessionDB.from_url(place.url()) as db:
-            use(db)
-            run(
-                place,
-                "UPDATE messages SET content = 'an okapi' WHERE ordinal = 1",
-                "DELETE FROM messages WHERE content = 'answer 3'",
-                "INSERT INTO messages (session_id, role, content, timestamp, ordinal) "
-                "VALUES ('s', 'user', 'by hand', 1.0, 100)",
-            )
-            assert db.search_messages("question") == []
-            assert len(db.search_messages("okapi")) == 1
-            assert len(db.search_messages('"by hand"')) == 1
-            assert len(db.search_messages("answer")) == 4
-
     def test_older_documents_are_found_by_the_index_alone(self, place: Place) -> None:
         with SessionDB.from_url(place.url()) as db:
             use(db)
             db.append_message("s", "user", "a first question, quite another")
             assert len(db.search_messages("question")) == 2
-            run(place, "UPDATE search_documents SET written = '2000-01-01'")
+            place.run("UPDATE search_documents SET written = '2000-01-01'")
             assert len(db.search_messages("question")) == 2
             assert len(db.search_messages('"first question"')) == 2
             assert len(db.search_messages('"question first"')) == 0
             assert len(db.search_messages('question -"quite another"')) == 1
             assert len(db.search_messages("quest* AND (anoth* OR nothing)")) == 1
             assert len(db.search_messages("-question")) == 5
-
-    def test_space_is_given_back(self, place: Place) -> None:
-        with SessionDB.from_url(place.url()) as db:
-            use(db)
-            assert db.provider.size_bytes() > 0
-            db.provider.reclaim()
-            assert len(db.search_messages("question")) == 1
 
 
 def test_a_server_that_is_not_there() -> None:

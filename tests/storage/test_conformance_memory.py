@@ -13,6 +13,7 @@ from hermes_sessions.testing.conformance import (  # noqa: F401 - pytest collect
     TestCompressionLocks,
     TestConversation,
     TestDeletion,
+    TestErasure,
     TestExport,
     TestHostileText,
     TestIdempotency,

@@ -112,4 +112,6 @@ def _lived_through(db: SessionDB, session: str) -> Any:
 
 
 TestFollower = Follower.TestCase
-TestFollower.settings = settings(stateful_step_count=15)
+TestFollower.settings = settings(
+    max_examples=max(settings().max_examples // 2, 1), stateful_step_count=15
+)

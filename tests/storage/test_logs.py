@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from hermes_sessions.storage.logs import Logger, warnings_shown_by
+from hermes_sessions.storage.logs import Logger, warnings_logged, warnings_shown_by, where
 
 logger = Logger(__name__)
 
@@ -32,3 +32,48 @@ def test_warnings_are_shown_instead(caplog: pytest.LogCaptureFixture) -> None:
         logger.warning("100 %")
     assert shown == ["two", "100 %"]
     assert caplog.records == []
+
+
+def test_and_logged_after_all(caplog: pytest.LogCaptureFixture) -> None:
+    shown: list[str] = []
+    with caplog.at_level(logging.DEBUG), warnings_shown_by(shown.append):
+        with warnings_logged():
+            logger.info("one")
+            logger.warning("two")
+        logger.warning("three")
+    assert [record.getMessage() for record in caplog.records] == ["one", "two"]
+    assert shown == ["three"]
+
+
+ODD = "half a pair: \ud800"
+
+
+def test_a_log_can_be_written_whatever_a_name_holds(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tests.odd"):
+        Logger("tests.odd").info("%s is called %s", 7, ODD)
+        Logger("tests.odd").debug("%s", "not asked for")
+    (record,) = caplog.records
+    assert record.getMessage() == "7 is called half a pair: \\ud800"
+    assert record.funcName == "test_a_log_can_be_written_whatever_a_name_holds"
+
+
+def test_so_can_what_is_shown() -> None:
+    shown: list[str] = []
+    with warnings_shown_by(shown.append):
+        Logger("tests.odd").warning(ODD)
+    assert shown == ["half a pair: \\ud800"]
+
+
+def test_a_percent_sign_is_no_value(caplog: pytest.LogCaptureFixture) -> None:
+    Logger("tests.odd").warning("all of it: 100%")
+    assert caplog.records[-1].getMessage() == "all of it: 100%"
+
+
+def test_an_error_that_nobody_foresaw_is_named_without_its_text() -> None:
+    with pytest.raises(UnicodeEncodeError) as raised:
+        "secret \ud800".encode()
+    said = where(raised.value)
+    assert said.startswith("UnicodeEncodeError in test_an_error_that_nobody_foresaw")
+    assert "secret" not in said
+    assert __file__ in said
+    assert where(ZeroDivisionError("secret")) == "ZeroDivisionError"

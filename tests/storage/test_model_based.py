@@ -434,6 +434,6 @@ class FileMachine(StoreMachine):
 
 BUDGET = settings.default.max_examples if settings.default else 100
 TestInMemory = StoreMachine.TestCase
-TestInMemory.settings = settings(max_examples=max(BUDGET // 4, 1), stateful_step_count=40)
+TestInMemory.settings = settings(max_examples=max(BUDGET // 6, 1), stateful_step_count=40)
 TestInFile = FileMachine.TestCase
 TestInFile.settings = settings(max_examples=max(BUDGET // 16, 1), stateful_step_count=40)

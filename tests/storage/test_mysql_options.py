@@ -6,7 +6,8 @@ import pytest
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.mysql.configured import options_from_url
-from hermes_sessions.storage.mysql.connections import Options, whole_seconds
+from hermes_sessions.storage.mysql.connections import Options
+from hermes_sessions.storage.mysql.server_session import whole_seconds
 
 
 @pytest.mark.parametrize(

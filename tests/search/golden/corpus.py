@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -108,27 +109,25 @@ def _store(db: SessionDB, session: Session, stored: dict[int, str]) -> None:
     )
     if session.title:
         db.set_session_title(session.id, session.title)
-    taken_back: int | None = None
-    for message in session.messages:
-        if taken_back is not None and not message.rewound:
-            db.rewind_to_message(session.id, taken_back)
-            taken_back = None
-        number = db.append_message(
-            session.id,
-            message.role,
-            message.content,
-            tool_name=message.tool_name,
-            tool_calls=message.tool_calls,
-            reasoning=message.reasoning,
-            timestamp=message.at,
-            external_id=message.id,
-        )
-        stored[number] = message.id
-        if message.rewound and taken_back is None:
-            taken_back = number
-    if taken_back is not None:
-        db.rewind_to_message(session.id, taken_back)
+    for rewound, run in groupby(session.messages, key=lambda message: message.rewound):
+        messages = list(run)
+        numbers = db.append_messages(session.id, map(_fields, messages))
+        stored.update(zip(numbers, (message.id for message in messages), strict=True))
+        if rewound:
+            db.rewind_to_message(session.id, numbers[0])
     if session.ended:
         db.end_session(session.id, session.ended)
     if session.archived:
         db.set_session_archived(session.id)
+
+
+def _fields(message: Message) -> Record:
+    return {
+        "role": message.role,
+        "content": message.content,
+        "tool_name": message.tool_name,
+        "tool_calls": message.tool_calls,
+        "reasoning": message.reasoning,
+        "timestamp": message.at,
+        "external_id": message.id,
+    }

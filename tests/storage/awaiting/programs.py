@@ -23,15 +23,26 @@ def append_until_interrupted(path: str, lock_timeout: str) -> None:
     async def main() -> None:
         clock = TellingClock()
         store = SessionDB(path, lock_timeout=float(lock_timeout), clock=clock)
-        async with AsyncSessionDB(store) as db:
+        async with AsyncSessionDB(store) as db, asyncio.TaskGroup() as group:
+            ticking = group.create_task(tick())
             try:
                 clock.next_look(lambda: say("waiting"))
                 await db.append_message("s", "user", "late")
             except asyncio.CancelledError:
                 say("cancelled")
                 raise
+            finally:
+                ticking.cancel()
 
     asyncio.run(main())
+
+
+async def tick() -> None:
+    """Wake the loop now and then: Python does not notice a signal that comes right before it begins
+    to wait for something.
+    """
+    while True:  # noqa: ASYNC110 - it waits for nothing
+        await asyncio.sleep(0.05)
 
 
 def append_and_forget(path: str, lock_timeout: str) -> None:

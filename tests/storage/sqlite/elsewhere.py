@@ -15,7 +15,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +47,17 @@ class Other:
         """Whether it says something within so many seconds."""
         assert self._process.stdout is not None
         return bool(select.select([self._process.stdout], [], [], within)[0])
+
+    def all_lines(self) -> Iterator[str]:
+        """What it says, line by line, until it ends."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            yield line.rstrip("\n")
+
+    def complaints(self) -> str:
+        """What it wrote to its standard error, to the end."""
+        assert self._process.stderr is not None
+        return self._process.stderr.read()
 
     def all_it_says(self) -> list[str]:
         """Everything it says until it ends."""

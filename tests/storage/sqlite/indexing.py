@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from threading import Semaphore
 from typing import Any
@@ -13,7 +16,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.storage.searching import keeper, upkeep
 from hermes_sessions.storage.searching.answer import Answer
 from hermes_sessions.text.encode import EncodedText, document
-from tests.storage.sqlite.elsewhere import start
+from tests.storage.sqlite.elsewhere import Other, start
 
 NOW = 1_800_000_000.0
 
@@ -41,12 +44,30 @@ def found(db: SessionDB, query: str, **options: Any) -> list[int]:
 
 def change(path: Path, *statements: str) -> None:
     """Have another program write, which knows nothing of the index."""
-    start("change", path, *statements).succeeded()
+    _have_done("change", path, *statements)
 
 
 def damage(path: Path, *statements: str) -> None:
     """Have another program write into the index."""
-    start("damage", path, *statements).succeeded()
+    _have_done("damage", path, *statements)
+
+
+def _have_done(program: str, *arguments: object) -> None:
+    other = _who_serves()
+    other.tell(json.dumps([program, *map(str, arguments)]))
+    try:
+        assert other.said() == "done"
+    except AssertionError:
+        _who_serves.cache_clear()
+        raise
+
+
+@cache
+def _who_serves() -> Other:
+    """One process for all tests: to start one takes longer than what it does."""
+    other = start("serve")
+    atexit.register(other.__exit__, None, None, None)
+    return other
 
 
 def import_elsewhere(path: Path, count: int) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.sqlite import gate as gates
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
@@ -86,6 +87,21 @@ def append(number: str, path: str, count: str, journal: str) -> None:
         for count_so_far in range(int(count)):
             db.append_message(session, role="user", content=f"{session} {count_so_far}")
             db.append_message("shared", role="user", content=f"{session} {count_so_far}")
+
+
+def open_each(number: str, folder: str) -> None:
+    """Open store after store, at the same moment as another process, and say what came of it."""
+    other = f"{1 - int(number)}"
+    for place in sorted(Path(folder).iterdir()):
+        (place / number).touch()
+        while not (place / other).exists():
+            os.sched_yield()
+        try:
+            open_store(place / "state.db").close()
+        except HermesSessionsError as error:
+            say(place.name, type(error).__name__)
+        else:
+            say(place.name, "opened")
 
 
 def append_for_ever(path: str, journal: str, durability: str) -> None:
@@ -294,6 +310,19 @@ def try_gate(path: str) -> None:
     say("kept out")
     listen()
     assert gate.enter(float("inf"))
+    say("inside")
+
+
+def wait_at_gate(path: str) -> None:
+    """Stand in line at the gate, and look again only when told."""
+
+    def nap(_seconds: float) -> None:
+        say("waiting")
+        listen()
+
+    gates.time.sleep = nap
+    gates.PATIENCE = PATIENT
+    assert Gate(f"{path}.gate").enter(float("inf"))
     say("inside")
 
 

@@ -41,6 +41,15 @@ def damage(path: str, *statements: str) -> None:
     connection.close()
 
 
+def serve() -> None:
+    """Do what is asked for, one thing after the other, as long as anybody is there to ask."""
+    programs = {"change": change, "damage": damage}
+    while True:
+        name, *arguments = json.loads(listen())
+        programs[name](*arguments)
+        say("done")
+
+
 def say_tokens(path: str) -> None:
     """Say every token of the index, and how many documents have it, as JSON."""
     connection = apsw.Connection(path)

@@ -24,7 +24,7 @@ LONG = 600
 def small_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that counts as long soon, so that little must be written."""
     monkeypatch.setattr(checkpoint, "WAKE_PAGES", 25)
-    monkeypatch.setattr(checkpoint, "TURN_PAGES", 100)
+    monkeypatch.setattr(checkpoint, "PATIENT_PAGES", 100)
     monkeypatch.setattr(checkpoint, "INLINE_PAGES", 300)
 
 
@@ -92,6 +92,35 @@ def test_a_reader_that_stays_stops_nobody(db: SessionDB, path: Path) -> None:
     db.close()
     assert not Path(f"{path}-wal").exists()
     require_sound(path)
+
+
+def log_number(path: Path) -> bytes:
+    """What the log's header counts up whenever it starts over."""
+    return Path(f"{path}-wal").read_bytes()[12:16]
+
+
+def test_a_log_that_nobody_reads_starts_over_soon(
+    db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATIENT_PAGES", "INLINE_PAGES"):
+        monkeypatch.setattr(checkpoint, name, 10**9)
+    write(db, 1)
+    first = log_number(path)
+    while log_number(path) == first:
+        write(db, 1)
+
+
+def test_only_a_long_log_waits_for_readers(
+    db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATIENT_PAGES", "INLINE_PAGES"):
+        monkeypatch.setattr(checkpoint, name, 10**9)
+    monkeypatch.setattr(checkpoint, "READER_PATIENCE", PATIENT)
+    write(db, 4)
+    with db.provider.read() as tx:
+        assert tx.one("SELECT COUNT(*) FROM messages") == (4,)
+        write(db, 200)
+    assert log_pages(path) > 200
 
 
 def test_a_dead_thread_is_replaced(db: SessionDB, path: Path) -> None:

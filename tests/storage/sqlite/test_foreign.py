@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from hermes_sessions.config.paths import IMPORTED_STORE_FILE_NAME
-from hermes_sessions.errors import ImportRefused, StoreError
+from hermes_sessions.errors import ImportRefused, StoreCorrupt, StoreError
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.sqlite.foreign import import_database, is_database, target_for
 from tests.fixtures.hermes import content, drive, layouts, reader, stored
 from tests.fixtures.hermes.oldprocess import OldProcess
 from tests.storage.exchange_samples import everything, fill, ticking
+from tests.storage.sqlite.hermes_files import make
 
 Record = dict[str, Any]
 
@@ -32,15 +33,6 @@ NAMES = (*stored.names(), *BUILT)
 ORDERLY = tuple(name for name in NAMES if name != "built-v5-hand-edited")
 DERIVED = ("decoded", "content", "tool_calls", "active", "compacted")
 DEFAULTS = {"observed": 0, "expiry_finalized": 0, "compression_fallback_streak": 0, "archived": 0}
-
-
-def make(name: str, path: Path) -> Record:
-    """Put a file at *path* and return everything in it."""
-    if name.startswith("built-"):
-        layouts.build_named(name.removeprefix("built-"), path)
-    else:
-        stored.unpack(name, path)
-    return reader.read_everything(path)
 
 
 @pytest.fixture
@@ -78,7 +70,7 @@ def foreign_rows(db: SessionDB) -> dict[str, list[Record]]:
 
 
 @pytest.mark.parametrize("name", ORDERLY)
-def test_everything_in_the_file_is_copied(name: str, source: Path, db: SessionDB) -> None:
+def test_everything_in_the_file_is_copied_once(name: str, source: Path, db: SessionDB) -> None:
     before = make(name, source)
     bytes_before = source.read_bytes()
     report = import_database(db, source)
@@ -92,8 +84,18 @@ def test_everything_in_the_file_is_copied(name: str, source: Path, db: SessionDB
         require_transcript(db, session_id, messages)
     assert {key: db.get_meta(key) for key in before["state_meta"]} == before["state_meta"]
     require_other_tables(db, before["other_tables"])
+    require_the_same_again(db, source, report)
     assert source.read_bytes() == bytes_before
     assert list(source.parent.iterdir()) == [source]
+
+
+def require_the_same_again(db: SessionDB, source: Path, first: Record) -> None:
+    """Copying again changes nothing."""
+    before, rows = everything(db), foreign_rows(db)
+    again = import_database(db, source)
+    assert (again["imported"], again["extended"], again["conflicts"]) == (0, 0, [])
+    assert (again["skipped"], again["meta"], again["foreign_rows"]) == (first["imported"], 0, 0)
+    assert (everything(db), foreign_rows(db)) == (before, rows)
 
 
 def require_session(db: SessionDB, row: Record, renamed: set[str]) -> None:
@@ -237,17 +239,6 @@ def test_lineage_and_flags_of_a_later_version_are_made_explicit(
     assert [m["compacted"] for m in compacted["messages"]] == [1] * 14 + [0] * 3
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_copying_again_changes_nothing(name: str, source: Path, db: SessionDB) -> None:
-    make(name, source)
-    first = import_database(db, source)
-    before, rows = everything(db), foreign_rows(db)
-    again = import_database(db, source)
-    assert (again["imported"], again["extended"], again["conflicts"]) == (0, 0, [])
-    assert (again["skipped"], again["meta"], again["foreign_rows"]) == (first["imported"], 0, 0)
-    assert (everything(db), foreign_rows(db)) == (before, rows)
-
-
 def test_a_file_with_accidents_loses_nothing(source: Path, db: SessionDB) -> None:
     before = make("built-v5-hand-edited", source)
     report = import_database(db, source)
@@ -258,6 +249,7 @@ def test_a_file_with_accidents_loses_nothing(source: Path, db: SessionDB) -> Non
     made = [note["id"] for note in report["notes"] if "had no session" in note["note"]]
     assert made == ["20250101_000000_gone00"]
     assert any("cannot be used" in note["note"] for note in report["notes"])
+    require_the_same_again(db, source, report)
 
 
 def test_what_grew_since_is_added(source: Path, db: SessionDB) -> None:
@@ -302,6 +294,23 @@ def test_a_log_left_by_a_dead_program_is_read_and_kept(source: Path, db: Session
     import_database(db, source)
     assert db.get_messages(content.CHAIN[2])[-1]["content"] == "only in the log"
     assert (source.read_bytes(), log.read_bytes()) == before
+
+
+def test_a_damaged_log_left_by_a_dead_program_is_refused(source: Path, db: SessionDB) -> None:
+    """SQLite would leave out what was written last, without a word."""
+    make("v22", source)
+    with OldProcess(source) as old:
+        for number in range(3):
+            old.append(content.CHAIN[2], f"only in the log {number}")
+        old.kill()
+    log = Path(f"{source}-wal")
+    data = bytearray(log.read_bytes())
+    data[8] ^= 0xFF
+    log.write_bytes(data)
+    with pytest.raises(StoreCorrupt, match=r"write-ahead log is damaged.*hermes repair"):
+        import_database(db, source)
+    assert db.session_count(include_archived=True) == 0
+    assert log.read_bytes() == data
 
 
 def run_as_somebody_without_rights(work: Callable[[], bool]) -> bool:

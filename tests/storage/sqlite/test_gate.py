@@ -8,6 +8,7 @@ import signal
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,91 @@ def test_a_turn_keeps_others_out(gate: Gate, path: Path) -> None:
         assert other.said() == "inside"
 
 
+def test_nobody_is_passed(holder: Other, path: Path) -> None:
+    with ExitStack() as stack:
+        line = []
+        for _ in range(3):
+            line.append(stack.enter_context(start("wait_at_gate", path)))
+            assert line[-1].said() == "waiting"
+        holder.tell()
+        holder.succeeded()
+        while line:
+            for later in reversed(line[1:]):
+                later.tell()
+                assert later.said() == "waiting"
+            first = line.pop(0)
+            first.tell()
+            assert first.said() == "inside"
+            first.succeeded()
+
+
+def test_a_turn_lasts_for_some_time(
+    gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "TURN", FOREVER)
+    monkeypatch.setattr(gates, "WRITES_IN_A_TURN", 1)
+    assert gate.enter(FOREVER)
+    with start("wait_at_gate", path) as other:
+        assert other.said() == "waiting"
+        for _ in range(3):
+            gate.leave()
+            assert gate.enter(time.monotonic())
+
+
+def test_a_turn_lasts_for_some_writes_however_slow_they_are(
+    gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "TURN", 0.0)
+    monkeypatch.setattr(gates, "WRITES_IN_A_TURN", 3)
+    monkeypatch.setattr(gates, "LONGEST_TURN", FOREVER)
+    assert gate.enter(FOREVER)
+    with start("wait_at_gate", path) as other:
+        assert other.said() == "waiting"
+        for _ in range(2):
+            gate.leave()
+            assert gate.enter(time.monotonic())
+        gate.leave()
+        assert not gate.enter(time.monotonic())
+
+
+def test_after_a_turn_others_come_first(
+    gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "LONGEST_TURN", 0.0)
+    assert gate.enter(FOREVER)
+    with start("wait_at_gate", path) as other:
+        assert other.said() == "waiting"
+        gate.leave()
+        assert not gate.enter(time.monotonic())
+        other.tell()
+        assert other.said() == "inside"
+        other.succeeded()
+    assert gate.enter(FOREVER)
+
+
+def test_others_enter_while_a_turn_is_not_used(
+    gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gates, "LONGEST_TURN", FOREVER)
+    assert gate.enter(FOREVER)
+    gate.leave()
+    with start("hold_gate", path) as other:
+        assert other.said() == "inside"
+        assert not gate.enter(time.monotonic())
+
+
+def test_others_are_noticed(gate: Gate, path: Path) -> None:
+    assert not gate.is_crowded()
+    with start("hold_gate", path) as other:
+        assert other.said() == "inside"
+        assert gate.is_crowded()
+        other.tell()
+        other.succeeded()
+    assert not gate.is_crowded()
+    with start("hold_gate", path) as other:  # Looking has left nothing locked.
+        assert other.said() == "inside"
+
+
 def test_the_death_of_a_process_ends_its_turn(gate: Gate, holder: Other) -> None:
     holder.kill()
     assert gate.enter(FOREVER)
@@ -79,8 +165,18 @@ def test_a_stopped_process_costs_one_wait_and_then_moments(
     assert gate.enter(FOREVER)
 
 
+def test_little_patience_does_not_make_a_gate_stuck(
+    gate: Gate, holder: Other, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not gate.enter(time.monotonic())
+    monkeypatch.setattr(gates, "PATIENCE_AT_A_STUCK_GATE", 0.0)
+    monkeypatch.setattr(gates, "PATIENCE", FOREVER)
+    holder.tell()
+    assert gate.enter(FOREVER)
+
+
 def test_a_wait_in_vain_blocks_nobody(gate: Gate, holder: Other, path: Path) -> None:
-    """Neither byte stays locked by somebody who gave up."""
+    """No byte stays locked by somebody who gave up."""
     assert not gate.enter(time.monotonic())
     holder.tell()
     holder.succeeded()

@@ -14,6 +14,7 @@ from hermes_sessions.errors import SchemaRefused
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.sqlite import opening
 from tests.fixtures.hermes import reader
+from tests.storage.sqlite.elsewhere import start
 from tests.storage.sqlite.hermes_files import make, require_everything
 
 #: What every version of Hermes has, of a version to be filled in.
@@ -107,9 +108,65 @@ def test_an_old_hermes_creates_it_first(path: Path, meanwhile: Meanwhile) -> Non
         db.append_message("theirs", "user", "no matter")
 
 
+@pytest.mark.parametrize("step", ["_first_connection", "require_not_emptied"])
+def test_two_of_us_make_a_store_where_one_was_removed(
+    step: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one is making is not taken by the other for a store that was emptied."""
+    with SessionDB(path) as db:
+        db.create_session("removed", "cli")
+    path.unlink()
+    take_the_step = getattr(opening, step)
+
+    def after_the_other(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(opening, step, take_the_step)
+        assert path.stat().st_size == 0
+        program = (
+            "import sys\n"
+            "from hermes_sessions import SessionDB\n"
+            "with SessionDB(sys.argv[1]) as db: db.create_session('theirs', 'cli')\n"
+        )
+        subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+        return take_the_step(*args, **options)
+
+    monkeypatch.setattr(opening, step, after_the_other)
+    with SessionDB(path) as db:
+        db.create_session("ours", "cli")
+        assert db.get_session("removed") is None
+        assert db.get_session("theirs") is not None
+
+
 def test_a_newer_program_of_ours_migrates_it_first(path: Path, meanwhile: Meanwhile) -> None:
     SessionDB(path).close()
     elsewhere(path, "DELETE FROM store_migrations WHERE name = '0002_search'")
     meanwhile("_migrate", "PRAGMA user_version = 99")
     with pytest.raises(SchemaRefused, match=r"newer Hermes Sessions \(level 99"):
         SessionDB(path)
+
+
+def test_two_of_us_find_a_damaged_log(tmp_path: Path) -> None:
+    """Neither takes the other, who just looks, for somebody who has read it already."""
+    places = [tmp_path / "stores" / f"{number:02}" for number in range(20)]
+    store, log = left_behind(tmp_path / "one" / "state.db")
+    for place in places:
+        place.mkdir(parents=True)
+        (place / "state.db").write_bytes(store)
+        (place / "state.db-wal").write_bytes(log)
+    said = start("crowd", 2, "open_each", tmp_path / "stores").succeeded()
+    assert sorted(said) == sorted(f"{place.name} StoreCorrupt" for place in places * 2)
+    for place in places:
+        assert (place / "state.db-wal").read_bytes() == log
+
+
+def left_behind(path: Path) -> tuple[bytes, bytes]:
+    """Return a store whose program died, and its log, of which an early page was damaged."""
+    path.parent.mkdir()
+    SessionDB(path).close()
+    with start("append_for_ever", path, "wal", "full") as writer:
+        writer.tell("0")
+        while writer.said() != "2":
+            pass
+        writer.kill()
+    log = bytearray(Path(f"{path}-wal").read_bytes())
+    log[2000] ^= 0xFF
+    return path.read_bytes(), bytes(log)

@@ -166,25 +166,36 @@ class TestTurns:
         db.append_message("s", role="user", content="y")
         assert contents(db, "s") == ["y"]
 
-    def test_nobody_starves(self, path: Path, journal: str, others: ExitStack) -> None:
+    def test_nobody_starves(self, tmp_path: Path, journal: str) -> None:
         """While four write without a pause, each gets a fair part of the turns."""
+        counts: list[list[int]] = []
+        # One look more: the machine may have been too busy to let all of them run.
+        for look in range(2):
+            counts.append(self.written_at_once(tmp_path / f"{look}.db", journal))
+            if max(counts[-1]) <= 5 * min(counts[-1]):
+                return
+        pytest.fail(f"somebody starves: {counts}")
+
+    def written_at_once(self, path: Path, journal: str) -> list[int]:
+        """How much each of four has written when all of them have written enough."""
         enough = 40 if journal == "wal" else 15
-        running: list[Other] = [
-            others.enter_context(start("keep_writing", path, f"w{number}", enough, journal))
-            for number in range(4)
-        ]
-        for other in running:
-            assert other.said() == "ready"
-        for other in running:
-            other.tell()
-        for other in running:
-            assert other.said() == "enough"
-        for other in running:
-            other.tell("stop")
-        counts = [int(other.said()) for other in running]
-        for other in running:
-            other.succeeded()
-        assert max(counts) <= 5 * min(counts), counts
+        with ExitStack() as others:
+            running: list[Other] = [
+                others.enter_context(start("keep_writing", path, f"w{number}", enough, journal))
+                for number in range(4)
+            ]
+            for other in running:
+                assert other.said() == "ready"
+            for other in running:
+                other.tell()
+            for other in running:
+                assert other.said() == "enough"
+            for other in running:
+                other.tell("stop")
+            counts = [int(other.said()) for other in running]
+            for other in running:
+                other.succeeded()
         with open_store(path, journal=journal) as db:
             assert [len(contents(db, f"w{number}")) for number in range(4)] == counts
         require_sound(path)
+        return counts

@@ -18,7 +18,9 @@ from hermes_sessions.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
+from hermes_sessions.storage.care.salvage.procedure import check, repair
 from hermes_sessions.storage.sessiondb import SessionDB
+from tests.care.salvage.others import write_and_die
 from tests.fixtures.hermes import content, stored
 from tests.fixtures.hermes.oldprocess import OldProcess
 from tests.storage.sqlite.hermes_files import LATER, make
@@ -160,6 +162,38 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
     with SessionDB(path) as db:
         assert db.session_count() == 1
     assert not list(path.parent.glob("*.bak"))
+
+
+@pytest.mark.parametrize("by_link", [False, True], ids=["by name", "by link"])
+def test_a_store_that_was_emptied_is_no_new_one(path: Path, by_link: bool) -> None:
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+    path.write_bytes(b"")
+    name = path
+    if by_link:
+        name = path.parent / "elsewhere" / "link.db"
+        name.parent.mkdir()
+        name.symlink_to(path)
+    for read_only in (False, True):
+        with (
+            untouched(path),
+            pytest.raises(StoreCorrupt, match=r"it is empty.*hermes backup list.*remove the file"),
+        ):
+            SessionDB(name, read_only=read_only)
+    path.unlink()
+    with SessionDB(name) as db:
+        assert db.session_count() == 0
+
+
+def test_a_store_whose_tables_were_in_a_log_that_is_gone(path: Path) -> None:
+    write_and_die(path, "s", "only in the log")
+    Path(f"{path}-wal").write_bytes(b"")
+    with untouched(path), pytest.raises(StoreCorrupt, match="it has no tables any more"):
+        SessionDB(path)
+    [finding] = check(path).findings
+    assert finding.detail == "it has no tables, but a store was here"
+    with untouched(path), pytest.raises(NotADatabase, match="restore a backup"):
+        repair(path)
 
 
 def test_a_file_with_two_names_is_read_and_not_written(path: Path) -> None:

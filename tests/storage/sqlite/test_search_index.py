@@ -388,6 +388,7 @@ def test_answers_while_it_is_made_anew(
     ids = append(db, *(f"osprey {number}" for number in range(250)))
     assert found(db, "osprey") == ids
     monkeypatch.setattr(upkeep, "SEGMENTER_VERSION", SEGMENTER_VERSION + 1)
+    monkeypatch.setattr(upkeep, "_BATCH", 100)
     seen = []
     with SessionDB(path, read_only=True) as reader:
 

@@ -167,6 +167,11 @@ def test_messages_change_while_they_are_indexed(
 
 
 @pytest.mark.slow
+@pytest.mark.fault(
+    "Killed while the search index is written",
+    "No message is lost; the search finds everything",
+    on="sqlite",
+)
 def test_killed_while_indexing(path: Path, long_run: bool) -> None:
     """Whatever it was doing: the file is sound, the rest is indexed, and nothing is lost."""
     with SessionDB(path) as db:
@@ -221,6 +226,20 @@ def thread_of(db: SessionDB) -> Thread:
     thread = db._keeper._thread
     assert thread is not None
     return thread
+
+
+@pytest.mark.usefixtures("index_only_when_asked")
+def test_close_does_not_make_others_wait_who_write(path: Path) -> None:
+    with open_store(path) as db:
+        db.create_session("s", source="cli")
+        append(db, "a walrus")
+        with start("hold_gate", path) as other:
+            assert other.said() == "inside"
+            db.close()
+            db.close()
+    with SessionDB(path, read_only=True) as reader:
+        assert not reader.search_index_status()["complete"]
+        assert found(reader, "walrus") == [1]
 
 
 def test_close_ends_the_thread(db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

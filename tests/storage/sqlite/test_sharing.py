@@ -227,6 +227,21 @@ class TestFilesThatGoAway:
         with SessionDB(path) as again:
             assert again.session_count() == (1 if fate == "replaced" else 0)
 
+    def test_a_log_that_was_left_behind_is_kept_for_its_store(
+        self, db: SessionDB, path: Path
+    ) -> None:
+        db.append_message("s", role="user", content="in the log alone")
+        moved = path.with_name("elsewhere.db")
+        path.rename(moved)
+        db.close()
+        with SessionDB(path) as new:
+            assert new.session_count() == 0
+        [log] = path.parent.glob(f"{path.name}.left-*-wal")
+        log.rename(moved.with_name(f"{moved.name}-wal"))
+        with SessionDB(moved) as old:
+            assert [m["content"] for m in old.get_messages("s")] == ["in the log alone"]
+        require_sound(moved)
+
     def test_a_new_store_of_that_name_is_left_alone(self, db: SessionDB, path: Path) -> None:
         """Closing the old file must not take the new one's log with it."""
         for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):

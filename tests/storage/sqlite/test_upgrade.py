@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,7 @@ CHANGED: dict[str, dict[tuple[str, str], Any]] = {
     },
 }
 Opening = Callable[[str], tuple[SessionDB, Everything]]
+Upgraded = Callable[[str], tuple[Path, Everything]]
 
 
 @pytest.fixture
@@ -69,32 +72,56 @@ def opening(path: Path) -> Iterator[Opening]:
         db.close()
 
 
+@pytest.fixture(scope="module")
+def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Upgraded:
+    """Make a file and upgrade it, once for all tests that only look at the closed result."""
+    made: dict[str, tuple[Path, Everything]] = {}
+
+    def make_and_upgrade(name: str) -> tuple[Path, Everything]:
+        if name not in made:
+            path = tmp_path_factory.mktemp(name) / "state.db"
+            before = make(name, path)
+            SessionDB(path).close()
+            made[name] = path, before
+        return made[name]
+
+    return make_and_upgrade
+
+
+@pytest.fixture(scope="module")
+def fresh_layout(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    path = tmp_path_factory.mktemp("fresh") / "state.db"
+    SessionDB(path).close()
+    return layout_of(path)
+
+
 def rows(path: Path, sql: str, *params: Any) -> list[tuple[Any, ...]]:
     """Ask a closed store."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
         return connection.execute(sql, params).fetchall()
-    finally:
-        connection.close()
 
 
 def layout_of(path: Path) -> dict[str, Any]:
     """Every object of the store by name: columns of tables, text of indexes and triggers."""
     found: dict[str, Any] = {}
-    for kind, name, sql in rows(path, "SELECT type, name, sql FROM sqlite_master"):
-        if name.startswith("sqlite_"):
-            continue
-        if kind == "table":
-            columns = rows(
-                path,
-                'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?)',
-                name,
-            )
-            found[name] = sorted(columns)
-            keys = rows(path, 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', name)
-            found[f"{name} references"] = sorted(keys)
-        else:
-            found[name] = " ".join(sql.split()).replace("IF NOT EXISTS ", "")
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+        objects = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        for kind, name, sql in objects:
+            if name.startswith("sqlite_"):
+                continue
+            if kind == "table":
+                columns = connection.execute(
+                    'SELECT name, type, "notnull", dflt_value, pk, hidden '
+                    "FROM pragma_table_xinfo(?)",
+                    (name,),
+                )
+                found[name] = sorted(columns)
+                keys = connection.execute(
+                    'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (name,)
+                )
+                found[f"{name} references"] = sorted(keys)
+            else:
+                found[name] = " ".join(sql.split()).replace("IF NOT EXISTS ", "")
     return found
 
 
@@ -107,9 +134,8 @@ def test_nothing_is_lost(name: str, opening: Opening) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_file_is_sound_afterwards(name: str, opening: Opening, path: Path) -> None:
-    db, before = opening(name)
-    db.close()
+def test_the_file_is_sound_afterwards(name: str, upgraded: Upgraded) -> None:
+    path, before = upgraded(name)
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
     assert rows(path, "PRAGMA foreign_key_check") == []
     assert rows(path, "PRAGMA journal_mode") == [("wal",)]
@@ -123,26 +149,24 @@ def test_the_file_is_sound_afterwards(name: str, opening: Opening, path: Path) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_layout_is_that_of_a_fresh_store(name: str, opening: Opening, path: Path) -> None:
-    db, before = opening(name)
-    db.close()
-    fresh_path = path.with_name("fresh.db")
-    SessionDB(fresh_path).close()
-    fresh, upgraded = layout_of(fresh_path), layout_of(path)
+def test_the_layout_is_that_of_a_fresh_store(
+    name: str, upgraded: Upgraded, fresh_layout: dict[str, Any]
+) -> None:
+    path, before = upgraded(name)
+    found = layout_of(path)
     if name == "built-v6-plugin":
-        upgraded["sessions"] = [c for c in upgraded["sessions"] if c[0] != "plugin_colour"]
-        upgraded["messages"] = [c for c in upgraded["messages"] if c[0] != "plugin rating"]
-    assert {key: upgraded.get(key) for key in fresh} == fresh
-    theirs = {key.removesuffix(" references") for key in upgraded.keys() - fresh.keys()}
+        found["sessions"] = [c for c in found["sessions"] if c[0] != "plugin_colour"]
+        found["messages"] = [c for c in found["messages"] if c[0] != "plugin rating"]
+    assert {key: found.get(key) for key in fresh_layout} == fresh_layout
+    theirs = {key.removesuffix(" references") for key in found.keys() - fresh_layout.keys()}
     tables = set(before["other_tables"])
     assert {one for one in theirs if not one.startswith(("idx_telegram", "plugin"))} <= tables
     assert not any("fts" in one for one in theirs)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_not_ours_stays(name: str, opening: Opening, path: Path) -> None:
-    db, before = opening(name)
-    db.close()
+def test_what_is_not_ours_stays(name: str, upgraded: Upgraded) -> None:
+    path, before = upgraded(name)
     after = reader.read_everything(path)
     for table, expected in before["other_tables"].items():
         assert after["other_tables"][table] == expected
@@ -157,21 +181,24 @@ def test_what_is_not_ours_stays(name: str, opening: Opening, path: Path) -> None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_messages_are_appended_behind_the_old_ones(name: str, opening: Opening) -> None:
-    db, before = opening(name)
+def test_messages_are_appended_behind_the_old_ones(
+    name: str, upgraded: Upgraded, path: Path
+) -> None:
+    closed, before = upgraded(name)
+    shutil.copy(closed, path)
     transcripts = reader.transcripts(before)
-    for session_id in (content.LONG, content.CLOCK, content.GHOST):
-        old = [message["id"] for message in transcripts[session_id]]
-        new_id = db.append_message(session_id, "user", "after the upgrade")
-        assert new_id > before["last_message_id"]
-        assert [message["id"] for message in db.get_messages(session_id)] == [*old, new_id]
-        assert db.get_messages(session_id)[-1]["ordinal"] == len(old) + 1
+    with SessionDB(path) as db:
+        for session_id in (content.LONG, content.CLOCK, content.GHOST):
+            old = [message["id"] for message in transcripts[session_id]]
+            new_id = db.append_message(session_id, "user", "after the upgrade")
+            assert new_id > before["last_message_id"]
+            assert [message["id"] for message in db.get_messages(session_id)] == [*old, new_id]
+            assert db.get_messages(session_id)[-1]["ordinal"] == len(old) + 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_second_open_changes_nothing(name: str, opening: Opening, path: Path) -> None:
-    db, _before = opening(name)
-    db.close()
+def test_a_second_open_changes_nothing(name: str, upgraded: Upgraded) -> None:
+    path, _before = upgraded(name)
     first = path.read_bytes()
     SessionDB(path).close()
     assert path.read_bytes() == first
@@ -180,8 +207,8 @@ def test_a_second_open_changes_nothing(name: str, opening: Opening, path: Path) 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_backup_is_the_old_file(name: str, opening: Opening, path: Path) -> None:
-    _db, before = opening(name)
+def test_the_backup_is_the_old_file(name: str, upgraded: Upgraded) -> None:
+    path, before = upgraded(name)
     backup = path.with_name(f"state.db.v{version_in(name)}.bak")
     assert reader.read_everything(backup) == before
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
@@ -294,6 +321,28 @@ def test_the_binding_of_a_topic_goes_with_its_session(opening: Opening, path: Pa
     assert rows(path, "PRAGMA foreign_key_check") == []
     indexes = rows(path, "SELECT name FROM pragma_index_list('telegram_dm_topic_bindings')")
     assert len(indexes) == 3
+
+
+def test_topics_go_on(opening: Opening, path: Path) -> None:
+    db, _before = opening("built-v11-telegram")
+    assert db.list_telegram_topic_bindings_for_chat(chat_id="99") == list(TELEGRAM_BINDINGS)
+    assert db.is_telegram_topic_mode_enabled(chat_id="99", user_id="99") is True
+    assert db.is_telegram_topic_mode_enabled(chat_id="-1001", user_id="77") is False
+    db.close()
+    (kept,) = rows(path, "SELECT COUNT(*) FROM telegram_dm_topic_bindings")
+    assert kept == (len(TELEGRAM_BINDINGS),)
+
+
+def test_odd_topics_do_not_stop_an_upgrade(path: Path) -> None:
+    make("built-v11-telegram", path)
+    odd = (
+        "UPDATE telegram_dm_topic_bindings SET thread_id = CAST(X'ff' AS TEXT) WHERE thread_id = ?"
+    )
+    rows(path, odd, "7")
+    rows(path, "UPDATE telegram_dm_topic_mode SET chat_id = '' WHERE chat_id = '-1001'")
+    with SessionDB(path) as db:
+        bound = db.list_telegram_topic_bindings_for_chat(chat_id="99")
+        assert [each["thread_id"] for each in bound] == ["8"]
 
 
 def test_content_is_stored_without_a_mark(opening: Opening, path: Path) -> None:

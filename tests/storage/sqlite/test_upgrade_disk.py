@@ -40,7 +40,12 @@ def test_without_room_for_a_backup_nothing_is_changed(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["v11", "built-v8-rollback-journal"])
-def test_a_disk_that_fills_up_during_the_upgrade(name: str, path: Path, tmp_path: Path) -> None:
+@pytest.mark.fault(
+    "The disk fills up while an older layout is upgraded", "The file is as it was", on="sqlite"
+)
+def test_a_disk_that_fills_up_during_the_upgrade(
+    name: str, path: Path, tmp_path: Path, long_run: bool
+) -> None:
     """The backup exists already, so the upgrade begins; somewhere on the way the disk is full."""
     before = make(name, path)
     content = path.read_bytes()
@@ -48,7 +53,7 @@ def test_a_disk_that_fills_up_during_the_upgrade(name: str, path: Path, tmp_path
     path.write_bytes(content)
     used = sum(kilobytes(one) for one in path.parent.iterdir())
     outcomes = set()
-    for spare in (40, 100, 200, 300, 400, 500, 1_500):
+    for spare in (40, 100, 200, 300, 400, 500, 1_500) if long_run else (40, 200, 400, 1_500):
         results = tmp_path / str(spare)
         disk = on_a_small_disk(path.parent, used + spare, results)
         result = opener.open_elsewhere(path, disk)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
+import tempfile
 from collections import Counter
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,8 @@ from tests.storage.sqlite.hermes_files import Everything, make, require_everythi
 
 CALLS = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "rename")
 TAILS = ("", "-journal", "-wal", "-shm", ".bak.partial", ".v8.bak", ".v11.bak")
-#: Every so many calls of a kind; writes are many and alike.
-STEP = {"pwrite64": 83}
+#: Every so many calls of a kind; writes are many and alike, and syncs and removals stand together.
+STEP = {"pwrite64": 173, "fdatasync": 2, "unlink": 2}
 
 
 def traced(path: Path, log: Path, *inject: str) -> list[str]:
@@ -33,13 +35,14 @@ def traced(path: Path, log: Path, *inject: str) -> list[str]:
     ]
 
 
-def calls_of_an_upgrade(name: str, directory: Path) -> Counter[str]:
+@cache
+def calls_of_an_upgrade(name: str) -> Counter[str]:
     """How often each call is made when nothing happens."""
-    directory.mkdir()
-    path, log = directory / "state.db", directory / "log"
-    make(name, path)
-    assert "error" not in opener.open_elsewhere(path, traced(path, log))
-    return Counter(re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE))
+    with tempfile.TemporaryDirectory() as directory:
+        path, log = Path(directory) / "state.db", Path(directory) / "log"
+        make(name, path)
+        assert "error" not in opener.open_elsewhere(path, traced(path, log))
+        return Counter(re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE))
 
 
 def is_new(path: Path, before: Everything, scratch: Path) -> bool:
@@ -61,10 +64,15 @@ def is_new(path: Path, before: Everything, scratch: Path) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", ["v11", "built-v8-rollback-journal"])
+@pytest.mark.fault(
+    "Killed at any write while an older layout is upgraded",
+    "The file is the old or the new one; the next open completes it",
+    on="sqlite",
+)
 def test_the_file_is_old_or_new_and_the_next_open_completes_it(
     name: str, call: str, tmp_path: Path, long_run: bool
 ) -> None:
-    total = calls_of_an_upgrade(name, tmp_path / "undisturbed")[call]
+    total = calls_of_an_upgrade(name)[call]
     assert total > 0
     step = 1 if long_run else STEP.get(call, 1)
     outcomes = Counter[bool]()
@@ -92,12 +100,12 @@ def test_the_file_is_old_or_new_and_the_next_open_completes_it(
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(tmp_path: Path) -> None:
+def test_killed_again_and_again(tmp_path: Path, long_run: bool) -> None:
     """Each attempt starts over; one backup and no other leftover stays of them all."""
     path = tmp_path / "state.db"
     before = make("v11", path)
     killed = 0
-    for number in range(20, 10_000, 67):
+    for number in range(20, 10_000, 67 if long_run else 101):
         injection = f"inject=pwrite64:signal=KILL:when={number}"
         process = opener.start(path, traced(path, tmp_path / "log", "-e", injection))
         process.communicate()

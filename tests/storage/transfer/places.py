@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -40,6 +42,23 @@ def new_mysql_url(server: Server) -> str:
     with mysql_connection(server) as connection:
         connection.cursor().execute(f"CREATE DATABASE {name}")
     return mysql_url(server, name)
+
+
+def copy_of(made: Callable[[str], object], url: str) -> str:
+    """Put what *made* makes of an empty store at *url*; a file is made once and copied."""
+    if url.startswith("sqlite"):
+        Path(url.removeprefix("sqlite:///")).write_bytes(_file_with(made))
+    else:
+        made(url)
+    return url
+
+
+@cache
+def _file_with(made: Callable[[str], object]) -> bytes:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "state.db"
+        made(f"sqlite:///{path}")
+        return path.read_bytes()
 
 
 def opened(url: str, **options: Any) -> SessionDB:

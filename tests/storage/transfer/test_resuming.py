@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,16 @@ import pytest
 from hermes_sessions.errors import StoreUnavailable
 from tests.servers.launching import Server
 from tests.storage.exchange_samples import fill, ticking
-from tests.storage.transfer.places import KINDS, NewStore, compared, exported, move, opened, rows
+from tests.storage.transfer.places import (
+    KINDS,
+    NewStore,
+    compared,
+    copy_of,
+    exported,
+    move,
+    opened,
+    rows,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,6 +41,10 @@ def run_and_die(source: str, target: str, phase: str, step: int) -> int:
 
 
 def long_store(url: str) -> str:
+    return copy_of(fill_long, url)
+
+
+def fill_long(url: str) -> None:
     with opened(url, clock=ticking(), durability="normal") as db:
         fill(db)
         for number in range(150):
@@ -38,10 +52,13 @@ def long_store(url: str) -> str:
             db.append_message(f"many {number:03}", "user", f"message {number}")
         db.create_session("long", "cli")
         db.append_messages("long", [{"role": "user", "content": f"{n}"} for n in range(3500)])
-    return url
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.fault(
+    "Killed while a store is copied to another database",
+    "The source is as it was; the next run completes the copy, proven by checksums",
+)
 def test_killed_at_every_turn(new_store: NewStore, kind: str) -> None:
     source, target = long_store(new_store("sqlite")), new_store(kind)
     copied = [0]
@@ -117,7 +134,8 @@ def test_a_target_that_is_restarted(new_store: NewStore, postgresql: Server, pha
 
 def test_a_source_that_is_restarted(new_store: NewStore, postgresql: Server) -> None:
     source, target = long_store(new_store("postgresql")), new_store("sqlite")
-    with pytest.raises(StoreUnavailable):
+    # Between two reads the restart is not even noticed; amid one, the copy ends and is begun again.
+    with suppress(StoreUnavailable):
         move(source, target, on_progress=Restarting(postgresql, "Copying"))
     assert move(source, target).differences == []
     assert exported(source) == exported(target)

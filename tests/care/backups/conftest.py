@@ -1,0 +1,18 @@
+"""Fixtures of the backups' tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.storage.transfer.places import NewStore, stores_in
+
+
+@pytest.fixture
+def new_store(tmp_path: Path, request: pytest.FixtureRequest) -> NewStore:
+    return stores_in(tmp_path, request)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Where a test keeps its backups."""
+    return tmp_path / "backups"

@@ -1,0 +1,132 @@
+"""Backups of stores that are being written: one state, and nobody waits."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.storage.care.backups.contents import opened_as_store
+from hermes_sessions.storage.care.backups.making import create_backup
+from hermes_sessions.storage.sqlite import image
+from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+from tests.care.backups.samples import everything
+from tests.storage.transfer.places import KINDS, NewStore, opened
+
+GENEROUS = 120.0
+
+
+class Writer:
+    """Appends to two sessions in turn: in one state, the first is ahead by one at most."""
+
+    def __init__(self, db: SessionDB) -> None:
+        self._db = db
+        self._ending = threading.Event()
+        self._changed = threading.Condition()
+        self.written = 0
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run)
+        for name in ("first", "second"):
+            db.create_session(name, "cli")
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                for name in ("first", "second"):
+                    self._db.append_message(name, "user", f"message {self.written} " * 20)
+                    with self._changed:
+                        self.written += 1
+                        self._changed.notify_all()
+        except Exception as error:  # noqa: BLE001 - the main thread raises it
+            self.error = error
+            with self._changed:
+                self._changed.notify_all()
+
+    def require_more(self, more: int) -> None:
+        """Wait until it has written so much more: whoever holds it up waits in vain."""
+        with self._changed:
+            goal = self.written + more
+            assert self._changed.wait_for(
+                lambda: self.written >= goal or self.error is not None, GENEROUS
+            )
+        assert self.error is None
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+def require_one_state(path: Path) -> int:
+    """Check that the backup is the store at one moment; return how many messages it has."""
+    with opened_as_store(path) as provider:
+        rows = everything(provider)
+    lengths: dict[str, int] = {}
+    for row in rows["messages"]:
+        lengths[row[1]] = lengths.get(row[1], 0) + 1
+    assert lengths.get("first", 0) - lengths.get("second", 0) in (0, 1)
+    counts = {row[0]: row[10] for row in rows["sessions"] if row[0] in ("first", "second")}
+    assert all(counts[name] == lengths.get(name, 0) for name in counts)
+    return sum(lengths.values())
+
+
+@pytest.mark.parametrize(("kind", "portable"), [("sqlite", False), *((k, True) for k in KINDS)])
+@pytest.mark.fault(
+    "A backup is made while others write",
+    "No writer waits; the backup is one state, with every message acknowledged before",
+)
+def test_writers_go_on(kind: str, portable: bool, new_store: NewStore, directory: Path) -> None:
+    url = new_store(kind)
+    with opened(url) as db:
+        for number in range(120):
+            db.create_session(f"s{number:03}", "cli")
+            db.append_messages(f"s{number:03}", [{"role": "user", "content": "x" * 500}] * 20)
+        asked: list[str] = []
+        with opened(url) as writing, Writer(writing) as writer:
+            writer.require_more(4)
+
+            def on_progress(what: str, _done: int, _total: int) -> None:
+                # In the middle of the work: it does not go on before the writer did.
+                if asked.count(what) < 3:
+                    asked.append(what)
+                    writer.require_more(3)
+
+            made = create_backup(db, directory, portable=portable, on_progress=on_progress)
+            after = writer.written
+            writer.require_more(1)
+    assert ("Copying" if kind == "sqlite" else "Writing") in asked
+    found = require_one_state(made.path) - 120 * 20
+    assert 4 <= found < after
+
+
+@pytest.mark.parametrize("patience", [4, 0], ids=["between steps", "in one go"])
+def test_with_a_rollback_journal(
+    patience: int, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is made in steps; when there is no end of commits, in one go."""
+    monkeypatch.setattr(image, "_PAGES_AT_ONCE", 16)
+    monkeypatch.setattr(image, "_PATIENCE", patience)
+    options = Options(journal="delete", lock_timeout=GENEROUS)
+
+    def store() -> SessionDB:
+        return SessionDB(provider=SQLiteSessionDBProvider(tmp_path / "state.db", options))
+
+    with store() as db, store() as writing, Writer(writing) as writer:
+        writer.require_more(60)
+        steps: list[Any] = []
+
+        def on_progress(what: str, _done: int, _total: int) -> None:
+            if what == "Copying" and len(steps) < 3 and patience:
+                steps.append(what)
+                writer.require_more(1)
+
+        made = create_backup(db, directory, on_progress=on_progress)
+        writer.require_more(1)
+    assert require_one_state(made.path) >= 60

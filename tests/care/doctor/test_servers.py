@@ -1,0 +1,173 @@
+"""What can be wrong with a server, each produced for real."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.config import load_settings
+from hermes_sessions.errors import StoreError
+from hermes_sessions.storage.care.doctor.looking import examine
+from hermes_sessions.storage.care.doctor.reaching import opened
+from hermes_sessions.storage.care.doctor.report import Report
+from hermes_sessions.storage.care.doctor.subject import Subject
+from hermes_sessions.storage.care.doctor.work import WORK
+from hermes_sessions.storage.mysql import connections
+from hermes_sessions.storage.provider import WriteTransaction
+from tests.care.doctor.conftest import on_server
+from tests.care.doctor.patients import SESSION, Patient
+from tests.servers.launching import free_port
+from tests.servers.stores import Place
+
+
+def test_a_server_that_is_not_there(place: Place, tmp_path: Path) -> None:
+    patient = on_server(tmp_path / "home", place, free_port())
+    found = patient.look()
+    assert (found.code, found.found) == (1, ["unreachable"])
+    assert found.document["state"] == "down"
+    assert {"newer-schema", "locked", "damaged-page"} <= set(found.unknown)
+    assert "disk-nearly-full" in found.document["absent"]
+
+
+def test_a_server_that_takes_the_call_and_never_says_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does that is frozen. PostgreSQL's own library has a limit for that."""
+    monkeypatch.setattr(connections, "_CONNECT_SECONDS", 1)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        url = f"mysql://root@127.0.0.1:{frozen.getsockname()[1]}/hermes"
+        config = f"sessiondb:\n  provider: mysql\n  mysql:\n    dsn: {url}\n"
+        found = Patient(tmp_path / "home", config).look()
+    assert (found.code, found.found) == (1, ["unreachable"])
+    assert found.document["state"] == "down"
+
+
+def test_a_server_that_freezes_in_the_middle_of_a_look(
+    server: Patient, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the doctor has time for is all that it waits: a second, here."""
+    monkeypatch.setenv("HERMES_HOME", str(server.home))
+    frozen: list[float] = []
+    reports: list[Report] = []
+
+    def stopwatch() -> float:
+        return 19.0 + time.monotonic() - frozen[0] if frozen else 0.0
+
+    def look() -> None:
+        with opened(Subject(load_settings(), {}, stopwatch=stopwatch, until=20.0)) as subject:
+            assert subject.failure is None
+            frozen.append(time.monotonic())
+            place.server.freeze()
+            reports.append(examine(subject, WORK))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        looking.join(120)
+        assert not looking.is_alive()
+    finally:
+        place.server.thaw()
+        looking.join()
+    [report] = reports
+    why = {each.condition.name: each.why for each in report.unknown}
+    assert {"clock-jump", "clock-skew", "dead-letters"} <= set(why)
+    assert str(place.server.port) in why["clock-jump"]
+    assert "no time was left" in why["dead-letters"]
+
+
+def test_before_there_are_tables(place: Place, tmp_path: Path) -> None:
+    patient = on_server(tmp_path / "home", place)
+    url = place.new_url()
+    config = patient.home / "config.yaml"
+    if place.kind == "postgresql":
+        name = url.rpartition("=")[2]
+        config.write_text(config.read_text().replace("schema: doctor", f"schema: {name}"))
+    else:
+        config.write_text(config.read_text().replace(place.url(), url))
+    found = patient.look()
+    assert (found.code, found.found, found.unknown) == (0, [], [])
+    assert "There is no store yet" in found.document["notes"][0]
+
+
+def test_a_newer_version_changed_the_tables(server: Patient, place: Place) -> None:
+    place.run("UPDATE store_migrations SET writer_level = 99 WHERE name = '0002_search'")
+    found = server.look()
+    place.run("UPDATE store_migrations SET writer_level = 1 WHERE name = '0002_search'")
+    assert (found.code, found.found) == (1, ["newer-schema"])
+
+
+def test_a_step_that_was_not_taken(server: Patient, place: Place) -> None:
+    [(name,)] = place.run("SELECT name FROM store_migrations ORDER BY name DESC LIMIT 1")
+    place.run(f"UPDATE store_migrations SET name = 'zzz_another' WHERE name = '{name}'")
+    found = server.look()
+    place.run(f"UPDATE store_migrations SET name = '{name}' WHERE name = 'zzz_another'")
+    assert (found.code, found.found) == (1, ["unfinished-migration"])
+    assert found.what("unfinished-migration") == f"To be taken: {name}."
+
+
+def test_who_is_waited_for(server: Patient) -> None:
+    holds, may_go = threading.Event(), threading.Event()
+
+    def hold(db: SessionDB) -> None:
+        def work(tx: WriteTransaction) -> None:
+            tx.run("UPDATE sessions SET title = ? WHERE id = ?", ("held", SESSION))
+            holds.set()
+            may_go.wait(120)
+
+        db.store.provider.write(work, isolated=False)
+
+    def wait(db: SessionDB) -> None:
+        # As often as it takes: each attempt waits for a short while only.
+        while not may_go.is_set():
+            try:
+                db.append_message(SESSION, "user", "I wait")
+            except StoreError:
+                continue
+
+    with server.db() as first, server.db() as second:
+        holder = threading.Thread(target=hold, args=(first,))
+        waiter = threading.Thread(target=wait, args=(second,))
+        holder.start()
+        assert holds.wait(60)
+        waiter.start()
+        try:
+            # A look that falls between two attempts finds nobody waiting.
+            found = next(found for found in (server.look() for _ in range(50)) if found.found)
+        finally:
+            may_go.set()
+            holder.join()
+            waiter.join()
+    assert (found.code, found.found) == (1, ["locked"])
+    assert "holds what others wait for" in found.what("locked")
+    assert found.document["state"] == "read-only"
+
+
+def test_clocks_that_differ(server: Patient) -> None:
+    found = server.look(after=-3600)
+    assert "clock-skew" in found.found
+    assert "ahead of this machine's" in found.what("clock-skew")
+    found = server.look(after=3600)
+    assert (found.code, found.found) == (1, ["clock-skew"])
+    assert "behind this machine's" in found.what("clock-skew")
+
+
+def test_a_password_is_never_shown(place: Place, tmp_path: Path) -> None:
+    patient = on_server(tmp_path / "home", place, free_port())
+    config = patient.home / "config.yaml"
+    config.write_text(config.read_text().replace("@127", ":sesame@127"))
+    found = patient.look()
+    assert found.found == ["unreachable"]
+    assert "sesame" not in str(found.document)
+
+
+@pytest.mark.parametrize("provider", ["postgresql", "mysql"])
+def test_nothing_says_where_the_server_is(provider: str, tmp_path: Path) -> None:
+    patient = Patient(tmp_path / "home", f"sessiondb:\n  provider: {provider}\n")
+    code, out, err = patient.call("doctor")
+    assert (code, out) == (2, "")
+    assert err.startswith("Error: sessiondb.provider is ")

@@ -1,0 +1,206 @@
+"""Forgetting a person, a chat, a session: what goes, and what stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import InvalidInput, SessionDB
+from hermes_sessions.errors import NotFound, OnHold
+from hermes_sessions.storage.care.erasure.forgetting import Erasure
+from hermes_sessions.storage.care.erasure.subject import Subject
+from tests.care.erasure.town import (
+    ANN,
+    ANNS_CHAT,
+    BOB,
+    BOBS_CHAT,
+    ROOM,
+    SECRET,
+    Town,
+    everything,
+    in_room,
+    private,
+)
+
+
+@pytest.fixture
+def town(db: SessionDB, tmp_path: Path) -> Town:
+    return Town(db, tmp_path)
+
+
+def test_a_person(town: Town) -> None:
+    """Nothing that Ann wrote, and nothing about her, is in any row; Bob misses nothing."""
+    sessions = town.fill()
+    db = town.db
+    bobs = db.get_messages(sessions["bob"])
+    receipt = Erasure(db.store).forget(Subject("user", ANN))
+    assert receipt.status == "done", receipt
+    left = everything(db)
+    for needle in (SECRET, ANN, ANNS_CHAT, sessions["ann"]):
+        assert needle not in left, needle
+    assert db.get_messages(sessions["bob"]) == bobs
+    assert db.search(SECRET).hits == []
+    room = db.get_messages(sessions["room"])
+    assert [(m["ordinal"], m["content"]) for m in room] == [
+        (1, "hello all"),
+        (2, "hello Bob"),
+        (5, "is it late?"),
+        (6, "it is noon"),
+    ]
+    session = db.get_session(sessions["room"])
+    assert session is not None
+    assert session["message_count"] == 4
+    assert [row.id for row in town.outbox.list(["waiting"])] != []
+    assert BOB in left
+    with db.provider.read() as tx:
+        waiting = tx.all("SELECT text FROM mailbox WHERE status = ?", ("waiting",))
+    assert waiting == [("waiting, too",)], "what waits from others stays"
+
+
+def test_a_chat(town: Town) -> None:
+    """A room goes as a whole, whoever wrote there; the people in it stay known."""
+    sessions = town.fill()
+    receipt = Erasure(town.db.store).forget(Subject("chat", ROOM, "telegram"))
+    assert receipt.status == "done"
+    left = everything(town.db)
+    for needle in (ROOM, sessions["room"], "it is noon"):
+        assert needle not in left, needle
+    assert town.db.get_session(sessions["ann"]) is not None
+    assert SECRET in left
+
+
+def test_a_session(town: Town) -> None:
+    """With all of its lineage, and what its lane has of it; the lane itself begins anew."""
+    sessions = town.fill()
+    receipt = Erasure(town.db.store).forget(Subject("session", "cont"))
+    assert receipt.status == "done"
+    left = everything(town.db)
+    for needle in (sessions["ann"], "The xylographer story", "xylographer summary"):
+        assert needle not in left, needle
+    assert f"{SECRET} in the bin" in left
+    assert f"another {SECRET}" in left
+    entry = town.sessions.get_or_create_session(private(ANN, ANNS_CHAT))
+    assert entry.session_id not in sessions.values()
+
+
+def test_an_alias_is_enough(town: Town) -> None:
+    town.fill()
+    Erasure(town.db.store).forget(Subject("user", f"{ANN}-alias", "telegram"))
+    assert SECRET not in everything(town.db)
+
+
+def test_another_platform_is_left_alone(town: Town) -> None:
+    town.fill()
+    before = everything(town.db)
+    erasure = Erasure(town.db.store)
+    assert erasure.plan(Subject("user", ANN, "signal")).is_empty
+    erasure.forget(Subject("user", ANN, "signal"))
+    assert everything(town.db, but=("erasures",)) == "\n".join(before.splitlines())
+
+
+def test_a_summary_that_was_made_of_it(town: Town) -> None:
+    """Nobody can take a person out of a summary, so it goes; what was taken along, too."""
+    sessions = town.fill()
+    db = town.db
+    kept = [
+        {"role": "user", "content": f"Summary: Ann is a {SECRET}"},
+        {"role": "user", "content": f"{SECRET} here"},
+        {"role": "assistant", "content": f"hello {SECRET}"},
+        {"role": "user", "content": "is it late?"},
+        {"role": "assistant", "content": "it is noon"},
+    ]
+    db.continue_session(sessions["room"], "room-2", kept)
+    db.set_session_title("room-2", f"About {SECRET}")
+    Erasure(db.store).forget(Subject("user", ANN))
+    assert SECRET not in everything(db)
+    assert [m["content"] for m in db.get_messages("room-2")] == ["is it late?", "it is noon"]
+
+
+def test_a_plan_changes_nothing(town: Town) -> None:
+    town.fill()
+    before = everything(town.db)
+    plan = Erasure(town.db.store).plan(Subject("user", ANN))
+    assert everything(town.db) == before
+    assert plan.targets.platforms == ("telegram",)
+    counts = plan.places["database"]
+    assert (counts["sessions"], counts["lanes"]) == (4, 1)
+    assert counts["messages in shared rooms"] == 1
+
+
+def test_receipts_can_be_asked_for(town: Town) -> None:
+    """They tell what was done, and whoever knows the id can ask for theirs; others read nothing."""
+    town.fill()
+    erasure = Erasure(town.db.store)
+    done = erasure.forget(Subject("user", ANN))
+    erasure.forget(Subject("chat", ROOM))
+    assert erasure.receipts(Subject("user", ANN)) == [done]
+    assert len(erasure.receipts()) == 2
+    assert erasure.resume(done.id[:6]) == done
+    step = done.step("database")
+    assert step is not None
+    assert (step.removed["sessions"], step.removed["lanes"]) == (4, 1)
+    assert [s.place for s in done.steps] == ["database", "search index", "store files"]
+    # What only the operator of a server can see to is said there.
+    assert done.steps[-1].why == town.db.provider.keeps
+    assert (done.steps[-1].why is None) == (town.db.provider.name == "sqlite")
+
+
+@pytest.mark.parametrize("wrong", [Subject("user", " "), Subject("group", "1")])  # type: ignore[arg-type]
+def test_nobody_is_meant(db: SessionDB, wrong: Subject) -> None:
+    with pytest.raises(InvalidInput):
+        Erasure(db.store).forget(wrong)
+    assert Erasure(db.store).receipts() == []
+
+
+def test_no_such_receipt(db: SessionDB) -> None:
+    with pytest.raises(NotFound, match="There is no receipt 'x'"):
+        Erasure(db.store).resume("x")
+
+
+def test_what_a_lane_says_about_a_session_before(town: Town) -> None:
+    """It has gone on to another one, and nobody was told yet."""
+    sessions = town.fill()
+    key = town.sessions.session_key(private(BOB, BOBS_CHAT))
+    town.sessions.reset_session(key)
+    assert sessions["bob"] in everything(town.db)
+    Erasure(town.db.store).forget(Subject("session", sessions["bob"]))
+    assert sessions["bob"] not in everything(town.db)
+
+
+@pytest.mark.parametrize("held", ["ann", "room"])
+def test_what_is_on_hold_is_not_forgotten(town: Town, held: str) -> None:
+    """Not even a part of it, until the hold is lifted."""
+    sessions = town.fill()
+    town.db.hold_session(sessions[held], "a lawsuit")
+    before = everything(town.db)
+    with pytest.raises(OnHold, match="a lawsuit"):
+        Erasure(town.db.store).forget(Subject("user", ANN))
+    assert everything(town.db) == before
+    town.db.lift_hold(sessions[held])
+    assert Erasure(town.db.store).forget(Subject("user", ANN)).status == "done"
+    assert SECRET not in everything(town.db)
+
+
+def test_replies_of_a_purged_session_go_with_it(town: Town) -> None:
+    """Those that were sent: what waits to be sent was promised."""
+    sessions = town.fill()
+    [reply] = [
+        r for r in town.outbox.claim(["telegram"], "x", seconds=60, limit=9) if SECRET in r.text
+    ][:1]
+    town.outbox.sent(reply)
+    town.db.delete_session(sessions["bob"])
+    assert reply.text in everything(town.db)
+    town.db.delete_sessions(["cont", sessions["ann"]])
+    with town.db.provider.read() as tx:
+        assert tx.all("SELECT id FROM outbox WHERE id = ?", (reply.id,)) == []
+
+
+def test_what_a_turn_in_a_room_failed_with(town: Town) -> None:
+    """An error of a model may repeat what it was asked."""
+    town.hear(in_room(ANN), f"{SECRET}?")
+    taken, lease = town.begin(in_room(ANN))
+    town.mail.finish(taken.turn, "failed", detail=f"refused: {SECRET}")
+    town.leases.release(lease)
+    assert Erasure(town.db.store).forget(Subject("user", ANN)).status == "done"
+    assert SECRET not in everything(town.db)

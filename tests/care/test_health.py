@@ -1,0 +1,45 @@
+"""How a store is: one value, the worst that is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes_sessions import errors
+from hermes_sessions.storage.care.health import HEALTHY, Health, HealthWatch, State, after, worst
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (errors.StoreReadOnly("r"), State.READ_ONLY),
+        (errors.DiskFull("f"), State.READ_ONLY),
+        (errors.StoreLocked("l"), State.READ_ONLY),
+        (errors.SchemaRefused("s"), State.READ_ONLY),
+        (errors.StoreUnreachable("u"), State.DOWN),
+        (errors.StoreIOError("i"), State.DOWN),
+        (errors.StoreCorrupt("c"), State.DOWN),
+    ],
+)
+def test_what_a_failure_means(error: errors.StoreError, state: State) -> None:
+    found = after(error)
+    assert (found.state, found.why, found.takes_writes) == (state, str(error), False)
+
+
+def test_the_worst_counts_and_the_first_of_those() -> None:
+    degraded, also = Health(State.DEGRADED, "a"), Health(State.DEGRADED, "b")
+    assert worst([]) == HEALTHY
+    assert worst([HEALTHY, degraded, also]) is degraded
+    assert worst([degraded, Health(State.DOWN, "c"), Health(State.READ_ONLY, "d")]).why == "c"
+
+
+def test_a_watch_shows_what_was_met_last() -> None:
+    watch = HealthWatch()
+    assert watch.now.is_healthy
+    watch.failed(errors.DiskFull("no space"))
+    watch.waits(2)
+    assert watch.now == Health(State.READ_ONLY, "no space")
+    watch.worked()
+    assert watch.now == Health(State.DEGRADED, "2 waiting to be stored.")
+    assert watch.now.takes_writes
+    watch.waits(0)
+    assert watch.now == HEALTHY

@@ -1,0 +1,382 @@
+"""``hermes gateway``: the real command, against the protocols of Telegram and of a model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hermes_sessions.cli.gateway import running
+from hermes_sessions.gateway.delivery import reply_to
+from hermes_sessions.gateway.events import Target
+from hermes_sessions.gateway.platforms.local.client import LocalClient
+from hermes_sessions.gateway.platforms.local.settings import LocalSettings
+from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.storage.repositories.senders import Senders
+from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions.testing.telegram_server import ANNA
+from tests.cli.harness import NOW, Hermes
+from tests.gateway.town import PATIENCE, Town
+
+HERMES = str(Path(sys.executable).with_name("hermes"))
+
+
+@pytest.fixture
+def tmp_path(short_path: Path) -> Path:
+    """The gateway's socket is in it."""
+    return short_path
+
+
+@pytest.fixture
+def hermes(tmp_path: Path) -> Hermes:
+    return Hermes(tmp_path)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    with Town(tmp_path) as town:
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(town.config), encoding="utf-8")
+        yield town
+
+
+class Process:
+    """``hermes gateway run`` for real."""
+
+    def __init__(self, hermes: Hermes, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [HERMES, "gateway", "run", *arguments],
+            env=hermes.environ(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as written:
+            for line in written:
+                with self._changed:
+                    self.lines.append(line)
+                    self._changed.notify_all()
+
+    def wait_for_line(self, word: str, count: int = 1) -> None:
+        with self._changed:
+            arrived = self._changed.wait_for(
+                lambda: sum(word in line for line in self.lines) >= count, 60
+            )
+        assert arrived, self.lines
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        code = self._process.wait(60)
+        self._reader.join(60)
+        return code
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(60)
+
+
+@pytest.fixture
+def processes() -> Iterator[list[Process]]:
+    started: list[Process] = []
+    yield started
+    for process in started:
+        process.kill()
+
+
+def test_run_answers_until_it_is_told_to_stop(
+    town: Town, hermes: Hermes, processes: list[Process]
+) -> None:
+    process = Process(hermes)
+    processes.append(process)
+    process.wait_for_line("ready: telegram")
+    town.telegram.write("Hello, secret words")
+    assert town.wait_for_replies(1) == ["You said: Hello, secret words"]
+    status = subprocess.run(
+        [HERMES, "gateway", "status"],
+        env=hermes.environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert status.stdout.startswith("Running: process ")
+    assert "\n  telegram: connected\n" in status.stdout
+    assert "Conversations: 1 active" in status.stdout
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    assert "stopped\n" in process.lines[-1]
+    assert "secret words" not in "".join(process.lines)
+
+
+def test_a_killed_gateway_goes_on_where_it_was(
+    town: Town, hermes: Hermes, processes: list[Process]
+) -> None:
+    first = Process(hermes)
+    processes.append(first)
+    first.wait_for_line("ready")
+    gate = town.model.gate()
+    answer = town.model.respond
+    town.model.respond = lambda _request: streamed(gate, "never said")
+    town.telegram.write("Do not forget me")
+    gate.wait_until_reached()
+    first.kill()
+    town.model.respond = answer
+    second = Process(hermes)
+    processes.append(second)
+    assert town.wait_for_replies(1) == ["You said: Do not forget me"]
+    second.signal(signal.SIGINT)
+    assert second.wait() == 0
+    with hermes.db() as db:
+        (session,) = db.list_sessions_rich()
+        roles = [message["role"] for message in db.get_messages(session["id"])]
+    assert roles == ["user", "assistant"]
+
+
+def test_restart_and_stop_from_another_terminal(
+    town: Town, hermes: Hermes, processes: list[Process]
+) -> None:
+    process = Process(hermes, "--json")
+    processes.append(process)
+    process.wait_for_line("ready")
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [HERMES, "gateway", *arguments],
+            env=hermes.environ(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    restarted = call("restart")
+    assert (restarted.returncode, restarted.stderr) == (0, "")
+    assert re.fullmatch(r"Process \d+ was restarted\.\n", restarted.stdout)
+    process.wait_for_line("ready", 2)
+    town.telegram.write("Still there?")
+    assert town.wait_for_replies(1) == ["You said: Still there?"]
+    assert call("stop").returncode == 0
+    assert process.wait() == 0
+    again = call("stop", "--no-wait")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "No gateway runs on this machine" in again.stderr
+
+
+def test_with_json_everything_in_the_log_is_json(
+    town: Town, hermes: Hermes, processes: list[Process]
+) -> None:
+    process = Process(hermes, "--json")
+    processes.append(process)
+    process.wait_for_line("ready")
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed(gate, "Never seen")
+    town.telegram.write("Hello")
+    gate.wait_until_reached()
+    town.telegram.block(ANNA["id"])
+    gate.open()
+    process.wait_for_line("was given up")
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    told = [json.loads(line) for line in process.lines]
+    (warning,) = [one for one in told if "was given up" in one["message"]]
+    assert (warning["level"], warning["logger"]) == ("warning", "hermes_sessions.gateway.delivery")
+    assert "Never seen" not in "".join(process.lines)
+
+
+def test_one_that_was_killed_does_not_run(
+    town: Town, hermes: Hermes, processes: list[Process]
+) -> None:
+    town.config["gateway"] = {"lease_seconds": 3600}
+    town.write_config()
+    process = Process(hermes)
+    processes.append(process)
+    process.wait_for_line("ready")
+    process.kill()
+    status = hermes.call("gateway", "status")
+    assert status.code == 1
+    assert status.out.startswith("Not running.")
+    assert "Silent: process" in status.out
+    for command in ("stop", "restart"):
+        result = hermes.call("gateway", command)
+        assert result.code == 1
+        assert "No gateway runs on this machine" in result.err
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_errors_are_logged_without_what_somebody_wrote(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running._log("info", as_json=as_json):
+        try:
+            "a secret \ud800".encode()
+        except UnicodeEncodeError:
+            logging.getLogger("hermes_sessions.gateway").exception("could not be taken")
+    logged = capsys.readouterr().err
+    assert "could not be taken" in logged
+    assert "UnicodeEncodeError" in logged
+    assert "test_errors_are_logged" in logged
+    assert "surrogates not allowed" not in logged
+
+
+def test_nothing_enabled(hermes: Hermes) -> None:
+    log = logging.getLogger("hermes_sessions")
+    before = (log.handlers[:], log.level, log.propagate, logging.lastResort)
+    result = hermes.call("gateway", "run", "--log-level", "warning")
+    assert result.code == 2
+    assert "No platform is enabled" in result.err
+    assert "telegram" in result.err
+    # Whoever calls the command in a process of theirs has the log as it was.
+    assert (log.handlers[:], log.level, log.propagate, logging.lastResort) == before
+
+
+def test_a_missing_package_is_named(hermes: Hermes) -> None:
+    # In a process of its own: a module that is loaded a second time is another one for the tests
+    # that patch it by its name.
+    program = (
+        "import sys; sys.modules['prometheus_client'] = None; "
+        "sys.argv[0] = 'hermes'; import hermes_start; sys.exit(hermes_start.run())"
+    )
+    process = hermes.start_program(program, "gateway", "run")
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert "needs the package prometheus_client" in err
+    assert "hermes-sessions[gateway]" in err
+
+
+def test_status_without_a_gateway(hermes: Hermes) -> None:
+    result = hermes.call("gateway", "status")
+    assert result.code == 1
+    assert result.out.startswith("Not running. Start it with: hermes gateway run\n")
+    assert hermes.call("gateway", "status", "--json").json["living"] == []
+
+
+def test_stop_without_a_gateway(hermes: Hermes) -> None:
+    result = hermes.call("gateway", "stop", "--no-wait")
+    assert (result.code, result.out) == (1, "")
+    assert "hermes gateway status" in result.err
+
+
+def test_queue_shows_and_retries_dead_replies(hermes: Hermes) -> None:
+    assert hermes.call("gateway", "queue").out == "Nothing waits.\n"
+    with hermes.db() as db:
+        outbox = Outbox(db.store, "default")
+        number = outbox.put(reply_to(Target("telegram", "12"), "secret words"))
+        (claimed,) = outbox.claim(["telegram"], "p", seconds=1, limit=1)
+        outbox.give_up(claimed, "blocked by the user")
+    shown = hermes.call("gateway", "queue", "--dead", "--limit", "5", now=NOW + 60)
+    assert shown.out == (
+        f"reply {number} dead to telegram 12, 1m ago, 1 failed attempt: blocked by the user\n"
+    )
+    (document,) = hermes.call("gateway", "queue", "--json").json["replies"]
+    assert document["target"]["chat_id"] == "12"
+    assert "secret" not in str(document)
+    assert hermes.call("gateway", "queue", "--retry", str(number)).code == 0
+    assert hermes.call("gateway", "queue", "--dead").out == "Nothing waits.\n"
+    refused = hermes.call("gateway", "queue", "--retry", str(number))
+    assert (refused.code, refused.out) == (1, "")
+    assert "hermes gateway queue --dead" in refused.err
+
+
+def test_pairing(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        code = Senders(db.store, "default").request("telegram", "5", "Bob", lambda text: text[0])
+    assert code is not None
+    assert "pending telegram 5 Bob" in hermes.call("gateway", "pair", "--list").out
+    assert hermes.call("gateway", "pair", code).out == "5 on telegram may talk to the agent now.\n"
+    assert hermes.call("gateway", "pair", "--block", "telegram", "5").code == 0
+    assert "blocked telegram 5" in hermes.call("gateway", "pair", "--list").out
+    assert hermes.call("gateway", "pair", "--forget", "telegram", "5").code == 0
+    assert hermes.call("gateway", "pair", "--allow", "matrix", "@a:b").code == 0
+    assert hermes.call("gateway", "pair", "--list", "--json").json["senders"][0]["sender_id"] == (
+        "@a:b"
+    )
+    assert hermes.call("gateway", "pair", "WRONG").code == 1
+    assert hermes.call("gateway", "pair").code == 2
+
+
+def test_a_person_who_was_paired_is_answered(town: Town) -> None:
+    town.start()
+    bob = {**ANNA, "id": 77, "first_name": "Bob"}
+    town.telegram.write("Let me in", user=bob)
+    (reply,) = town.wait_for_replies(1, 77)
+    code = reply.split()[-1]
+    with town.open_db() as db:
+        Senders(db.store, "default").approve(code)
+    town.telegram.write("And now?", user=bob)
+    assert town.wait_for_replies(2, 77)[1] == "You said: And now?"
+
+
+def test_a_talk_through_the_local_socket(
+    town: Town, hermes: Hermes, processes: list[Process]
+) -> None:
+    town.config["platforms"] = {"local": {"enabled": True}}
+    (hermes.home / "config.yaml").write_text(yaml.safe_dump(town.config), encoding="utf-8")
+    process = Process(hermes)
+    processes.append(process)
+    process.wait_for_line("ready")
+    talked = subprocess.run(
+        [HERMES, "gateway", "chat", "--chat", "notes"],
+        env=hermes.environ(),
+        input="Hello\nHow are you?\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "You said: " in talked.stdout
+    assert "How are you?" in talked.stdout
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def test_whoever_runs_it_may_restart_it_from_a_chat(
+    town: Town, hermes: Hermes, processes: list[Process]
+) -> None:
+    town.config["platforms"] = {"local": {"enabled": True}}
+    town.write_config()
+    process = Process(hermes)
+    processes.append(process)
+    process.wait_for_line("ready")
+
+    async def ask(user: str | None) -> list[str]:
+        said: list[str] = []
+        client = LocalClient(
+            LocalSettings.read({}, hermes.home / "gateway").socket,
+            lambda event: said.append(event.text),
+            user=user,
+        )
+        talking = asyncio.create_task(client.run())
+        client.say("/restart")
+        await asyncio.wait_for(client.leave(), PATIENCE)
+        talking.cancel()
+        return said
+
+    # Whoever gives another name is somebody else.
+    assert any("Only the owner" in text for text in asyncio.run(ask("guest")))
+    assert any("Restarting" in text for text in asyncio.run(ask(None)))
+    process.wait_for_line("ready", 2)
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def test_a_talk_without_a_gateway(hermes: Hermes) -> None:
+    result = hermes.call("gateway", "chat", "--chat", "notes", stdin="Hello\n")
+    assert (result.code, result.out) == (1, "")
+    assert "hermes gateway run" in result.err
+    assert hermes.call("gateway", "chat", "--json").code == 2

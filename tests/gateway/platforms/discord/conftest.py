@@ -1,0 +1,14 @@
+"""Discord on this machine."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.platforms.discord.world import DiscordWorld
+
+
+@pytest.fixture
+def world() -> Iterator[DiscordWorld]:
+    world = DiscordWorld()
+    yield world
+    world.close()

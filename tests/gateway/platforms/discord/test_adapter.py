@@ -1,0 +1,219 @@
+"""A bot that writes to Discord."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from hermes_sessions.gateway.events import Attachment, Target
+from hermes_sessions.gateway.platforms.discord.mapping import DIRECT
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    RateLimited,
+    Undeliverable,
+    Unreachable,
+)
+from hermes_sessions.testing.discord_server import (
+    BOT,
+    GENERAL,
+    THREAD,
+    TOKEN,
+    Refusal,
+    attachment,
+    too_many,
+)
+from tests.gateway.platforms.discord.scene import Scene, play
+from tests.gateway.platforms.discord.world import DiscordWorld
+
+
+def test_an_answer_points_to_its_question_except_in_private(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.adapter.send(Target("discord", GENERAL, THREAD, "99"), "Hi", key="1")
+        direct = Target("discord", scene.private.chat_id, None, "99", {DIRECT: True})
+        await scene.adapter.send(direct, "Hi", key="2")
+        await scene.adapter.send(Target("discord", GENERAL, None, "no id"), "Hi", key="3")
+        sent = [(each.channel_id, each.reply_to) for each in scene.server.sent]
+        assert sent == [(THREAD, "99"), (direct.chat_id, None), (GENERAL, None)]
+
+    play(world, act)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Refusal(400, 160002, "Cannot reply without permission to read message history"),
+        Refusal(
+            400,
+            50035,
+            "Invalid Form Body",
+            errors={"message_reference": {"_errors": [{"code": "X", "message": "No system ones"}]}},
+        ),
+    ],
+    ids=["no history", "a notice"],
+)
+def test_an_answer_that_cannot_point_is_sent_without(world: DiscordWorld, refusal: Refusal) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.fail("send", refusal)
+        await scene.adapter.send(Target("discord", GENERAL, None, "99"), "Hi", key="1")
+        assert [(each.text, each.reply_to) for each in scene.server.sent] == [("Hi", None)]
+
+    play(world, act)
+
+
+def test_links_have_no_previews(world: DiscordWorld) -> None:
+    """To make one, Discord would fetch what somebody talked the agent into writing."""
+
+    async def act(scene: Scene) -> None:
+        sent = await scene.adapter.send(scene.private, "https://x.org/?q=secret", key="1")
+        await scene.adapter.edit(scene.private, sent, "https://x.org/?q=secrets")
+        assert [body["flags"] for body in scene.server.state.bodies] == [4, 4]
+
+    play(world, act)
+
+
+def test_the_same_key_is_shown_once(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.cut("send", is_done=True)
+        with pytest.raises(Unreachable):
+            await scene.adapter.send(scene.private, "Hi", key="1.0")
+        first = await scene.adapter.send(scene.private, "Hi", key="1.0")
+        assert [sent.message_id for sent in scene.server.sent] == [first]
+        # Another store counts from one as well.
+        assert await scene.adapter.send(scene.private, "Other", key="1.0") != first
+        assert await scene.adapter.send(scene.private, "Hi", key="2.0") != first
+        assert all(len(sent.nonce or "") <= 25 for sent in scene.server.sent)
+
+    play(world, act)
+
+
+def test_a_limit_that_was_announced_is_kept_without_asking(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.limit(2, 600)
+        for number in range(2):
+            await scene.adapter.send(scene.private, "Hi", key=f"{number}")
+        with pytest.raises(RateLimited) as limited:
+            await scene.adapter.send(scene.private, "Hi", key="3")
+        assert 0 < limited.value.retry_after <= 600
+        assert scene.server.asked.count(("send", scene.private.chat_id)) == 2
+        # Others are not concerned.
+        await scene.adapter.send(Target("discord", GENERAL), "Hi", key="4")
+
+    play(world, act)
+
+
+def test_many_at_once_are_not_limited_by_us(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        sends = (scene.adapter.send(scene.private, "Hi", key=f"{each}") for each in range(20))
+        assert len(set(await asyncio.gather(*sends))) == 20
+
+    play(world, act)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error", "words"),
+    [
+        (Refusal(403, 50007, "x"), Undeliverable, "blocked"),
+        (Refusal(403, 50001, "x"), Undeliverable, "View Channel"),
+        (Refusal(403, 50013, "x"), Undeliverable, "Send Messages"),
+        (Refusal(404, 10003, "x"), Undeliverable, "no such channel"),
+        (Refusal(400, 50083, "x"), Undeliverable, "archived"),
+        (Refusal(400, 99999, "Something new"), Undeliverable, "Something new"),
+        (Refusal(401, 0, "x"), LoginRefused, "Reset Token"),
+        (Refusal(503, 0, "x"), Unreachable, "503"),
+        (too_many(3, is_global=True), RateLimited, "slowly"),
+        (Refusal(429, 0, "x", {"Retry-After": "5"}), RateLimited, "slowly"),
+        (Refusal(429, 0, "x", {"Content-Type": "text/html"}), RateLimited, "slowly"),
+        (Refusal(200, 0, "x", {"Content-Type": "text/html"}), Unreachable, "cannot be read"),
+    ],
+)
+def test_what_discord_refuses(
+    world: DiscordWorld, refusal: Refusal, error: type[Exception], words: str
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.fail("send", refusal)
+        with pytest.raises(error, match=words):
+            await scene.adapter.send(scene.private, "Hi", key="1")
+        await scene.adapter.send(scene.private, "Hi", key="1")
+        assert len(scene.server.sent) == 1
+
+    play(world, act)
+
+
+def test_nobody_is_called_by_accident(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.adapter.send(scene.private, "@everyone @here <@&1> <@7>", key="1")
+        assert scene.server.state.bodies[-1]["allowed_mentions"]["parse"] == ["users"]
+
+    play(world, act)
+
+
+def test_a_message_of_somebody_else_cannot_be_changed(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        message_id = scene.server.write("mine")
+        with pytest.raises(Undeliverable):
+            await scene.adapter.edit(scene.private, message_id, "yours")
+
+    play(world, act)
+
+
+def test_typing_is_shown(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.adapter.typing(Target("discord", GENERAL, THREAD))
+        assert scene.server.state.typing == [THREAD]
+
+    play(world, act)
+
+
+def test_files_come_by_reference(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        picture = attachment(scene.server, b"pixels", content_type="image/png", filename="a.png")
+        large = attachment(scene.server, b"x" * 101, filename="large.bin")
+        scene.server.write("Look", attachments=[picture, large])
+        await scene.services.texts(1)
+        inbound = scene.services.accepted[0]
+        (file,) = inbound.attachments
+        assert (file.kind, file.name, file.size) == ("photo", "a.png", 6)
+        assert "'large.bin' of 101 bytes was left out" in inbound.text
+        assert await scene.adapter.fetch(file, limit=100) == b"pixels"
+        with pytest.raises(Undeliverable, match="over 5"):
+            await scene.adapter.fetch(file, limit=5)
+
+    play(world, act, max_file_bytes=100)
+
+
+def test_files_that_cannot_be_fetched(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        lying = attachment(scene.server, b"x" * 50) | {"size": 1}
+        gone = attachment(scene.server, b"x") | {"url": f"{scene.server.base_url}/files/0"}
+        scene.server.write("", attachments=[lying, gone])
+        await scene.services.texts(1)
+        files = scene.services.accepted[0].attachments
+        with pytest.raises(Undeliverable, match="more than 10"):
+            await scene.adapter.fetch(files[0], limit=10)
+        with pytest.raises(Undeliverable, match="no longer there"):
+            await scene.adapter.fetch(files[1], limit=10)
+        channel, message, _ = files[0].reference.split("/")
+        for reference in ("", "x/y/z", f"{channel}/1/1", f"{channel}/{message}/1"):
+            with pytest.raises(Undeliverable):
+                await scene.adapter.fetch(Attachment("document", reference), limit=10)
+
+    play(world, act)
+
+
+def test_nothing_secret_is_logged(world: DiscordWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def act(scene: Scene) -> None:
+        scene.server.write("a secret of Anna's")
+        await scene.services.texts(1)
+        await scene.adapter.send(scene.private, "a secret of Hermes", key="1")
+        scene.server.drop()
+        await scene.until(lambda: "resume" in scene.server.done)
+
+    play(world, act)
+    assert f"connected as {BOT['username']}" in caplog.text
+    assert TOKEN not in caplog.text
+    assert "secret" not in caplog.text
+    assert TOKEN not in repr(world.settings())

@@ -1,0 +1,485 @@
+"""Connections that are lost, and messages that nobody heard."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
+from hermes_sessions.gateway.platforms.discord.client import RestClient
+from hermes_sessions.gateway.platforms.discord.mapping import Reader
+from hermes_sessions.gateway.platforms.discord.marks import Marks
+from hermes_sessions.gateway.platforms.discord.receiving import Receiver
+from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
+from hermes_sessions.testing.discord_server import (
+    ANNA,
+    BERT,
+    BOT,
+    BOT_ROLE,
+    GENERAL,
+    GUILD,
+    MEMBERS,
+    PUMPS,
+    THREAD,
+    Refusal,
+    missing_access,
+    too_many,
+)
+from hermes_sessions.testing.platforms import RecordingServices
+from tests.gateway.platforms.discord.scene import Scene, play
+from tests.gateway.platforms.discord.world import DiscordWorld, at_once
+
+
+async def heard(scene: Scene, text: str = "Hello") -> None:
+    """Let Anna write in private, and wait until it is taken."""
+    before = len(scene.services.accepted)
+    scene.server.write(text)
+    await scene.services.wait_for(lambda: len(scene.services.accepted) > before)
+
+
+async def receiver_for(services: RecordingServices, client: RestClient, **options: Any) -> Receiver:
+    """A receiver without a connection."""
+    marks = Marks(services, BOT["id"], hours=24, clock=time.time)
+    await marks.load()
+    return Receiver(
+        services,
+        client,
+        Reader(BOT["id"]),
+        marks,
+        needs_roles=False,
+        catches_up=True,
+        sleep=at_once,
+        **options,
+    )
+
+
+# ── connections ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_session_is_resumed(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        await heard(scene)
+        scene.server.ask_to_reconnect()
+        await scene.until(lambda: "resume" in scene.server.done and scene.adapter.is_connected)
+        await heard(scene, "again")
+        scene.server.close_connections(4000)
+        scene.server.write("meanwhile")
+        assert await scene.services.texts(3) == ["Hello", "again", "meanwhile"]
+        assert scene.server.done.count("identify") == 1
+
+    play(world, act)
+
+
+@pytest.mark.parametrize("end", ["invalidate", "drop"])
+def test_a_session_that_is_over_is_followed_by_another(world: DiscordWorld, end: str) -> None:
+    """And what was said in between is fetched from the history."""
+
+    async def act(scene: Scene) -> None:
+        await heard(scene, "before")
+        scene.server.cut("connect", times=2)
+        if end == "drop":
+            scene.server.drop(forget=True)
+        else:
+            scene.server.invalidate()
+        await scene.until(lambda: not scene.adapter.is_connected)
+        scene.server.write("in private")
+        scene.server.write("in the channel", channel=GENERAL, is_addressed=True)
+        scene.server.write("in the thread", channel=THREAD, is_addressed=True)
+        await scene.services.wait_for(lambda: len(scene.services.accepted) >= 4)
+        texts = [inbound.text for inbound in scene.services.accepted]
+        assert sorted(texts) == ["before", "in private", "in the channel", "in the thread"]
+        assert scene.server.done.count("identify") == 2
+        thread = scene.services.accepted[texts.index("in the thread")].source
+        assert (thread.chat_id, thread.thread_id, thread.guild_id) == (GENERAL, THREAD, GUILD)
+
+    play(world, act)
+
+
+def test_pauses_grow(world: DiscordWorld) -> None:
+    """And beginning anew is done at most every five seconds, as Discord demands."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        services = RecordingServices(world.states)
+        adapter = DiscordAdapter(world.settings(), sleep=sleep)
+        await adapter.connect(services)
+        world.server.cut("connect", times=12)
+        world.server.drop()
+        await asyncio.to_thread(world.server.wait_for, lambda: not adapter.is_connected)
+        await asyncio.to_thread(world.server.wait_for, lambda: adapter.is_connected)
+        await adapter.disconnect()
+
+    asyncio.run(main())
+    # Resumed at once, then with pauses; after three of those, another session is begun.
+    growing = [pause for pause in pauses if pause != 5]
+    assert len(growing) > 4
+    assert growing == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60][: len(growing)]
+    assert 5 in pauses
+    assert world.server.done.count("identify") == 2
+    assert "resume" not in world.server.done
+
+
+def test_nonsense_does_not_cost_the_connection(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        world.deliver_unreadable()
+        await heard(scene)
+        assert scene.server.done.count("connect") == 1
+        assert scene.adapter.unreadable > 10
+
+    play(world, act)
+
+
+def test_a_token_that_is_taken_back_is_tried_again(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        await heard(scene)
+        token = scene.server.token
+        scene.server.token = "another"
+        scene.server.drop()
+        await scene.until(lambda: scene.server.asked.count(("gateway", "")) > 3)
+        assert not scene.adapter.is_connected
+        scene.server.token = token
+        await scene.until(lambda: scene.adapter.is_connected)
+        await heard(scene, "back")
+
+    play(world, act)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(4004, "token"), (4014, "Message Content Intent"), (4011, "sharding"), (4012, "discord.py")],
+)
+def test_what_discord_closes_for_good_is_explained(
+    world: DiscordWorld, code: int, words: str
+) -> None:
+    world.server.refuse(code)
+    with pytest.raises(LoginRefused, match=words):
+        asyncio.run(world.make_adapter().connect(RecordingServices()))
+
+
+@pytest.mark.parametrize("what", ["login", "gateway", "connect"])
+def test_a_discord_that_is_away(world: DiscordWorld, what: str) -> None:
+    # A question is asked once more by itself when nobody answered.
+    world.server.cut(what, times=3)
+    adapter = world.make_adapter()
+    with pytest.raises(Unreachable):
+        asyncio.run(adapter.connect(RecordingServices()))
+    assert not adapter.is_connected
+
+
+@pytest.mark.parametrize("what", ["login", "gateway"])
+@pytest.mark.parametrize("refusal", [too_many(9), Refusal(503, 0, "Overloaded")], ids=str)
+def test_a_discord_that_is_busy(world: DiscordWorld, what: str, refusal: Refusal) -> None:
+    world.server.fail(what, refusal)
+    with pytest.raises(Unreachable):
+        asyncio.run(world.make_adapter().connect(RecordingServices()))
+
+
+def test_a_session_that_is_refused_for_now(world: DiscordWorld) -> None:
+    world.server.refuse(4009)
+    with pytest.raises(Unreachable):
+        asyncio.run(world.make_adapter().connect(RecordingServices()))
+
+
+def test_a_store_that_is_away_at_the_start(world: DiscordWorld) -> None:
+    class Away(RecordingServices):
+        async def load_state(self, name: str) -> str | None:
+            raise StoreUnavailable("no")
+
+    with pytest.raises(Unreachable, match="how far"):
+        asyncio.run(world.make_adapter().connect(Away()))
+
+
+# ── catching up ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_long_gap_is_read_page_by_page_and_in_order(world: DiscordWorld) -> None:
+    play(world, heard)
+    written = [f"message {number}" for number in range(230)]
+    for text in written:
+        world.server.write(text)
+
+    async def act(scene: Scene) -> None:
+        assert await scene.services.texts(230) == written
+        assert scene.server.asked.count(("history", scene.private.chat_id)) == 3
+
+    play(world, act)
+
+
+def test_what_was_read_is_not_asked_for_again(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        await heard(scene)
+        scene.server.write("not for you", channel=GENERAL)
+        await heard(scene, "still there?")
+
+    play(world, act)
+    before = len(world.server.asked)
+
+    async def again(scene: Scene) -> None:
+        await heard(scene, "last")
+        assert await scene.services.texts(1) == ["last"]
+
+    play(world, again)
+    histories = [channel for what, channel in world.server.asked[before:] if what == "history"]
+    assert histories == [world.server.state.direct_channel(ANNA)]
+
+
+def test_nothing_is_answered_that_was_said_before_the_first_start(world: DiscordWorld) -> None:
+    later = time.time() + 3600
+    world.server.write("long ago", channel=GENERAL, is_addressed=True)
+    world.states[f"discord:{BOT['id']}:rooms"] = "nonsense"
+
+    async def main() -> None:
+        adapter = DiscordAdapter(world.settings(), sleep=at_once, clock=lambda: later)
+        services = RecordingServices(world.states)
+        await adapter.connect(services)
+        world.server.write("now")
+        assert await services.texts(1) == ["now"]
+        await adapter.disconnect()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(1, ["now"]), (0, ["now"]), (3, ["gap", "now"])])
+def test_how_far_back_is_a_setting(world: DiscordWorld, hours: int, expected: list[str]) -> None:
+    play(world, heard)
+    world.server.write("gap")
+    later = time.time() + 2 * 3600
+
+    async def main() -> None:
+        settings = world.settings(catch_up_hours=hours)
+        adapter = DiscordAdapter(settings, sleep=at_once, clock=lambda: later)
+        services = RecordingServices(world.states)
+        await adapter.connect(services)
+        world.server.write("now")
+        assert await services.texts(len(expected)) == expected
+        await adapter.disconnect()
+
+    asyncio.run(main())
+
+
+def test_channels_without_a_history_do_not_hinder_others(world: DiscordWorld) -> None:
+    play(world, heard)
+    world.server.write("hidden", channel=GENERAL, is_addressed=True)
+    world.server.write("seen", channel=PUMPS, is_addressed=True)
+    world.server.write("in private")
+    world.server.fail("history", missing_access())  # the private chat
+
+    async def act(scene: Scene) -> None:
+        scene.server.state.channels[GENERAL]["is_hidden"] = True
+        assert await scene.services.texts(1) == ["seen"]
+
+    play(world, act)
+
+
+def test_only_places_with_something_new_are_asked_for(world: DiscordWorld) -> None:
+    """Of a forum, the last message is the last thread; it has no history."""
+    play(world, heard)
+    for _ in range(3):
+        world.server.state.add_channel(name="quiet", last_message_id="5")
+    forum = world.server.state.add_channel(
+        name="forum", type=15, last_message_id=world.server.state.next_id()
+    )
+    post = world.server.state.add_channel(name="A post", type=11, parent_id=forum)
+    world.server.write("in a post", channel=post, is_addressed=True)
+    before = len(world.server.asked)
+
+    async def act(scene: Scene) -> None:
+        assert await scene.services.texts(1) == ["in a post"]
+        assert scene.services.accepted[0].source.chat_name == "Team / #forum / A post"
+
+    play(world, act)
+    histories = [channel for what, channel in world.server.asked[before:] if what == "history"]
+    assert histories == [world.server.state.direct_channel(ANNA), post]
+
+
+def test_a_history_is_asked_for_until_it_comes(world: DiscordWorld) -> None:
+    play(world, heard)
+    world.server.write("gap")
+    world.server.fail("history", too_many(5), Refusal(503, 0, "Overloaded"))
+    world.server.cut("history", times=2)
+
+    async def act(scene: Scene) -> None:
+        assert await scene.services.texts(1) == ["gap"]
+
+    play(world, act)
+
+
+def test_disconnecting_while_a_history_does_not_come(world: DiscordWorld) -> None:
+    play(world, heard)
+    world.server.write("gap")
+    world.server.fail("history", *[Refusal(503, 0, "Overloaded")] * 1000)
+
+    async def act(scene: Scene) -> None:
+        await scene.until(lambda: any(what == "history" for what, _ in scene.server.asked))
+
+    play(world, act)
+
+
+def test_what_is_told_and_fetched_is_taken_once(world: DiscordWorld) -> None:
+    play(world, heard)
+
+    async def main() -> None:
+        services = RecordingServices(world.states)
+        client = RestClient(world.settings())
+        await client.login()
+        receiver = await receiver_for(services, client)
+        world.server.write("both")
+        private = world.server.state.direct_channel(ANNA)
+        handlers = receiver.handlers()
+        handlers["READY"]({})
+        handlers["MESSAGE_CREATE"](world.server.state.messages[private][-1])
+        world.server.write("told")
+        handlers["MESSAGE_CREATE"](world.server.state.messages[private][-1])
+        world.server.state.messages[private].pop()
+        running = asyncio.create_task(receiver.run())
+        assert await services.texts(2) == ["both", "told"]
+        receiver.end()
+        await running
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_a_message_that_comes_late_does_not_turn_back_the_mark(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        first = world.write("first")
+        second = world.write("second")
+        await scene.services.texts(2)
+        await scene.until(lambda: world.is_confirmed(second))
+        world.deliver_again(first)
+        await scene.services.texts(3)
+
+    play(world, act)
+    assert not world.has_unconfirmed()
+
+
+def test_more_than_can_wait_is_fetched_later(world: DiscordWorld) -> None:
+    """Memory is not filled while nothing can be stored: the history keeps it, in order."""
+
+    async def main() -> None:
+        services = RecordingServices(world.states)
+        client = RestClient(world.settings())
+        await client.login()
+        receiver = await receiver_for(services, client, most_waiting=2)
+        state = world.server.state
+        handlers = receiver.handlers()
+        channels = (GENERAL, state.direct_channel(ANNA), state.direct_channel(BERT))
+
+        def hear(number: int) -> None:
+            for channel in channels:
+                user = BERT if channel == channels[2] else ANNA
+                is_addressed = channel == GENERAL
+                world.server.write(
+                    str(number), user=user, channel=channel, is_addressed=is_addressed
+                )
+                handlers["MESSAGE_CREATE"](state.told(state.messages[channel][-1]))
+
+        handlers["GUILD_CREATE"](state.guild())
+        gate = services.hold()
+        hear(0)
+        running = asyncio.create_task(receiver.run())
+        await services.wait_for(lambda: services.offered)
+        for number in range(1, 4):
+            # There is room again, but what was left out comes first.
+            hear(number)
+        handlers["MESSAGE_CREATE"]("nonsense")
+        gate.set()
+        await services.wait_for(lambda: len(services.accepted) >= 12)
+        hear(4)
+        await services.wait_for(lambda: len(services.accepted) >= 15)
+        receiver.end()
+        await running
+        for channel in channels:
+            found = [each for each in services.accepted if each.source.chat_id == channel]
+            assert [each.text for each in found] == ["0", "1", "2", "3", "4"]
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_what_cannot_be_marked_is_seen_once_more(world: DiscordWorld) -> None:
+    class Forgetful(RecordingServices):
+        async def save_state(self, name: str, value: str) -> None:
+            if ":read:" in name:
+                raise StoreUnavailable("no")
+            await super().save_state(name, value)
+
+    play(world, heard, Forgetful(world.states))
+
+    async def again(scene: Scene) -> None:
+        assert await scene.services.texts(1) == ["Hello"]
+
+    play(world, again)
+
+
+# ── what is known of places and people ────────────────────────────────────────────────────────
+
+
+def test_a_thread_that_discord_did_not_tell_of(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        thread = scene.server.state.add_channel(name="new", type=11, parent_id=PUMPS)
+        scene.server.write("here", channel=thread, is_addressed=True)
+        await scene.services.texts(1)
+        source = scene.services.accepted[0].source
+        assert (source.chat_id, source.thread_id, source.parent_chat_id) == (PUMPS, thread, PUMPS)
+        assert source.chat_name == "Team / #pumps / new"
+        # A channel that cannot be seen is one of its own.
+        scene.server.fail("channel", missing_access())
+        other = scene.server.state.add_channel(name="secret")
+        scene.server.write("and here", channel=other, is_addressed=True)
+        await scene.services.texts(2)
+        assert scene.services.accepted[1].source.chat_id == other
+
+    play(world, act)
+
+
+def test_names_follow_what_discord_tells(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        channel = dict(scene.server.state.channels[GENERAL]) | {"name": "renamed", "topic": "New"}
+        scene.server.tell("CHANNEL_UPDATE", channel)
+        scene.server.tell("GUILD_UPDATE", {"id": GUILD, "name": "Crew", "roles": []})
+        scene.server.write("here", channel=GENERAL, is_addressed=True)
+        await scene.services.texts(1)
+        source = scene.services.accepted[0].source
+        assert (source.chat_name, source.chat_topic) == ("Crew / #renamed", "New")
+
+    play(world, act)
+
+
+def test_roles_come_with_messages(world: DiscordWorld) -> None:
+    world.server.state.members[GUILD, BERT["id"]] = [MEMBERS]
+
+    async def act(scene: Scene) -> None:
+        scene.server.write("live", user=BERT, channel=GENERAL, is_addressed=True)
+        await scene.services.texts(1)
+        assert scene.services.accepted[0].roles == (GUILD, MEMBERS)
+
+    play(world, act, needs_roles=True)
+    world.server.write("gap", user=BERT, channel=GENERAL, is_addressed=True)
+    stranger = {"id": "7000000000000000009", "username": "gone"}
+    world.server.write("left", user=stranger, channel=GENERAL, is_addressed=True)
+
+    async def again(scene: Scene) -> None:
+        await scene.services.texts(2)
+        assert [each.roles for each in scene.services.accepted] == [(GUILD, MEMBERS), (GUILD,)]
+
+    play(world, again, needs_roles=True)
+    assert [what for what, _ in world.server.asked].count("member") == 2
+
+
+def test_the_role_of_the_bot_stands_for_the_bot(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.write("@members look", channel=GENERAL, mention_roles=[MEMBERS])
+        text = f"<@&{BOT_ROLE}> look"
+        scene.server.write(text, channel=GENERAL, mention_roles=[BOT_ROLE])
+        assert await scene.services.texts(1) == [text]
+
+    play(world, act)

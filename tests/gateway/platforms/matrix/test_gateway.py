@@ -1,0 +1,261 @@
+"""A gateway on Matrix end to end: a real homeserver, a model's protocol, and a real store."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from hermes_sessions.gateway.platforms.matrix.contents import TEXT_BYTES
+from hermes_sessions.gateway.platforms.port import LoginRefused
+from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.storage.repositories.senders import Senders
+from hermes_sessions.testing.scripted_model import streamed
+from tests.gateway.fleet import GatewayCommand
+from tests.gateway.platforms.killing import gateway
+from tests.gateway.platforms.matrix.faulty_proxy import SEND
+from tests.gateway.platforms.matrix.friend import Friend
+from tests.gateway.platforms.matrix.town import MatrixTown
+from tests.gateway.platforms.matrix.world import MatrixWorld, too_many
+from tests.gateway.town import echo, said
+
+NAMESPACE = "default"
+
+
+@pytest.fixture
+def town(tmp_path: Path, world: MatrixWorld) -> Iterator[MatrixTown]:
+    with MatrixTown(tmp_path, world) as town:
+        yield town
+
+
+def escaped(*ids: str) -> str:
+    return ":".join(each.replace(":", "%3A") for each in ids)
+
+
+def test_a_message_is_answered_and_stored(town: MatrixTown) -> None:
+    running = town.start()
+    town.matrix.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+    assert running.stop() is True
+    anna = town.matrix.people["anna"].user_id
+    with town.open_db() as db:
+        (session,) = db.list_sessions_rich()
+        assert (session["source"], session["user_id"]) == ("matrix", anna)
+        assert [row["content"] for row in db.get_messages(session["id"])] == [
+            "Hello",
+            "You said: Hello",
+        ]
+    assert town.keys() == {f"agent:main:matrix:dm:{escaped(town.matrix.room_id('private'))}"}
+
+
+def test_rooms_and_threads_are_conversations_of_their_own(town: MatrixTown) -> None:
+    running = town.start()
+    group = town.matrix.room_id("group")
+    town.matrix.write("In the group", room="group")
+    town.wait_for_replies(1, group)
+    town.matrix.write("In the thread", room="topic")
+    assert town.wait_for_replies(2, group) == [
+        "You said: In the group",
+        # A thread is shared by everybody in it.
+        "You said: [Anna] In the thread",
+    ]
+    running.stop()
+    anna = town.matrix.people["anna"].user_id
+    assert town.keys() == {
+        f"agent:main:matrix:group:{escaped(group, anna)}",
+        f"agent:main:matrix:group:{escaped(group, town.matrix.thread())}",
+    }
+    first, second = [
+        event["content"]["m.relates_to"]
+        for event in town.matrix.events(group)
+        if event["sender"] == town.matrix.bot.user_id and event["type"] == "m.room.message"
+    ]
+    assert set(first) == {"m.in_reply_to"}
+    assert (second["rel_type"], second["event_id"]) == ("m.thread", town.matrix.thread())
+
+
+def test_an_invitation_is_enough_to_begin(town: MatrixTown) -> None:
+    town.start()
+    room_id = town.matrix.invite(by="anna", is_direct=True)
+    town.matrix.say(room_id, {"msgtype": "m.text", "body": "Hello"})
+    assert town.wait_for_replies(1, room_id) == ["You said: Hello"]
+
+
+def test_whoever_was_let_in_by_the_owner_may_invite(town: MatrixTown) -> None:
+    with town.open_db() as db:
+        bert = town.matrix.people["bert"].user_id
+        Senders(db.store, "default").decide("matrix", bert, "allowed")
+    town.start()
+    room_id = town.matrix.invite(by="bert", is_direct=True)
+    town.matrix.say(room_id, {"msgtype": "m.text", "body": "Hello"}, who="bert")
+    assert town.wait_for_replies(1, room_id) == ["You said: Hello"]
+
+
+def test_a_stranger_is_not_answered_by_the_agent(town: MatrixTown) -> None:
+    # The bot is there already: it would decline his invitation.
+    town.matrix.room_id("private", "bert")
+    town.start()
+    town.matrix.write("Let me in", sender="bert")
+    (reply,) = town.wait_for_replies(1, town.matrix.room_id("private", "bert"))
+    assert "hermes gateway pair" in reply
+    assert town.model.requests == []
+
+
+def test_duplicates_and_what_comes_late_are_answered_once(town: MatrixTown) -> None:
+    town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda request: (
+        streamed(gate, "Done.") if said(request) == "Once, please" else echo(request)
+    )
+    first = town.matrix.write("Once, please")
+    gate.wait_until_reached()
+    town.matrix.wait_until(lambda: town.matrix.is_confirmed(first))
+    before = len(town.matrix.proxy.synced)
+    town.matrix.deliver_again(first)
+    town.matrix.wait_until(
+        lambda: any(first in each.event_ids for each in town.matrix.proxy.synced[before:])
+    )
+    town.matrix.write("/queue And then?")
+    town.matrix.wait_until(lambda: not town.matrix.has_unconfirmed())
+    gate.open()
+    town.matrix.wait_until(lambda: "You said: And then?" in town.replies())
+    answers = [text for text in town.replies() if text in {"Done.", "You said: And then?"}]
+    assert answers == ["Done.", "You said: And then?"]
+
+
+def test_what_cannot_be_read_stops_nothing(town: MatrixTown) -> None:
+    town.start()
+    town.matrix.deliver_unreadable()
+    town.matrix.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+
+
+def test_long_replies_are_split(town: MatrixTown) -> None:
+    code = "\n".join(f"line_{number} = 1" for number in range(2000))
+    town.model.respond = lambda _request: streamed(f"Look:\n\n```python\n{code}\n```")
+    town.start()
+    town.matrix.write("Much")
+    town.matrix.wait_until(lambda: any("line_1999 " in text for text in town.replies()))
+    room_id = town.matrix.room_id("private")
+    sent = [
+        event["content"]
+        for event in town.matrix.events(room_id)
+        if event["sender"] == town.matrix.bot.user_id and event["type"] == "m.room.message"
+    ]
+    assert len(sent) > 2
+    for content in sent:
+        assert len(content["body"].encode()) <= TEXT_BYTES
+        assert content["body"].count("```") == 2
+        assert content["formatted_body"].count("<pre>") == 1
+
+
+def test_a_reply_grows_while_it_is_written(town: MatrixTown) -> None:
+    town.config["streaming"] = {"enabled": True, "buffer_threshold": 1, "edit_interval": 0.1}
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed("The beginning", gate, " and the **end**")
+    town.start()
+    town.matrix.write("Slowly")
+    town.matrix.wait_until(lambda: any(text.startswith("The beginning") for text in town.replies()))
+    gate.open()
+    town.matrix.wait_until(lambda: town.replies() == ["The beginning and the end"])
+
+
+def test_a_limited_reply_is_sent_when_it_may_be(town: MatrixTown) -> None:
+    town.start()
+    town.matrix.proxy.fail(SEND, too_many(0))
+    town.matrix.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+
+
+def test_a_reply_to_a_room_that_is_closed_is_kept_with_the_reason(town: MatrixTown) -> None:
+    running = town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed(gate, "Too late.")
+    town.matrix.write("Hello")
+    gate.wait_until_reached()
+    town.matrix.block(town.matrix.room_id("private"))
+    gate.open()
+    with town.open_db() as db:
+        outbox = Outbox(db.store, NAMESPACE)
+        town.matrix.wait_until(lambda: list(outbox.list(["dead"])))
+        (dead,) = outbox.list(["dead"])
+    assert (dead.text, "M_FORBIDDEN" in (dead.error or "")) == ("Too late.", True)
+    running.stop()
+
+
+def test_what_is_written_while_the_gateway_is_away(town: MatrixTown) -> None:
+    town.matrix.room_id("private")
+    town.start().stop()
+    town.matrix.write("Are you there?")
+    town.start()
+    assert town.wait_for_replies(1) == ["You said: Are you there?"]
+
+
+def test_an_encrypted_room_across_a_restart(town: MatrixTown) -> None:
+    """In another process: matrix-nio keeps one store of keys at a time per process."""
+    account = town.matrix.synapse.register("carla")
+    town.platform["allowed_users"] = [account.user_id]
+    town.write_config()
+    bot = town.matrix.bot.user_id
+
+    def started(stack: AsyncExitStack) -> GatewayCommand:
+        return stack.enter_context(gateway(town, "matrix"))
+
+    async def main() -> None:
+        async with Friend(town.matrix.synapse, account) as friend, AsyncExitStack() as stack:
+            running = await asyncio.to_thread(started, stack)
+            room_id = await friend.make_room(bot)
+            await friend.wait_for_member(room_id, bot)
+            await friend.say(room_id, "A secret")
+            assert await friend.hear(1) == [(bot, "You said: A secret")]
+            running.signal(signal.SIGTERM)
+            await asyncio.to_thread(running.wait)
+            await friend.say(room_id, "Another")
+            await asyncio.to_thread(started, stack)
+            assert await friend.hear(2) == [
+                (bot, "You said: A secret"),
+                (bot, "You said: Another"),
+            ]
+
+    asyncio.run(main())
+
+
+def test_the_home_channel_is_a_room(town: MatrixTown) -> None:
+    """Where a conversation is handed to from elsewhere."""
+    room_id = town.matrix.room_id("private")
+    town.platform["home_channel"] = {"chat_id": room_id, "name": "Anna"}
+    with town.open_db() as db:
+        db.create_session("s1", "cli")
+        db.append_message("s1", "user", "We spoke at the desk")
+        assert db.request_handoff("s1", "matrix")
+    running = town.start()
+    assert running.gateway is not None
+    running.gateway.beat_now()
+    (told,) = town.wait_for_replies(1)
+    assert told.startswith("We go on here with")
+    town.matrix.write("Where were we?")
+    assert town.wait_for_replies(2)[1].endswith("We spoke at the desk\n\nWhere were we?")
+
+
+def test_a_wrong_password_ends_the_start(town: MatrixTown) -> None:
+    town.platform["password"] = "wrong"
+    with pytest.raises(LoginRefused, match="matrix"):
+        town.start()
+
+
+def test_a_room_that_was_left_stops_nothing(town: MatrixTown) -> None:
+    town.start()
+    town.matrix.write("Hello")
+    town.wait_for_replies(1)
+    room_id = town.matrix.room_id("private")
+    town.matrix.spoil(room_id)
+    body = {"user_id": town.matrix.bot.user_id}
+    town.matrix.ask("POST", f"/rooms/{quote(room_id)}/kick", body)
+    other = town.matrix.invite(by="anna")
+    town.matrix.say(other, {"msgtype": "m.text", "body": "Here, then"})
+    assert town.wait_for_replies(1, other) == ["You said: Here, then"]

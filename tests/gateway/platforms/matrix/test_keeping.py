@@ -1,0 +1,106 @@
+"""What outlives a process, and what a homeserver's refusals mean."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_sessions.gateway.platforms.matrix.keeping import Device, Keeping, Undecrypted
+from hermes_sessions.gateway.platforms.matrix.problems import refusal
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    PlatformError,
+    RateLimited,
+    Undeliverable,
+    Unreachable,
+)
+
+DEVICE = Device("https://x.org", "@a:x.org", "DEVICE", "token")
+EVENT = Undecrypted("!r:x.org", {"sender": "@b:x.org", "content": {"session_id": "s"}})
+
+
+@pytest.fixture
+def keeping(tmp_path: Path) -> Keeping:
+    return Keeping(tmp_path / "gateway" / "matrix")
+
+
+def test_everything_comes_back(keeping: Keeping) -> None:
+    keeping.save_device(DEVICE)
+    keeping.save_position("@a:x.org", "DEVICE", "s1")
+    keeping.save_undecrypted([EVENT])
+    assert keeping.load_device() == DEVICE
+    assert keeping.load_position("@a:x.org", "DEVICE") == "s1"
+    assert keeping.load_undecrypted() == [EVENT]
+    keeping.save_undecrypted([])
+    assert keeping.load_undecrypted() == []
+    assert stat.S_IMODE(keeping.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in keeping.folder.iterdir()} == {0o600}
+    assert "token" not in repr(DEVICE).replace("token=", "")
+
+
+def test_a_position_belongs_to_a_device(keeping: Keeping) -> None:
+    keeping.save_position("@a:x.org", "DEVICE", "s1")
+    assert keeping.load_position("@a:x.org", "OTHER") is None
+    assert keeping.load_position("@b:x.org", "DEVICE") is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{", b"\xff", b'{"events": 5}', b'{"events": [5, {"room_id": 5}]}']
+)
+def test_what_is_damaged_is_made_anew(keeping: Keeping, content: bytes) -> None:
+    keeping.prepare()
+    for name in ("device.json", "position.json", "undecrypted.json"):
+        (keeping.folder / name).write_bytes(content)
+    assert keeping.load_device() is None
+    assert keeping.load_position("@a:x.org", "DEVICE") is None
+    assert keeping.load_undecrypted() == []
+
+
+def test_keys_stay_in_the_folder(keeping: Keeping) -> None:
+    """Whatever a homeserver calls a device."""
+    for device_id in ("DEVICE", "../../x", "/etc/passwd", "a\0b"):
+        assert keeping.keys_file("@a/b:x.org", device_id).parent == keeping.folder
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (429, "M_LIMIT_EXCEEDED", RateLimited),
+        (429, None, RateLimited),
+        (401, "M_UNKNOWN_TOKEN", LoginRefused),
+        (403, "M_USER_DEACTIVATED", LoginRefused),
+        (403, "M_FORBIDDEN", Undeliverable),
+        (404, "M_NOT_FOUND", Undeliverable),
+        (413, "M_TOO_LARGE", Undeliverable),
+        (403, None, Unreachable),
+        (502, None, Unreachable),
+        (500, "M_UNKNOWN", Unreachable),
+        (200, None, Unreachable),
+        (None, None, Unreachable),
+    ],
+)
+def test_what_a_refusal_means(status: int | None, code: str | None, kind: type) -> None:
+    found = refusal(status, code, "words", None, {})
+    assert type(found) is kind
+    assert isinstance(found, PlatformError)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "headers", "seconds"),
+    [
+        (1500, {}, 1.5),
+        (0, {}, 0.0),
+        (None, {"Retry-After": "7"}, 7.0),
+        (None, {}, 5.0),
+        (-1, {}, 5.0),
+        ("x", {"Retry-After": "tomorrow"}, 5.0),
+        (10**15, {}, 86_400.0),
+    ],
+)
+def test_how_long_to_wait(milliseconds: Any, headers: dict[str, str], seconds: float) -> None:
+    found = refusal(429, "M_LIMIT_EXCEEDED", "slow", milliseconds, headers)
+    assert isinstance(found, RateLimited)
+    assert found.retry_after == seconds

@@ -1,0 +1,29 @@
+"""SIGKILL between receiving and replying: the real command, killed and started again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.platforms.killing import gateway, killed_while_answering, stored
+from tests.gateway.platforms.matrix.town import MatrixTown
+from tests.gateway.platforms.matrix.world import MatrixWorld
+
+
+@pytest.mark.slow
+def test_a_message_is_answered_although_the_gateway_was_killed(
+    tmp_path: Path, world: MatrixWorld
+) -> None:
+    with MatrixTown(tmp_path, world) as town:
+        town.write_config()
+        with killed_while_answering(town, gateway(town, "matrix")):
+            message_id = world.write("Do not forget me")
+        # The homeserver does not know whether it was read: it tells everything again.
+        world.deliver_again(message_id)
+        with gateway(town, "matrix"):
+            assert town.wait_for_replies(1) == ["You said: Do not forget me"]
+            world.write("Still there?")
+            assert town.wait_for_replies(2)[1:] == ["You said: Still there?"]
+        (said,) = stored(town)
+        assert said.count("Do not forget me") == 1

@@ -1,0 +1,308 @@
+"""Signal's adapter beyond what every platform does."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.gateway.events import Attachment, Target
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    PlatformError,
+    RateLimited,
+    Undeliverable,
+    Unreachable,
+)
+from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
+from hermes_sessions.gateway.platforms.signal.journal import Journal
+from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
+from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions.testing.platforms.play import Play, answer_to, perform
+from hermes_sessions.testing.signal_daemon import (
+    ACCOUNT,
+    ANNA,
+    GROUP,
+    Refusal,
+    SignalDaemon,
+    not_sent,
+    too_many,
+)
+from tests.gateway.platforms.signal.world import SignalSocketWorld, SignalWorld, at_once
+
+Scene = Callable[[Play], Awaitable[None]]
+TO_ANNA = Target("signal", ANNA.uuid)
+#: A gateway that never comes to store what it received.
+TAKES_NOTHING = """
+import asyncio, sys
+from pathlib import Path
+from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
+from hermes_sessions.gateway.platforms.signal.journal import Journal
+from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
+from hermes_sessions.testing.platforms import RecordingServices
+
+async def main(address, home):
+    settings = SignalSettings.read({"account": "+15550100", "address": address}, home)
+    services = RecordingServices()
+    gate = services.hold()
+    await SignalAdapter(settings, journal=Journal(home / "received.jsonl")).connect(services)
+    await gate.wait()
+
+asyncio.run(main(sys.argv[1], Path(sys.argv[2])))
+"""
+
+
+@pytest.fixture
+def world() -> Iterator[SignalWorld]:
+    world = SignalWorld()
+    yield world
+    world.close()
+
+
+class TestReceiving:
+    def test_what_was_read_by_a_killed_process_is_taken_by_the_next(
+        self, world: SignalWorld
+    ) -> None:
+        arguments = [sys.executable, "-c", TAKES_NOTHING, world.daemon.address, str(world.home)]
+        with subprocess.Popen(arguments) as process:
+            world.wait_until(lambda: world.daemon.subscribers)
+            for text in ("one", "two", "three"):
+                world.write(text)
+            world.wait_until(lambda: "three" in world.journal())
+            process.kill()
+        world.wait_until(lambda: not world.daemon.subscribers)
+        with world.journal_path.open("a") as journal:
+            journal.write('{"text": "half a li')
+        world.write("four")
+
+        async def scene(play: Play) -> None:
+            assert await play.services.texts(4) == ["one", "two", "three", "four"]
+            await play.until(lambda: not world.has_unconfirmed())
+
+        perform(world, scene)
+
+    def test_a_line_of_the_journal_that_nobody_can_read(self, world: SignalWorld) -> None:
+        world.journal_path.write_text('{"source": 5}\n')
+
+        async def scene(play: Play) -> None:
+            await play.hear("still there")
+
+        perform(world, scene)
+        assert "source" in world.journal_path.with_suffix(".unreadable").read_text()
+
+    def test_nothing_is_fetched_while_nothing_can_be_stored(self, world: SignalWorld) -> None:
+        async def scene(play: Play) -> None:
+            pause = asyncio.Event()
+
+            async def sleep(_seconds: float) -> None:
+                await pause.wait()
+
+            play.adapter._sleep = sleep  # type: ignore[attr-defined]
+            play.services.fail_with(StoreUnavailable("no"))
+            world.write("first")
+            await play.until(lambda: not world.daemon.subscribers)
+            second = world.write("second")
+            assert int(second) in world.daemon.waiting
+            assert "first" in world.journal()
+            pause.set()
+            assert await play.services.texts(2) == ["first", "second"]
+            assert world.daemon.subscribers == 1
+
+        perform(world, scene)
+
+    def test_leaving_takes_what_was_fetched_and_leaves_the_rest_at_signal(
+        self, world: SignalWorld
+    ) -> None:
+        async def scene(play: Play) -> None:
+            for number in range(50):
+                world.write(str(number))
+            await play.adapter.disconnect()
+            assert world.daemon.calls_of("unsubscribeReceive")
+            assert not world.daemon.subscribers
+            taken = [each.text for each in play.services.accepted]
+            assert taken == [str(number) for number in range(len(taken))]
+            assert len(taken) + len(world.daemon.waiting) == 50
+            assert world.journal() == ""
+
+        perform(world, scene)
+
+    def test_leaving_while_nothing_can_be_stored_keeps_it(self, world: SignalWorld) -> None:
+        async def scene(play: Play) -> None:
+            play.services.fail_with(*[StoreUnavailable("no")] * 100_000)
+            world.write("kept")
+            await play.services.wait_for(lambda: play.services.offered)
+            await play.adapter.disconnect()
+            assert "kept" in world.journal()
+
+        perform(world, scene)
+
+        async def later(play: Play) -> None:
+            assert await play.services.texts(1) == ["kept"]
+
+        perform(world, later)
+
+    def test_messages_in_any_order_and_twice(self, world: SignalWorld) -> None:
+        async def scene(play: Play) -> None:
+            ids = [world.write(text) for text in ("a", "b")]
+            for message_id in (*reversed(ids), *ids):
+                world.deliver_again(message_id)
+            assert await play.services.texts(6) == ["a", "b", "b", "a", "a", "b"]
+            assert len({each.message_id for each in play.services.accepted}) == 2
+
+        perform(world, scene)
+
+    def test_a_daemon_that_receives_by_itself(
+        self, world: SignalWorld, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        world.daemon.close()
+        world.daemon = SignalDaemon(receive_mode="on-connection")
+
+        async def scene(play: Play) -> None:
+            world.write("Hello")
+            first, second = (await play.services.texts(2), play.services.accepted)[1]
+            assert first.message_id == second.message_id
+
+        perform(world, scene)
+        assert "--receive-mode manual" in caplog.text
+
+    def test_a_daemon_that_starts_again(self) -> None:
+        world = SignalSocketWorld()
+
+        async def scene(play: Play) -> None:
+            await play.hear("before")
+            await asyncio.to_thread(world.daemon.restart)
+            await play.hear("after")
+            await play.adapter.send(TO_ANNA, "Hi", key="k")
+
+        perform(world, scene)
+        world.close()
+
+
+class TestSending:
+    def test_answers_in_any_order(self, world: SignalWorld) -> None:
+        async def scene(play: Play) -> None:
+            await play.adapter.send(TO_ANNA, "Hi", key="k")
+            world.daemon.hold_back("sendTyping")
+            typing = asyncio.create_task(play.adapter.typing(TO_ANNA))
+            await play.until(lambda: world.daemon.calls_of("sendTyping"))
+            assert await play.adapter.send(TO_ANNA, "Hi", key="k")
+            await typing
+
+        perform(world, scene)
+
+    def test_styles_and_what_is_answered(self, world: SignalWorld) -> None:
+        async def scene(play: Play) -> None:
+            inbound = await play.hear("What is it?", room="group")
+            target = Target("signal", GROUP, None, inbound.message_id, inbound.extra)
+            await play.adapter.send(target, "It is **bold**.", key="k")
+            params = world.daemon.sent[0].params
+            assert params["groupId"] == GROUP
+            assert params["textStyle"] == ["6:4:BOLD"]
+            assert params["quoteAuthor"] == ANNA.uuid
+            assert params["quoteMessage"] == "What is it?"
+            assert str(params["quoteTimestamp"]) in (inbound.message_id or "")
+            private = await play.hear("And here?")
+            await play.adapter.send(answer_to(private), "No quotation.", key="k")
+            assert "quoteAuthor" not in world.daemon.sent[1].params
+
+        perform(world, scene)
+
+    @pytest.mark.parametrize("chat_id", [ANNA.number, ANNA.uuid.upper(), GROUP, f"group:{GROUP}"])
+    def test_every_form_of_a_chat(self, world: SignalWorld, chat_id: str) -> None:
+        async def scene(play: Play) -> None:
+            await play.adapter.send(Target("signal", chat_id), "Hi", key="k")
+            assert world.daemon.sent[0].chat_id in {ANNA.uuid, GROUP}
+
+        perform(world, scene)
+
+    @pytest.mark.parametrize(
+        ("refusal", "error", "words"),
+        [
+            (too_many(), RateLimited, "slowly"),
+            (too_many(3600, token="t-7"), RateLimited, "captcha.*--challenge t-7"),
+            (Refusal(-5, "RateLimitException"), RateLimited, "slowly"),
+            (not_sent("IDENTITY_FAILURE", -4), Undeliverable, "safety number"),
+            (Refusal(-4, "untrusted"), Undeliverable, "safety number"),
+            (not_sent("UNREGISTERED_FAILURE"), Undeliverable, "not on Signal"),
+            (not_sent("NETWORK_FAILURE"), Unreachable, "could not"),
+            (not_sent("INVALID_PRE_KEY_FAILURE"), Unreachable, "could not"),
+            (Refusal(-1, "Invalid group id"), Undeliverable, "Invalid group id"),
+            (Refusal(-3, "network"), Unreachable, "network"),
+            (Refusal(-32603, "NullPointerException"), Unreachable, "NullPointer"),
+            (Refusal(-32602, "Specified account does not exist"), LoginRefused, "account"),
+        ],
+    )
+    def test_refusals(
+        self, world: SignalWorld, refusal: Refusal, error: type[PlatformError], words: str
+    ) -> None:
+        async def scene(play: Play) -> None:
+            world.daemon.fail("send", refusal)
+            with pytest.raises(error, match=words):
+                await play.adapter.send(TO_ANNA, "Hi", key="k")
+
+        perform(world, scene)
+
+    def test_what_is_under_way_when_the_connection_is_lost(self, world: SignalWorld) -> None:
+        async def scene(play: Play) -> None:
+            world.daemon.hold_back("send")
+            sending = asyncio.create_task(play.adapter.send(TO_ANNA, "Hi", key="k"))
+            await play.until(lambda: world.daemon.sent)
+            world.daemon.drop_connections()
+            with pytest.raises(Unreachable):
+                await sending
+
+        perform(world, scene)
+
+    def test_a_change_of_what_was_sent_long_ago(self, world: SignalWorld) -> None:
+        settings = SignalSettings.read(
+            {"account": ACCOUNT, "address": world.daemon.address}, world.home
+        )
+        journal = Journal(world.journal_path)
+        adapter = SignalAdapter(settings, journal=journal, sleep=at_once, clock=lambda: 4e9)
+
+        async def main() -> None:
+            await adapter.connect(RecordingServices())
+            message_id = await adapter.send(TO_ANNA, "Hi", key="k")
+            with pytest.raises(Undeliverable, match="a day ago"):
+                await adapter.edit(TO_ANNA, message_id, "Hello")
+            await adapter.disconnect()
+
+        asyncio.run(main())
+
+
+class TestFiles:
+    def test_a_file(self, world: SignalWorld) -> None:
+        world.daemon.files["abc.jpg"] = b"x" * 100_000
+
+        async def scene(play: Play) -> None:
+            file = Attachment("photo", "abc.jpg")
+            assert await play.adapter.fetch(file, limit=100_000) == b"x" * 100_000
+            for limit in (99_999, 10):
+                with pytest.raises(Undeliverable, match="more than"):
+                    await play.adapter.fetch(file, limit=limit)
+            with pytest.raises(Undeliverable, match="Could not find"):
+                await play.adapter.fetch(Attachment("photo", "gone"), limit=10)
+
+        perform(world, scene)
+
+
+def test_nobody_listens(world: SignalWorld) -> None:
+    adapter = world.make_adapter(address="127.0.0.1:1")
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
+        asyncio.run(adapter.connect(RecordingServices()))
+
+
+def test_the_journal_is_private(world: SignalWorld) -> None:
+    async def scene(play: Play) -> None:
+        play.services.hold()
+        world.write("secret")
+        await play.until(lambda: "secret" in world.journal())
+        assert world.journal_path.stat().st_mode & 0o777 == 0o600
+        (line,) = world.journal().splitlines()
+        assert json.loads(line)["text"] == "secret"
+        play.services._gate.set()  # type: ignore[union-attr]
+
+    perform(world, scene)

@@ -1,0 +1,15 @@
+"""The conformance kit of platforms on Signal: over TCP and over a socket."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
+from tests.gateway.platforms.signal.world import SignalSocketWorld, SignalWorld
+
+
+@pytest.fixture(params=[SignalWorld, SignalSocketWorld], ids=["tcp", "socket"])
+def world(request: pytest.FixtureRequest) -> Iterator[SignalWorld]:
+    world = request.param()
+    yield world
+    world.close()

@@ -1,0 +1,82 @@
+"""``platforms.signal``."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions.config import load_settings
+from hermes_sessions.config.kinds import Size, Surroundings
+from hermes_sessions.errors import ConfigError
+from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
+from hermes_sessions.gateway.platforms.signal.rpc import Address, Lines, LineTooLong
+from hermes_sessions.gateway.platforms.signal.settings import _KEYS, SignalSettings
+
+HOME = Path("/home/of")
+PAGE = Path(__file__).parents[4] / "docs" / "signal.md"
+
+
+@pytest.mark.parametrize(
+    ("written", "address"),
+    [
+        ("127.0.0.1:7583", Address("127.0.0.1", 7583)),
+        ("tcp://signal:1", Address("signal", 1)),
+        ("[::1]:7583", Address("::1", 7583)),
+        ("unix:/run/signal.sock", Address(path=Path("/run/signal.sock"))),
+        ("/run/signal.sock", Address(path=Path("/run/signal.sock"))),
+        ("unix:signal.sock", Address(path=HOME / "signal.sock")),
+    ],
+)
+def test_addresses(written: str, address: Address) -> None:
+    settings = SignalSettings.read({"account": "+49 176-12 34 56", "address": written}, HOME)
+    assert settings.address == address
+    assert settings.account == "+49176123456"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "account is missing"),
+        ({"account": "0176 123456"}, "begins with"),
+        ({"account": "+49176123456", "address": "7583"}, "host:port"),
+        ({"account": "+49176123456", "address": "x:70000"}, "host:port"),
+        ({"account": "+49176123456", "adress": "x:1"}, "did you mean address"),
+        ({"account": "+49176123456", "http_url": "http://127.0.0.1:8080"}, "--tcp"),
+        ({"account": "+49176123456", "max_file_bytes": "many"}, "max_file_bytes"),
+    ],
+)
+def test_what_is_wrong_is_said(values: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        SignalSettings.read(values, HOME)
+
+
+def test_it_is_made_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "platforms:\n  signal:\n    enabled: true\n    account: '+15550100'\n", encoding="utf-8"
+    )
+    section = load_settings(tmp_path, {}).platforms["signal"]
+    assert "signal" in known_platforms()
+    assert make_adapter("signal", section, tmp_path).name == "signal"
+
+
+def test_the_page_names_every_key_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| `?([^|`]*?)`? \|", PAGE.read_text(), re.MULTILINE))
+    assert rows.keys() == _KEYS.keys()
+    defaults = {each.name: each.default for each in fields(SignalSettings)}
+    assert rows["address"] == str(defaults["address"])
+    assert (rows["require_mention"] == "true") is defaults["require_mention"]
+    size = Size(at_least=0, at_most=10**12).parse(rows["max_file_bytes"], Surroundings(PAGE, {}))
+    assert size == defaults["max_file_bytes"]
+
+
+def test_lines_in_pieces() -> None:
+    lines = Lines(limit=5)
+    assert lines.feed(b"ab") == []
+    assert lines.feed(b"c\nde\nfgh") == [b"abc", b"de"]
+    assert lines.feed(b"ij") == []
+    (too_long, fine) = lines.feed(b"k\nok\n")
+    assert isinstance(too_long, LineTooLong)
+    assert fine == b"ok"
+    assert [type(line) for line in lines.feed(b"x" * 100)] == []
+    assert [type(line) for line in lines.feed(b"\n\n")] == [LineTooLong, bytes]

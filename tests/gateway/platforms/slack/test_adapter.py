@@ -1,0 +1,328 @@
+"""The adapter against a Web API over a real socket: replies, refusals, files."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from hermes_sessions.gateway.events import Attachment, Target
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    PlatformError,
+    RateLimited,
+    Undeliverable,
+    Unreachable,
+)
+from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions.testing.slack_values import (
+    ANNA,
+    Person,
+    Refusal,
+    missing_scope,
+    too_many,
+)
+from hermes_sessions.testing.slack_wire import ApiAnswer
+from tests.gateway.platforms.slack.scene import Scene, play
+from tests.gateway.platforms.slack.world import THREAD, SlackWorld
+
+
+def to(person: Person = ANNA, **fields: Any) -> Target:
+    return Target("slack", person.chat, **fields)
+
+
+# ── sending ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_reply_has_slacks_markup_and_no_previews(world: SlackWorld) -> None:
+    async def act(scene: Scene) -> None:
+        text = "**Hi**, _Anna_ [x](https://x.org) `a<b` <!channel>"
+        await scene.adapter.send(to(thread_id=THREAD, reply_to="1.2"), text, key="k")
+        (sent,) = scene.server.sent
+        assert sent.text == "*Hi*, _Anna_ <https://x.org|x> `a&lt;b` &lt;!channel&gt;"
+        assert (sent.channel, sent.thread_ts) == (ANNA.chat, THREAD)
+        params = scene.server.api.calls[-1].params
+        assert (params["unfurl_links"], params["unfurl_media"]) in {("0", "0"), (False, False)}
+
+    play(world, act)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error", "words"),
+    [
+        (too_many(), RateLimited, "ratelimited"),
+        (Refusal("rate_limited"), RateLimited, "rate_limited"),
+        (Refusal("message_limit_exceeded"), RateLimited, "message_limit_exceeded"),
+        (Refusal("invalid_auth"), LoginRefused, "platforms.slack.token"),
+        (Refusal("account_inactive"), LoginRefused, "install it again"),
+        (Refusal("token_revoked"), LoginRefused, "install the app again"),
+        (Refusal("token_expired"), LoginRefused, "token rotation"),
+        (Refusal("not_allowed_token_type"), LoginRefused, "xoxb-"),
+        (missing_scope("chat:write"), LoginRefused, "scope chat:write: add it under OAuth"),
+        (Refusal("missing_scope"), LoginRefused, "OAuth & Permissions"),
+        (Refusal("not_in_channel"), Undeliverable, "/invite"),
+        (Refusal("channel_not_found"), Undeliverable, "/invite"),
+        (Refusal("is_archived"), Undeliverable, "archived"),
+        (Refusal("messages_tab_disabled"), Undeliverable, "Messages Tab"),
+        (Refusal("restricted_action"), Undeliverable, "forbids"),
+        (Refusal("msg_too_long"), Undeliverable, "too long"),
+        (Refusal("something_new"), Undeliverable, "something_new"),
+        (Refusal("internal_error"), Unreachable, "internal_error"),
+        (Refusal("service_unavailable", status=503), Unreachable, "service_unavailable"),
+        (Refusal("something_new", status=500), Unreachable, "something_new"),
+    ],
+    ids=lambda value: value.error if isinstance(value, Refusal) else "",
+)
+def test_refusals_say_what_to_do(
+    world: SlackWorld, refusal: Refusal, error: type[PlatformError], words: str
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.api.fail(refusal)
+        with pytest.raises(PlatformError, match=words) as raised:
+            await scene.adapter.send(to(), "Hi", key="k")
+        assert type(raised.value) is error
+        assert scene.server.token not in str(raised.value)
+        await scene.adapter.send(to(), "Hi", key="k")
+
+    play(world, act)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "17"}, 17),
+        ({"Retry-After": "1000000000"}, 86400),
+        ({"Retry-After": "-5"}, 0),
+        ({"Retry-After": "tomorrow"}, 1),
+        ({"Retry-After": "nan"}, 1),
+        ({}, 1),
+    ],
+    ids=str,
+)
+def test_how_long_to_wait(world: SlackWorld, headers: dict[str, str], seconds: float) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.api.fail(Refusal("ratelimited", status=429, headers=headers))
+        with pytest.raises(RateLimited) as limited:
+            await scene.adapter.send(to(), "Hi", key="k")
+        assert limited.value.retry_after == seconds
+        assert len(scene.server.sent) == 0  # and nothing was tried again behind our back
+
+    play(world, act)
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/json", "text/plain"])
+def test_an_answer_that_is_not_slacks_may_be_better_later(world: SlackWorld, kind: str) -> None:
+    async def act(scene: Scene) -> None:
+        for body in (b"<html>busy</html>", b"[]", b"{}", b"[" * 100_000, b"\xff"):
+            for status in (200, 404, 502):
+                scene.server.api.babble(body, status, kind)
+                with pytest.raises(Unreachable):
+                    await scene.adapter.send(to(), "Hi", key="k")
+
+    play(world, act)
+
+
+def test_a_message_that_is_sent_while_the_connection_is_lost_is_sent_once(
+    world: SlackWorld,
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.api.cut(is_done=True)
+        with pytest.raises(Unreachable):
+            await scene.adapter.send(to(), "Hi", key="k")
+        assert len(scene.server.sent) == 1  # the SDK would have sent it again
+
+    play(world, act)
+
+
+@pytest.mark.parametrize("thread_id", ["general", "1.2\r\nx", "1700000000"])
+def test_a_thread_that_cannot_be(world: SlackWorld, thread_id: str) -> None:
+    async def act(scene: Scene) -> None:
+        with pytest.raises(Undeliverable, match="thread"):
+            await scene.adapter.send(to(thread_id=thread_id), "Hi", key="k")
+
+    play(world, act)
+
+
+def test_a_draft_that_grows_too_long_by_escaping_makes_way(world: SlackWorld) -> None:
+    """Slack takes 4,000 characters when a message is changed, and more in a new one."""
+
+    async def act(scene: Scene) -> None:
+        text = "&" * 4000
+        draft = await scene.adapter.send(to(), "Draft", key="k")
+        with pytest.raises(Undeliverable, match="too long"):
+            await scene.adapter.edit(to(), draft, text)
+        await scene.adapter.send(to(), text, key="k")
+        assert [sent.shown for sent in scene.server.sent] == [text]
+
+    play(world, act)
+
+
+# ── connecting ────────────────────────────────────────────────────────────────────────────────
+
+
+def refused(world: SlackWorld, error: type[PlatformError], words: str, **changes: Any) -> None:
+    async def main() -> None:
+        adapter = world.make_adapter(**changes)
+        with pytest.raises(PlatformError, match=words) as raised:
+            await adapter.connect(RecordingServices())
+        assert type(raised.value) is error
+        assert not adapter.is_connected
+
+    asyncio.run(main())
+
+
+def test_nobody_at_the_other_end(world: SlackWorld) -> None:
+    refused(world, Unreachable, "cannot be reached", base_url="http://127.0.0.1:1/api")
+
+
+def test_a_wrong_app_token(world: SlackWorld) -> None:
+    refused(world, LoginRefused, "app_token.*connections:write", app_token="xapp-wrong-wrong")
+
+
+def test_socket_mode_is_turned_off(world: SlackWorld) -> None:
+    world.server.api.refuse("apps.connections.open", Refusal("forbidden_team"))
+    refused(world, LoginRefused, "Is it turned on")
+
+
+def test_an_app_that_may_not_write(world: SlackWorld) -> None:
+    world.server.api.scopes = "im:history,users:read"
+    refused(world, LoginRefused, "chat:write")
+
+
+def test_scopes_that_are_missing_are_named_once(
+    world: SlackWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.server.api.scopes = "chat:write,im:history"
+
+    async def act(scene: Scene) -> None:
+        assert scene.adapter.is_connected
+
+    play(world, act)
+    (record,) = (each for each in caplog.records if "scopes" in each.message)
+    assert "files:read" in record.message
+    assert ", im:history" not in record.message
+
+
+def test_the_token_of_a_person(world: SlackWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world.server.api, "_identity", lambda _params: {"user_id": "U1"})
+    refused(world, LoginRefused, "The token is a person's")
+
+
+def test_no_secret_and_no_message_is_logged(
+    world: SlackWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    async def act(scene: Scene) -> None:
+        scene.server.write("A secret message")
+        await scene.services.texts(1)
+        await scene.adapter.send(to(), "A secret reply", key="k")
+
+    play(world, act)
+    for secret in (world.server.token, world.server.app_token, "A secret", "ticket"):
+        assert secret not in caplog.text
+
+
+# ── files ─────────────────────────────────────────────────────────────────────────────────────
+
+
+PICTURE = Attachment("photo", "F0PICTURE")
+
+
+def test_a_file_is_fetched_with_the_token(world: SlackWorld) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.api.files[PICTURE.reference] = b"a picture"
+        assert await scene.adapter.fetch(PICTURE, limit=9) == b"a picture"
+        with pytest.raises(Undeliverable, match="9 bytes"):
+            await scene.adapter.fetch(PICTURE, limit=8)
+
+    play(world, act)
+
+
+def test_the_platforms_own_limit_holds_as_well(world: SlackWorld) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.api.files[PICTURE.reference] = b"a picture"
+        with pytest.raises(Undeliverable, match="over 5"):
+            await scene.adapter.fetch(PICTURE, limit=100)
+
+    play(world, act, max_file_bytes=5)
+
+
+def test_a_file_that_is_larger_than_it_says(world: SlackWorld) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.api.files[PICTURE.reference] = b"x" * 100_000
+        scene.server.api.file_records[PICTURE.reference] = {"size": 5}
+        with pytest.raises(Undeliverable, match="over 50"):
+            await scene.adapter.fetch(PICTURE, limit=50)
+
+    play(world, act)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:1/x",
+        "https://slack.com.example.org/x",
+        "https://evilslack.com/x",
+        "http://files.slack.com/x",
+        "https://files.slack.com@example.org/x",
+        "file:///etc/passwd",
+        "http://[x",
+        "",
+        7,
+    ],
+)
+def test_the_token_goes_to_slack_alone(world: SlackWorld, address: object) -> None:
+    async def act(scene: Scene) -> None:
+        record = {"url_private": address, "url_private_download": address}
+        scene.server.api.file_records[PICTURE.reference] = record
+        with pytest.raises(Undeliverable, match="trusted"):
+            await scene.adapter.fetch(PICTURE, limit=100)
+
+    play(world, act)
+
+
+@pytest.mark.parametrize("reference", ["F0GONE", "../x", "F1/b", ""])
+def test_a_file_that_is_not_there(world: SlackWorld, reference: str) -> None:
+    async def act(scene: Scene) -> None:
+        with pytest.raises(Undeliverable):
+            await scene.adapter.fetch(Attachment("photo", reference), limit=100)
+
+    play(world, act)
+
+
+def test_a_file_that_went_between_two_calls(world: SlackWorld) -> None:
+    async def act(scene: Scene) -> None:
+        scene.server.api.file_records[PICTURE.reference] = {"size": 5}
+        with pytest.raises(Undeliverable, match="no longer there"):
+            await scene.adapter.fetch(PICTURE, limit=100)
+
+    play(world, act)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ApiAnswer(b"<title>Log in</title>", content_type="text/html"),
+        ApiAnswer(status=302, headers={"Location": "/files/F0OTHER"}),
+        ApiAnswer(status=403),
+    ],
+    ids=["page", "redirect", "forbidden"],
+)
+def test_a_page_instead_of_a_file_names_the_scope(
+    world: SlackWorld, monkeypatch: pytest.MonkeyPatch, answer: ApiAnswer
+) -> None:
+    """That is how Slack answers whoever may not have it; nobody follows it anywhere."""
+    api = world.server.api
+    found = api.file
+
+    def file(name: str, token: str | None) -> ApiAnswer:
+        return answer if name == PICTURE.reference else found(name, token)
+
+    async def act(scene: Scene) -> None:
+        api.files |= {PICTURE.reference: b"a picture", "F0OTHER": b"something else"}
+        monkeypatch.setattr(api, "file", file)
+        with pytest.raises(LoginRefused, match="files:read"):
+            await scene.adapter.fetch(PICTURE, limit=100)
+
+    play(world, act)

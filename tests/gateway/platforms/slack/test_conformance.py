@@ -1,0 +1,16 @@
+"""The conformance kit of platforms on Slack, over both of its lines."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
+from tests.gateway.platforms.slack.world import Mode, SlackWorld
+
+
+@pytest.fixture(params=["socket", "events"])
+def world(request: pytest.FixtureRequest) -> Iterator[SlackWorld]:
+    mode: Mode = request.param
+    world = SlackWorld(mode)
+    yield world
+    world.close()

@@ -1,0 +1,213 @@
+"""A gateway on WhatsApp end to end: Meta's protocol, a model's, and a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions.gateway.platforms.port import LoginRefused
+from hermes_sessions.gateway.platforms.whatsapp.problems import explained
+from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions.testing.whatsapp_values import (
+    ANNA,
+    BERT,
+    GROUP,
+    Person,
+    outside_window,
+    too_many,
+)
+from tests.cli.harness import Hermes
+from tests.gateway.platforms.whatsapp.town import WhatsAppTown
+from tests.gateway.platforms.whatsapp.world import VERIFY_TOKEN
+from tests.gateway.town import echo, said
+
+NAMESPACE = "default"
+#: Anna as Meta names her before it told her lasting id, and when she hides her number.
+WITHOUT_LASTING_ID = ANNA._replace(user_id=None)
+WITHOUT_NUMBER = ANNA._replace(number=None)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[WhatsAppTown]:
+    with WhatsAppTown(tmp_path) as town:
+        yield town
+
+
+def keys(town: WhatsAppTown) -> set[str]:
+    """The keys of all lanes."""
+    with town.open_db() as db, db.store.provider.read() as tx:
+        return {row[0] for row in tx.all("SELECT session_key FROM lanes", ())}
+
+
+def test_a_message_is_answered_and_stored(town: WhatsAppTown) -> None:
+    running = town.start()
+    assert town.whatsapp.verify(VERIFY_TOKEN)
+    town.whatsapp.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+    assert running.stop() is True
+    town.whatsapp.wait_for(lambda: town.whatsapp.deliveries == [200])
+    assert town.whatsapp.waiting == []
+    with town.open_db() as db:
+        (session,) = db.list_sessions_rich()
+        assert (session["source"], session["user_id"]) == ("whatsapp", ANNA.number)
+        assert [row["content"] for row in db.get_messages(session["id"])] == [
+            "Hello",
+            "You said: Hello",
+        ]
+    assert keys(town) == {f"agent:main:whatsapp:dm:{ANNA.number}"}
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        (WITHOUT_LASTING_ID, ANNA, WITHOUT_NUMBER, WITHOUT_LASTING_ID),
+        (ANNA, WITHOUT_NUMBER, WITHOUT_LASTING_ID),
+        (WITHOUT_NUMBER, ANNA, WITHOUT_LASTING_ID),
+    ],
+    ids=["number first", "both first", "lasting id first"],
+)
+def test_somebody_with_two_ids_has_one_conversation(
+    town: WhatsAppTown, order: tuple[Person, ...]
+) -> None:
+    """Whichever of them Meta names, and after a restart."""
+    running = town.start()
+    for number, person in enumerate(order):
+        if number == 2:
+            running.stop("restart")
+            running = town.start()
+        before = len(town.whatsapp.sent)
+        town.whatsapp.write(f"Message {number}", person=person)
+        town.whatsapp.wait_for(lambda before=before: len(town.whatsapp.sent) > before)
+        assert town.whatsapp.sent[-1].chat_id == person.id
+    running.stop()
+    assert len(keys(town)) == 1
+    with town.open_db() as db:
+        assert db.session_count() == 1
+
+
+def test_participants_of_a_group(town: WhatsAppTown) -> None:
+    town.config["platforms"]["whatsapp"]["allowed_chats"] = [GROUP]
+    running = town.start()
+    town.whatsapp.write("I am Anna", group=GROUP)
+    town.wait_for_replies(1, GROUP)
+    town.whatsapp.write("I am Bert", group=GROUP, person=BERT)
+    assert sorted(town.wait_for_replies(2, GROUP)) == ["You said: I am Anna", "You said: I am Bert"]
+    running.stop()
+    assert keys(town) == {
+        f"agent:main:whatsapp:group:{GROUP}:{ANNA.number}",
+        f"agent:main:whatsapp:group:{GROUP}:{BERT.number}",
+    }
+
+
+def test_a_stranger_is_not_answered_by_the_agent(town: WhatsAppTown) -> None:
+    town.start()
+    town.whatsapp.write("Let me in", person=BERT)
+    (reply,) = town.wait_for_replies(1, BERT.id)
+    assert "hermes gateway pair" in reply
+    assert town.model.requests == []
+
+
+def test_a_forged_call_reaches_nobody(town: WhatsAppTown) -> None:
+    town.start()
+    whatsapp = town.whatsapp
+    forged = whatsapp.call(whatsapp.value([whatsapp.message("I am Anna, really")]))
+    whatsapp.push(forged, signature="sha256=" + "0" * 64)
+    whatsapp.push(forged, signature="")
+    whatsapp.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+    whatsapp.wait_for(lambda: whatsapp.deliveries == [401, 401, 200])
+
+
+def test_duplicates_and_reordered_calls_are_answered_once(town: WhatsAppTown) -> None:
+    town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda request: (
+        streamed(gate, "Done.") if said(request) == "Once, please" else echo(request)
+    )
+    whatsapp = town.whatsapp
+    first = whatsapp.call(whatsapp.value([whatsapp.message("Once, please")]))
+    later = whatsapp.call(whatsapp.value([whatsapp.message("/queue And then?")]))
+    whatsapp.push(first, first)
+    gate.wait_until_reached()
+    whatsapp.push(later, first, later)
+    whatsapp.wait_for(lambda: not whatsapp.waiting)
+    gate.open()
+    whatsapp.wait_for(lambda: "You said: And then?" in town.replies())
+    whatsapp.write("/status")
+    whatsapp.wait_for(lambda: town.replies()[-1].count("\n"))
+    answers = [text for text in town.replies() if text in {"Done.", "You said: And then?"}]
+    assert answers == ["Done.", "You said: And then?"]
+
+
+def test_statuses_and_reactions_start_nothing(town: WhatsAppTown) -> None:
+    town.start()
+    town.whatsapp.write("Hello")
+    town.wait_for_replies(1)
+    sent = town.whatsapp.sent[0]
+    for status in ("sent", "delivered", "read"):
+        town.whatsapp.tell_status(sent.message_id, status)
+    town.whatsapp.write(type="reaction", reaction={"message_id": sent.message_id, "emoji": "👍"})
+    town.whatsapp.write("Again")
+    assert town.wait_for_replies(2) == ["You said: Hello", "You said: Again"]
+
+
+def test_a_reply_that_was_taken_and_not_delivered_can_be_seen(town: WhatsAppTown) -> None:
+    town.start()
+    town.whatsapp.write("Hello")
+    town.wait_for_replies(1)
+    sent = town.whatsapp.sent[0]
+    error = {"code": 131026, "title": "Message undeliverable"}
+    town.whatsapp.tell_status(sent.message_id, "failed", errors=[error])
+    town.whatsapp.wait_for(lambda: not town.whatsapp.waiting)
+    result = Hermes(town.home).run("gateway", "queue", "--dead")
+    assert result.code == 0
+    assert f"dead to whatsapp {ANNA.number}" in result.out
+    assert explained(131026, "Message undeliverable") in result.out
+    with town.open_db() as db:
+        outbox = Outbox(db.store, NAMESPACE)
+        (dead,) = outbox.list(["dead"])
+        outbox.revive(dead.id)
+    town.whatsapp.write("And?")
+    assert town.wait_for_replies(3)[1:] == ["You said: Hello", "You said: And?"]
+
+
+def test_long_replies_are_split(town: WhatsAppTown) -> None:
+    code = "\n".join(f"line_{number} = 1" for number in range(800))
+    town.model.respond = lambda _request: streamed(f"Look:\n\n```python\n{code}\n```")
+    town.start()
+    town.whatsapp.write("Much")
+    town.whatsapp.wait_for(lambda: any("line_799 " in text for text in town.replies()))
+    replies = town.replies()
+    assert len(replies) > 2
+    assert all(text.count("```") == 2 and len(text) <= 4096 for text in replies)
+
+
+def test_a_limited_reply_is_sent_when_it_may_be(town: WhatsAppTown) -> None:
+    town.start()
+    town.whatsapp.fail(too_many(131056, retry_after=0))
+    town.whatsapp.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+
+
+def test_a_reply_after_a_day_is_kept_with_the_reason(town: WhatsAppTown) -> None:
+    running = town.start()
+    town.whatsapp.fail(outside_window())
+    town.whatsapp.write("Hello")
+    town.whatsapp.wait_for(lambda: any(b"You said" in each.body for each in town.whatsapp.requests))
+    # Replies leave in order: when this one has, it is decided about the first.
+    town.whatsapp.write("Again")
+    assert town.wait_for_replies(1) == ["You said: Again"]
+    running.stop()
+    with town.open_db() as db:
+        (dead,) = Outbox(db.store, NAMESPACE).list(["dead"])
+        assert dead.text == "You said: Hello"
+        assert "24 hours" in (dead.error or "")
+
+
+def test_a_wrong_token_ends_the_start(town: WhatsAppTown) -> None:
+    town.config["platforms"]["whatsapp"]["token"] = "EAAwrongwrongwrongwrongwrong"
+    with pytest.raises(LoginRefused, match="whatsapp"):
+        town.start()

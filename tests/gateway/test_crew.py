@@ -1,0 +1,97 @@
+"""Threads that are there while there is something to do, and no longer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hermes_sessions.gateway.crew import Crew
+from tests.gateway.town import PATIENCE
+
+NAME = "a crew under test"
+
+
+def at_work() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == NAME]
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+
+
+class Gated:
+    """Something to do that lasts until it may end."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.may_end = threading.Event()
+
+    def do(self, number: int) -> None:
+        self.begun.append(number)
+        assert self.may_end.wait(PATIENCE)
+
+
+def test_so_many_at_once_and_the_others_in_order() -> None:
+    gated, crew = Gated(), Crew(2, name=NAME)
+    for number in range(6):
+        crew.call(lambda number=number: gated.do(number))  # type: ignore[misc]
+    wait_until(lambda: len(gated.begun) == 2)
+    assert len(at_work()) == 2
+    gated.may_end.set()
+    wait_until(lambda: not at_work())
+    assert sorted(gated.begun[:2]) == [0, 1]
+    assert sorted(gated.begun) == list(range(6))
+
+
+def test_no_thread_waits_for_work() -> None:
+    crew, done = Crew(8, name=NAME), list[int]()
+    for number in range(3):
+        crew.call(lambda number=number: done.append(number))  # type: ignore[misc]
+        wait_until(lambda: not at_work())
+    assert done == [0, 1, 2]
+
+
+def test_a_failure_costs_no_thread() -> None:
+    crew, done = Crew(1, name=NAME), threading.Event()
+    for _ in range(3):
+        crew.call(lambda: 1 // 0)
+    crew.call(done.set)
+    assert done.wait(PATIENCE)
+
+
+def test_after_its_end_nothing_is_called() -> None:
+    gated, crew = Gated(), Crew(1, name=NAME)
+    crew.call(lambda: gated.do(1))
+    crew.call(lambda: gated.do(2))
+    wait_until(lambda: gated.begun == [1])
+    crew.close()
+    crew.call(lambda: gated.do(3))
+    gated.may_end.set()
+    wait_until(lambda: not at_work())
+    assert gated.begun == [1]
+
+
+def test_a_system_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    gated, crew = Gated(), Crew(2, name=NAME)
+    crew.call(lambda: gated.do(1))
+    wait_until(lambda: gated.begun == [1])
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        # Whoever is at work sees to it.
+        crew.call(lambda: gated.do(2))
+        gated.may_end.set()
+        wait_until(lambda: not at_work())
+        assert gated.begun == [1, 2]
+        with pytest.raises(RuntimeError):
+            crew.call(lambda: gated.do(3))
+    crew.call(lambda: gated.do(4))
+    wait_until(lambda: gated.begun == [1, 2, 4])

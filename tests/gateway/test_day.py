@@ -1,0 +1,122 @@
+"""A night and a day in seconds, with the clock of the whole gateway in the test's hands.
+
+Resets when nobody writes and every day, an hour that does not exist, expiry, and a message that
+never ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.agent.turn import Agent
+from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.telegram_server import ANNA, BERT
+from tests.gateway.town import Town
+
+BERLIN = ZoneInfo("Europe/Berlin")
+CARL = {"id": 9, "is_bot": False, "first_name": "Carl"}
+#: The evening before clocks are put forward, at two.
+EVENING = datetime(2026, 3, 28, 20, tzinfo=BERLIN).timestamp()
+STEP = timedelta(minutes=30).total_seconds()
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock(EVENING)
+
+
+@pytest.fixture
+def town(tmp_path: Path, clock: FrozenClock) -> Iterator[Town]:
+    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
+        town.config["platforms"]["telegram"]["allowed_users"] = ["*"]
+        town.config["gateway"] = {"finalize_turn": False}
+        town.config["session_reset"] = {
+            "mode": "both",
+            "at_hour": 2,
+            "idle_minutes": 180,
+            "timezone": "Europe/Berlin",
+        }
+        yield town
+
+
+class Day:
+    """Half an hour after the other, in which the gateway does what it does by itself."""
+
+    def __init__(self, town: Town, clock: FrozenClock) -> None:
+        self._town, self._clock = town, clock
+        self._running = town.start()
+
+    @property
+    def now(self) -> str:
+        return f"{datetime.fromtimestamp(self._clock(), BERLIN):%d %H:%M}"
+
+    def until(self, moment: str) -> None:
+        while self.now != moment:
+            self._clock.advance(STEP)
+            assert self._running.gateway is not None
+            self._running.gateway.watcher.run_pass()
+
+    def say(self, text: str, user: Any = ANNA) -> str:
+        before = len(self._town.replies(user["id"]))
+        self._town.telegram.write(text, user=user)
+        return self._town.wait_for_replies(before + 1, user["id"])[before]
+
+
+def sessions_of(town: Town, user: Any) -> list[dict[str, Any]]:
+    with town.open_db() as db:
+        found = list(db.list_sessions_rich(limit=100))
+    return [row for row in found if row["user_id"] == str(user["id"])]
+
+
+def test_a_night_in_which_clocks_are_put_forward(town: Town, clock: FrozenClock) -> None:
+    day = Day(town, clock)
+    day.say("Good evening")
+    day.say("Good evening", BERT)
+    day.until("28 23:00")
+    # Three hours are not more than three hours.
+    assert day.say("Still awake") == "You said: Still awake"
+    day.until("28 23:30")
+    (berts,) = sessions_of(town, BERT)
+    assert berts["ended_at"] is not None, "nobody wrote, and it has ended nevertheless"
+    day.until("29 01:30")
+    assert day.say("Cannot sleep") == "You said: Cannot sleep"
+    # Half an hour later it is three: two o'clock has been, and there was no such hour.
+    day.until("29 03:00")
+    morning = day.say("Is it morning?")
+    assert morning.startswith("This is a new conversation, because of the daily reset.")
+    assert day.say("And again") == "You said: And again"
+    day.until("29 05:30")
+    assert day.say("Hm") == "You said: Hm", "there is one such moment a day"
+    day.until("29 09:00")
+    answer = day.say("Good morning", BERT)
+    assert answer.startswith("This is a new conversation, because nothing was said for a while.")
+    assert len(sessions_of(town, BERT)) == 2
+    first, second = sorted(sessions_of(town, ANNA), key=lambda row: float(row["started_at"]))
+    assert (first["end_reason"], second["ended_at"] is None) == ("session_reset", False)
+
+
+def test_a_message_that_never_ends_costs_one_conversation(
+    town: Town, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = Agent.run_turn
+
+    def run_turn(agent: Agent, session_id: str, content: Any, **options: Any) -> Any:
+        if content == "Loop for ever":
+            raise RecursionError("too deep")
+        return works(agent, session_id, content, **options)
+
+    monkeypatch.setattr(Agent, "run_turn", run_turn)
+    day = Day(town, clock)
+    day.say("Hello", CARL)
+    assert "I gave up" in day.say("Loop for ever", CARL)
+    day.until("28 21:00")
+    assert day.say("Something else", CARL).endswith("You said: Something else")
+    assert len(sessions_of(town, CARL)) == 2
+    assert day.say("Hello") == "You said: Hello"

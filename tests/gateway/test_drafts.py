@@ -1,0 +1,176 @@
+"""Replies that are shown while they are written, on Telegram's own protocol."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hermes_sessions import GatewayConfig, SessionDB, SessionStore
+from hermes_sessions.gateway.drafts import LEFT
+from hermes_sessions.lifecycle.mailbox import Mailboxes
+from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions.testing.telegram_server import Sent, bad_request, too_many
+from tests.cli.harness import Hermes
+from tests.gateway.fleet import GatewayCommand
+from tests.gateway.town import PATIENCE, Town, echo, said
+from tests.servers.stores import postgresql_place, postgresql_store
+
+CURSOR = "▉"
+FIRST = "The first half of what there is to say about it, "
+SECOND = "and then the second half, which is just as long."
+
+
+@pytest.fixture
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Town]:
+    """A town without a gateway, on the database that is asked for."""
+    streaming = {"enabled": True, "edit_interval": 0.01, "buffer_threshold": 1}
+    if request.param == "sqlite":
+        with Town(tmp_path) as town:
+            town.config["streaming"] = streaming
+            yield town
+        return
+    server = request.getfixturevalue(request.param)
+    url = postgresql_place(server, "drafts").url()
+    dsn, _, query = url.partition("?")
+    with (
+        postgresql_store(server, "drafts"),
+        Town(tmp_path, lambda: SessionDB.from_url(url)) as town,
+    ):
+        town.config["streaming"] = streaming
+        town.config["sessiondb"] = {
+            "provider": "postgresql",
+            "postgresql": {"dsn": dsn, "schema": query.removeprefix("schema=")},
+        }
+        yield town
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["tried again", "stopped"])
+def test_a_draft_of_a_process_that_was_killed(home: Town, is_stopped: bool) -> None:
+    """The next attempt goes on in the same message; or that says that nobody does."""
+    gate = home.model.gate()
+    home.model.respond = lambda request: (
+        streamed(FIRST, gate, SECOND) if said(request) == "Go" else echo(request)
+    )
+    (home.home / "config.yaml").write_text(yaml.safe_dump(home.config), encoding="utf-8")
+    killed = GatewayCommand(Hermes(home.home))
+    after: GatewayCommand | None = None
+    try:
+        killed.wait_for_line("ready")
+        home.telegram.write("Go")
+        home.telegram.wait_for(lambda: home.telegram.sent)
+        with home.open_db() as db:
+            wait_until(lambda: bool(drafts_of(db)))
+            killed.kill()
+            if is_stopped:
+                with SessionStore(
+                    home.home / "sessions", GatewayConfig(write_sessions_json=False), db=db
+                ) as store:
+                    Mailboxes(store.engine).stop(drafts_of(db)[0][0], "stop")
+        gate.open()
+        home.model.respond = echo
+        after = GatewayCommand(Hermes(home.home))
+        expected = LEFT if is_stopped else "You said: Go"
+        home.telegram.wait_for(lambda: home.telegram.sent[0].text == expected)
+        assert len(home.telegram.sent) == 1
+    finally:
+        killed.kill()
+        if after is not None:
+            after.kill()
+
+
+def drafts_of(db: SessionDB) -> list[tuple[int, int]]:
+    with db.provider.read() as tx:
+        return [
+            (lane_id, turn_id)
+            for lane_id, turn_id in tx.all(
+                "SELECT lane_id, turn_id FROM outbox WHERE status = ?", ("draft",)
+            )
+        ]
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    with Town(tmp_path) as town:
+        town.config["streaming"] = {"enabled": True, "edit_interval": 0.01, "buffer_threshold": 1}
+        town.start()
+        yield town
+
+
+def only(town: Town) -> Sent:
+    (sent,) = town.telegram.sent
+    return sent
+
+
+def test_a_draft_is_sent_changed_and_ends_without_the_cursor(town: Town) -> None:
+    first, second = town.model.gate(), town.model.gate()
+    town.model.respond = lambda request: (
+        streamed(FIRST, first, SECOND, second, " End.")
+        if said(request) == "Go"
+        else streamed("A talk")
+    )
+    town.telegram.write("Go")
+    first.wait_until_reached()
+    town.telegram.wait_for(lambda: town.telegram.sent)
+    assert CURSOR in only(town).text
+    first.open()
+    second.wait_until_reached()
+    town.telegram.wait_for(lambda: SECOND in only(town).text)
+    second.open()
+    town.telegram.wait_for(lambda: only(town).text == f"{FIRST}{SECOND} End.")
+    assert CURSOR not in only(town).text
+    assert len(only(town).earlier) >= 2
+
+
+def test_too_many_changes_cost_drafts_and_never_the_reply(town: Town) -> None:
+    gate = town.model.gate()
+    town.model.respond = lambda request: (
+        streamed(FIRST, gate, SECOND) if said(request) == "Go" else streamed("A talk")
+    )
+    town.telegram.write("Go")
+    gate.wait_until_reached()
+    town.telegram.wait_for(lambda: town.telegram.sent)
+    town.telegram.fail("editMessageText", too_many(1), too_many(1))
+    gate.open()
+    town.telegram.wait_for(lambda: only(town).text == f"{FIRST}{SECOND}")
+
+
+def test_a_draft_that_is_gone_does_not_take_the_reply_with_it(town: Town) -> None:
+    gate = town.model.gate()
+    town.model.respond = lambda request: (
+        streamed(FIRST, gate, SECOND) if said(request) == "Go" else streamed("A talk")
+    )
+    town.telegram.write("Go")
+    gate.wait_until_reached()
+    town.telegram.wait_for(lambda: town.telegram.sent)
+    town.telegram.fail(
+        "editMessageText", *[bad_request("message to edit not found") for _ in range(2)]
+    )
+    gate.open()
+    town.telegram.wait_for(lambda: any(sent.text == FIRST + SECOND for sent in town.telegram.sent))
+
+
+def test_what_was_stopped_does_not_look_as_if_more_were_to_come(town: Town) -> None:
+    gate = town.model.gate()
+    town.model.respond = lambda request: (
+        streamed(FIRST, gate) if said(request) == "Go" else echo(request)
+    )
+    town.telegram.write("Go")
+    gate.wait_until_reached()
+    town.telegram.wait_for(lambda: town.telegram.sent)
+    town.telegram.write("/stop")
+    town.telegram.wait_for(lambda: any("Stopped" in sent.text for sent in town.telegram.sent))
+    town.telegram.wait_for(lambda: CURSOR not in town.telegram.sent[0].text)
+    assert town.telegram.sent[0].text.strip() == FIRST.strip()

@@ -1,0 +1,151 @@
+"""Forgetting somebody while a gateway runs, and what lies in its files."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.gateway.erasing import Forgotten, spools_of
+from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.spool import Spool, spool_directory
+from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.storage.care.erasure.forgetting import Erasure
+from hermes_sessions.storage.care.erasure.receipts import Receipts
+from hermes_sessions.storage.care.erasure.subject import Subject
+from hermes_sessions.testing.scripted_model import Answer, RecordedRequest
+from hermes_sessions.testing.telegram_server import ANNA, BERT
+from tests.care.erasure.scanning import found_in
+from tests.care.erasure.town import everything
+from tests.gateway.town import PATIENCE, Town, echo
+
+TEAM = {"id": -100300, "type": "supergroup", "title": "Team"}
+SECRET = "xylographer"
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    with Town(tmp_path) as town:
+        telegram = town.config["platforms"]["telegram"]
+        telegram["allowed_users"] = [ANNA["id"], BERT["id"]]
+        telegram["require_mention"] = False
+        town.config["group_sessions_per_user"] = False
+        yield town
+
+
+def forget(town: Town, user: dict[str, object]) -> None:
+    with SessionDB(town.home / "state.db") as db:
+        receipt = Erasure(db.store).forget(Subject("user", str(user["id"]), "telegram"))
+        assert all(step.place == "store files" for step in receipt.pending), receipt
+
+
+def test_a_room_goes_on_without_what_somebody_wrote(town: Town) -> None:
+    town.start()
+    for number, (user, text) in enumerate(
+        [(ANNA, f"I am a {SECRET}"), (BERT, "And I am Bert"), (ANNA, f"{SECRET}, as I said")], 1
+    ):
+        town.telegram.write(text, user=dict(user), chat=TEAM)
+        town.wait_for_replies(number, TEAM["id"])
+    town.telegram.write(f"In private: {SECRET}", user=dict(ANNA))
+    town.wait_for_replies(1)
+    forget(town, dict(ANNA))
+    asked = len(town.model.requests)
+    town.telegram.write("What did I say?", user=dict(BERT), chat=TEAM)
+    town.wait_for_replies(4, TEAM["id"])
+    seen = str([request.body for request in town.model.requests[asked:]])
+    assert (SECRET in seen, "And I am Bert" in seen) == (False, True)
+    with SessionDB(town.home / "state.db") as db:
+        left = everything(db)
+        assert SECRET not in left
+        assert f"'{ANNA['id']}'" not in left
+        assert f'"{ANNA["id"]}"' not in left
+
+
+def test_an_answer_that_comes_too_late(town: Town) -> None:
+    """The lane is closed while the model thinks: nothing is stored, and nothing is sent."""
+    thinking, go_on = threading.Event(), threading.Event()
+
+    def slowly(request: RecordedRequest) -> Answer | None:
+        if SECRET in str(request.body) and "title" not in str(request.body["messages"][-1]).lower():
+            thinking.set()
+            go_on.wait(PATIENCE)
+        return echo(request)
+
+    town.model.respond = slowly
+    town.start()
+    town.telegram.write(f"A {SECRET}?", user=dict(ANNA))
+    assert thinking.wait(PATIENCE)
+    try:
+        forget(town, dict(ANNA))
+    finally:
+        go_on.set()
+    town.telegram.write("Hello again", user=dict(ANNA))
+    assert town.wait_for_replies(1) == ["You said: Hello again"]
+    with SessionDB(town.home / "state.db") as db:
+        assert SECRET not in everything(db)
+
+
+# ── the spool ─────────────────────────────────────────────────────────────────────────────────
+
+
+def spooled(user_id: str, text: str, sent_at: float | None = 5.0) -> Inbound:
+    source = SessionSource(Platform.TELEGRAM, f"chat-{user_id}", user_id=user_id)
+    return Inbound(source, text, f"m-{text}", sent_at)
+
+
+def test_files_of_the_dead(tmp_path: Path) -> None:
+    """What the others sent waits as before, and in order."""
+    directory = spool_directory(tmp_path)
+    left = Spool(directory)
+    for inbound in (
+        spooled("bob", "one"),
+        spooled("ann", SECRET),
+        spooled("bob", "two"),
+    ):
+        left.append(inbound)
+    left.close()
+    (directory / "1-old.unreadable").write_text(f'{{"user_id": "ann", "{SECRET}\n{{"bob"\n')
+    journal = tmp_path / "gateway" / "signal-received.jsonl"
+    journal.write_text('{"source": {"platform": "telegram", "user_id": "ann"}}\n')
+    with SessionDB(tmp_path / "state.db") as db:
+        erasure = Erasure(db.store, [spools_of(tmp_path, db.store)])
+        assert erasure.plan(Subject("user", "ann")).places["spools"] == {"messages": 3}
+        receipt = erasure.forget(Subject("user", "ann"))
+        step = receipt.step("spools")
+        assert step is not None
+        assert (step.status, step.removed) == ("done", {"messages": 3})
+        assert erasure.plan(Subject("user", "ann")).is_empty
+    assert found_in(tmp_path, [SECRET]) == []
+    assert not journal.exists()
+    found: list[Inbound] = []
+    spool = Spool(directory)
+    spool.adopt()
+    spool.replay(found.append)
+    assert [inbound.text for inbound in found] == ["one", "two"]
+
+
+def test_a_file_of_the_living(tmp_path: Path) -> None:
+    """It is pending, and the gateway that has it drops what is meant when it replays."""
+    living = Spool(spool_directory(tmp_path))
+    for inbound in (spooled("ann", SECRET), spooled("bob", "hello")):
+        living.append(inbound)
+    with SessionDB(tmp_path / "state.db", clock=lambda: 10.0) as db:
+        erasure = Erasure(db.store, [spools_of(tmp_path, db.store)])
+        receipt = erasure.forget(Subject("user", "ann"))
+        assert [step.place for step in receipt.pending] == ["spools"]
+        assert len(Receipts(db.store).pending_targets()) == 1
+        is_forgotten = Forgotten(db.store)
+        assert is_forgotten(spooled("ann", "x"))
+        assert not is_forgotten(spooled("bob", "x"))
+        # Sent later, or nobody knows when: it is not lost.
+        assert not is_forgotten(spooled("ann", "x", 11.0))
+        assert not is_forgotten(spooled("ann", "x", None))
+        stored: list[str] = []
+        living.replay(lambda m: None if is_forgotten(m) else stored.append(m.text))
+        assert stored == ["hello"]
+        assert erasure.resume(receipt.id).status == "done"
+        assert Receipts(db.store).pending_targets() == []
+        assert "ann" not in everything(db)

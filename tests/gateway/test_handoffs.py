@@ -1,0 +1,159 @@
+"""A session that began in a terminal goes on at a messenger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.testing.discord_server import GENERAL
+from hermes_sessions.testing.slack_values import GENERAL as SLACK_GENERAL
+from hermes_sessions.testing.telegram_server import ANNA, BOT, GROUP
+from tests.gateway.platforms.discord.town import DiscordTown
+from tests.gateway.platforms.slack.town import SlackTown
+from tests.gateway.town import Town
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    with Town(tmp_path) as town:
+        with town.open_db() as db:
+            db.create_session("s1", "cli")
+            db.append_message("s1", "user", "The roof is green.")
+            db.append_message("s1", "assistant", "I see.")
+            db.set_session_title("s1", "Roof")
+        yield town
+
+
+def state(town: Town) -> tuple[str, str | None]:
+    with SessionDB(town.home / "state.db") as db:
+        found = db.get_handoff_state("s1") or {}
+    return found["state"], found["error"]
+
+
+def test_it_goes_on_in_the_home_channel(town: Town) -> None:
+    town.config["platforms"]["telegram"]["home_channel"] = ANNA["id"]
+    running = town.start()
+    # Bots cannot write to somebody who has never written to them.
+    town.telegram.write("Hello")
+    town.wait_for_replies(1)
+    with town.open_db() as db:
+        assert db.request_handoff("s1", "telegram")
+    assert running.gateway is not None
+    running.gateway.beat_now()
+    assert town.wait_for_replies(2)[1] == "We go on here with: Roof"
+    assert state(town) == ("completed", None)
+    town.telegram.write("Which colour?")
+    assert town.wait_for_replies(3)[2] == "You said: Which colour?"
+    told = [
+        message["content"]
+        for request in town.model.requests
+        for message in request.body["messages"]
+    ]
+    assert "The roof is green." in told
+    with town.open_db() as db:
+        assert len(db.get_messages("s1")) == 4
+
+
+def test_without_a_home_channel_it_stays_and_says_why(town: Town) -> None:
+    with town.open_db() as db:
+        db.request_handoff("s1", "telegram")
+    running = town.start()
+    assert running.gateway is not None
+    running.gateway.handoffs.take_all()
+    found, error = state(town)
+    assert found == "failed"
+    assert "platforms.telegram.home_channel" in str(error)
+
+
+def test_another_platform_waits_for_its_gateway(town: Town) -> None:
+    with town.open_db() as db:
+        db.request_handoff("s1", "matrix")
+    running = town.start()
+    assert running.gateway is not None
+    assert running.gateway.handoffs.take_all() == 0
+    assert state(town) == ("pending", None)
+
+
+# ── a home channel in which nobody has written yet ────────────────────────────────────────────
+
+
+def hand_over(town: Any, *, error: str | None = None) -> None:
+    with town.open_db() as db:
+        db.create_session("s2", "cli")
+        db.append_message("s2", "user", "The door is red.")
+        db.append_message("s2", "assistant", "I see.")
+        assert db.request_handoff("s2", town.platform_name)
+    running = town.start()
+    assert running.gateway is not None
+    running.gateway.handoffs.take_all()
+    with town.open_db() as db:
+        found = db.get_handoff_state("s2") or {}
+    assert found["state"] == ("completed" if error is None else "failed")
+    assert error is None or error in found["error"]
+
+
+def goes_on(town: Any) -> bool:
+    """Tell whether what was written last became part of the session that was handed over."""
+    with town.open_db() as db:
+        return len(db.get_messages("s2")) == 4
+
+
+@pytest.fixture(params=["telegram", "discord", "slack"])
+def group_town(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    made: Any
+    if request.param == "telegram":
+        made, home = Town(tmp_path), GROUP["id"]
+    elif request.param == "discord":
+        made, home = DiscordTown(tmp_path), GENERAL
+    else:
+        made, home = SlackTown(tmp_path), SLACK_GENERAL.id
+    made.platform_name = request.param
+    made.config["platforms"][request.param]["home_channel"] = home
+    with made as town:
+        yield town
+
+
+def is_answer(text: str) -> bool:
+    """Tell whether it answers the question; in a shared conversation it says whose that is."""
+    return text.startswith("You said: ") and text.endswith("Which colour?")
+
+
+def ask(town: Any) -> None:
+    """Let Anna ask something in the home channel, and wait for the answer."""
+    if town.platform_name == "telegram":
+        town.telegram.write(f"@{BOT['username']} Which colour?", chat=GROUP)
+        town.telegram.wait_for(lambda: any(map(is_answer, town.replies(GROUP["id"]))))
+    elif town.platform_name == "discord":
+        town.discord.write("Which colour?", channel=GENERAL, is_addressed=True)
+        town.discord.wait_for(lambda: any(map(is_answer, town.replies(GENERAL))))
+    else:
+        town.slack.write("Which colour?", place=SLACK_GENERAL, is_mention=True)
+        town.slack.wait_for(lambda: any(is_answer(sent.text) for sent in town.slack.sent))
+
+
+def test_a_shared_group_goes_on_with_it(group_town: Any) -> None:
+    group_town.config["group_sessions_per_user"] = False
+    hand_over(group_town)
+
+    ask(group_town)
+
+    assert goes_on(group_town)
+
+
+def test_the_only_one_who_may_talk_goes_on_with_it(group_town: Any) -> None:
+    hand_over(group_town)
+
+    ask(group_town)
+
+    assert goes_on(group_town)
+
+
+def test_where_it_is_not_known_whose_it_is_it_stays(group_town: Any) -> None:
+    section = group_town.config["platforms"][group_town.platform_name]
+    section["allowed_users"] = [*section["allowed_users"], "U0OTHER"]
+
+    hand_over(group_town, error="Write something there, and hand it over again.")

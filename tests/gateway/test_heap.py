@@ -1,0 +1,105 @@
+"""What the C library keeps for a gateway: asked of glibc where there is one, in another process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions.gateway import heap
+from hermes_sessions.testing.scripted_model import streamed
+from tests.gateway.town import PATIENCE, Town
+
+#: Threads allocate at the same time; prints how many arenas there are then.
+_ARENAS = """
+import ctypes, sys, tempfile, threading
+from hermes_sessions.gateway import heap
+
+heap.limit_arenas({environ})
+both = threading.Barrier(12)
+def allocate():
+    library = ctypes.CDLL(None)
+    library.malloc.restype = ctypes.c_void_p
+    both.wait()
+    library.malloc(3000)
+    both.wait()
+threads = [threading.Thread(target=allocate) for _ in range(12)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+library = ctypes.CDLL(None)
+library.fopen.restype = ctypes.c_void_p
+with tempfile.NamedTemporaryFile() as file:
+    stream = ctypes.c_void_p(library.fopen(file.name.encode(), b"w"))
+    library.malloc_info(0, stream)
+    library.fclose(stream)
+    print(file.read().count(b"<heap nr="))
+"""
+_is_glibc = sys.platform == "linux" and heap._of_glibc("malloc_info") is not None
+on_glibc = pytest.mark.skipif(not _is_glibc, reason="another C library")
+
+
+def arenas(environ: dict[str, str]) -> int:
+    program = _ARENAS.replace("{environ}", repr(environ))
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout)
+
+
+@on_glibc
+def test_many_threads_have_few_arenas() -> None:
+    assert arenas({}) <= 2
+
+
+@on_glibc
+@pytest.mark.parametrize(
+    "environ", [{"MALLOC_ARENA_MAX": "9"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=9"}]
+)
+def test_whoever_runs_it_may_choose(environ: dict[str, str]) -> None:
+    assert arenas(environ) > 2
+
+
+def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "elsewhere")
+    heap.limit_arenas({})
+    heap.give_back()
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    with Town(tmp_path) as town:
+        yield town
+
+
+def test_memory_is_given_back_once_when_nothing_runs(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[bool] = []
+    at_start = threading.Event()
+
+    def give_back() -> None:
+        given_back.append(True)
+        at_start.set()
+
+    monkeypatch.setattr(heap, "give_back", give_back)
+    # After the start, nothing but this test has it rest.
+    town.config["gateway"] = {"lease_seconds": 3600}
+    gateway = town.start().gateway
+    assert gateway is not None
+    assert at_start.wait(PATIENCE)
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed(gate, "Done.")
+    town.telegram.write("Hello")
+    gate.wait_until_reached()
+    gateway._rest()
+    assert len(given_back) == 1
+    gate.open()
+    town.wait_for_replies(1)
+    assert gateway.pool.wait_idle(PATIENCE)
+    for _ in range(2):
+        gateway._rest()
+    assert len(given_back) == 2

@@ -1,0 +1,155 @@
+"""Metrics count what happened, show what is, and contain nothing that anybody wrote."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from hermes_sessions.errors import DiskFull, StoreUnreachable
+from hermes_sessions.gateway.events import Receipt
+from hermes_sessions.gateway.observing import Observing, observe
+from hermes_sessions.storage.care.health import HealthWatch
+from tests.gateway.room import Room
+
+
+def samples(observing: Observing) -> dict[tuple[str, ...], float]:
+    families = text_string_to_metric_families(observing.render().decode())
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_messages_turns_and_deliveries_are_counted() -> None:
+    observing = Observing()
+    for status in ("stored", "stored", "duplicate"):
+        observing.message("telegram", Receipt(status))
+    observing.turn("telegram", "completed", 1.5)
+    observing.turn("telegram", "failed", -1.0)
+    observing.delivery("telegram", "sent")
+    found = samples(observing)
+    assert found["hermes_gateway_messages_total", "telegram", "stored"] == 2
+    assert found["hermes_gateway_messages_total", "telegram", "duplicate"] == 1
+    assert found["hermes_gateway_turns_total", "completed", "telegram"] == 1
+    assert found["hermes_gateway_turn_seconds_sum",] == 1.5
+    assert found["hermes_gateway_deliveries_total", "sent", "telegram"] == 1
+
+
+def test_what_a_receipt_says_is_not_shown() -> None:
+    observing = Observing()
+    observing.message("api_server", Receipt("refused", reply="my secret", session_key="agent:me"))
+    text = observing.render().decode()
+    assert "secret" not in text
+    assert "agent:me" not in text
+
+
+def test_gauges_are_looked_up_when_somebody_asks() -> None:
+    observing = Observing()
+    outbox = {"waiting": 3.0}
+    observing.show("outbox", "Replies by status.", lambda: outbox, label="status")
+    observing.show("lanes_at_work", "Lanes with a turn.", lambda: {"": 7.0})
+    assert samples(observing)["hermes_gateway_outbox", "waiting"] == 3
+    outbox["dead"] = 1.0
+    found = samples(observing)
+    assert found["hermes_gateway_outbox", "dead"] == 1
+    assert found["hermes_gateway_lanes_at_work",] == 7
+
+
+def unreachable() -> dict[str, float]:
+    raise StoreUnreachable("no database")
+
+
+def test_what_cannot_be_looked_up_hides_nothing_else() -> None:
+    observing = Observing()
+    observing.show("outbox", "Replies by status.", unreachable, label="status")
+    observing.show("spool_waiting", "Messages in the spool.", lambda: {"": 4.0})
+    assert samples(observing)["hermes_gateway_spool_waiting",] == 4
+
+
+def test_readiness_names_what_is_missing() -> None:
+    observing = Observing()
+    assert observing.problems() == {}
+    observing.require("telegram", lambda: "not connected")
+    observing.require("database", lambda: str(unreachable()))
+    observing.require("spool", lambda: None)
+    assert observing.problems() == {"telegram": "not connected", "database": "cannot be reached"}
+
+
+class Busy:
+    """The numbers of a gateway."""
+
+    def __init__(self) -> None:
+        self.spooled = 0
+        self.room = Room()
+        self.watch = HealthWatch()
+        self.observing = Observing()
+        self.outbox: dict[str, int] | None = {"waiting": 2, "dead": 1}
+        observe(
+            self.observing,
+            adapters={"telegram": self.room},
+            lanes_at_work=lambda: 3,
+            spool_waiting=lambda: self.spooled,
+            outbox=self._outbox,
+            store=lambda: self.watch.now,
+        )
+
+    def _outbox(self) -> dict[str, int]:
+        if self.outbox is None:
+            raise StoreUnreachable("no database")
+        return self.outbox
+
+
+def test_a_gateway_shows_what_it_does() -> None:
+    found = samples(Busy().observing)
+    assert found["hermes_gateway_lanes_at_work",] == 3
+    assert found["hermes_gateway_spool_waiting",] == 0
+    assert found["hermes_gateway_outbox", "dead"] == 1
+    assert found["hermes_gateway_connected", "telegram"] == 1
+
+
+def test_a_gateway_is_ready_when_all_it_needs_is_there() -> None:
+    busy = Busy()
+    assert busy.observing.problems() == {}
+    busy.room.connected = False
+    busy.spooled = 1
+    busy.outbox = None
+    assert busy.observing.problems() == {
+        "telegram": "not connected",
+        "spool": "messages wait",
+        "database": "cannot be reached",
+    }
+    assert samples(busy.observing)["hermes_gateway_spool_waiting",] == 1
+
+
+def test_how_the_store_is_is_one_value_for_metrics_and_readiness() -> None:
+    busy = Busy()
+
+    def shown() -> dict[str, float]:
+        found = samples(busy.observing)
+        return {key[1]: value for key, value in found.items() if key[0].endswith("store_state")}
+
+    assert shown() == {"healthy": 1, "degraded": 0, "read-only": 0, "down": 0}
+    busy.watch.waits(2)
+    assert (shown()["degraded"], busy.observing.problems()) == (1, {})
+    busy.watch.failed(DiskFull("no space is left"))
+    assert shown() == {"healthy": 0, "degraded": 0, "read-only": 1, "down": 0}
+    assert busy.observing.problems() == {"database": "read-only"}
+    busy.watch.failed(StoreUnreachable("no server"))
+    assert busy.observing.problems() == {"database": "down"}
+    busy.watch.worked()
+    busy.watch.waits(0)
+    assert (shown()["healthy"], busy.observing.problems()) == (1, {})
+
+
+def test_the_delay_of_the_loop_is_measured() -> None:
+    observing = Observing()
+
+    async def main() -> None:
+        measuring = asyncio.create_task(observing.measure_loop(every=0.0))
+        while not samples(observing)["hermes_gateway_loop_delay_seconds_count",]:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        measuring.cancel()
+
+    asyncio.run(main())

@@ -1,0 +1,161 @@
+"""What another gateway has answered is sent soon, and an idle database is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_sessions import GatewayConfig, SessionStore
+from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.gateway import delivery as delivering
+from hermes_sessions.gateway.delivery import Delivery, reply_to
+from hermes_sessions.gateway.events import Target
+from hermes_sessions.gateway.outstanding import Outstanding
+from hermes_sessions.lifecycle.mailbox import Mailboxes
+from hermes_sessions.lifecycle.running import GatewayProcess
+from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
+from hermes_sessions.testing.clock import FrozenClock
+from tests.gateway.room import Room
+from tests.gateway.town import Town
+from tests.lifecycle.house import House
+from tests.servers.stores import OpenStore
+
+ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
+
+
+@pytest.fixture
+def house(open_store: OpenStore, tmp_path: Path) -> Iterator[House]:
+    clock = FrozenClock()
+    with open_store(clock=clock) as db:
+        yield House(db, clock, tmp_path)
+
+
+def say(house: House, text: str) -> int:
+    item_id = house.say(text).item_id
+    assert item_id is not None
+    return item_id
+
+
+def answer(house: House, outbox: Outbox) -> None:
+    """As another process does it: the end and the reply in one transaction."""
+    taken = house.begin()
+    assert taken is not None
+    reply = reply_to(Target("telegram", "1"), "An answer", turn_id=taken.turn.id)
+    house.mail.finish(taken.turn, "completed", also=lambda tx: put_in(tx, outbox, reply))
+
+
+def put_in(tx: WriteTransaction, outbox: Outbox, reply: NewReply) -> None:
+    outbox.put_in(tx, reply)
+
+
+def test_an_end_is_noticed_once(house: House) -> None:
+    outbox = Outbox(house.db.store, house.engine.namespace)
+    outstanding = Outstanding(house.db.store)
+    outstanding.add(say(house, "Hello"))
+    assert not outstanding.look()
+    answer(house, outbox)
+    assert outstanding.look()
+    assert not outstanding.look()
+
+
+def test_what_runs_or_ended_here_is_not_looked_for(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here: set[int] = set()
+    outstanding = Outstanding(house.db.store, lambda: here)
+    item_id, ended_here = say(house, "Hello"), say(house, "And?")
+    for each in (item_id, ended_here):
+        outstanding.add(each)
+    here.add(item_id)
+    outstanding.ended([ended_here])
+    monkeypatch.setattr(Outstanding, "_going_on", _asked)
+    assert not outstanding.look()
+    here.clear()
+    with pytest.raises(AssertionError, match="was asked"):
+        outstanding.look()
+
+
+def _asked(*_: object) -> set[int]:
+    raise AssertionError("the store was asked")
+
+
+def test_many_are_asked_for_in_parts(house: House) -> None:
+    outstanding = Outstanding(house.db.store)
+    item_id = say(house, "Hello")
+    for each in range(item_id, item_id + 1_200):
+        outstanding.add(each)
+    # Those that are not known have ended, too.
+    assert outstanding.look()
+    assert not outstanding.look()
+
+
+async def until(is_so: Callable[[], Any]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - a room has no events
+            await asyncio.sleep(0.01)
+
+
+def test_a_reply_that_another_gateway_wrote_is_sent_without_being_woken(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivering, "LOOK_EVERY", 3600.0)
+    outbox = Outbox(house.db.store, house.engine.namespace)
+    outstanding = Outstanding(house.db.store)
+    failures = [StoreUnavailable("The database is away.")]
+    looked: list[bool] = []
+
+    def look() -> bool:
+        looked.append(True)
+        if failures:
+            raise failures.pop()
+        return outstanding.look()
+
+    async def scenario() -> None:
+        room = Room()
+        delivery = Delivery(outbox, {"telegram": room}, lambda: "p", has_ended_elsewhere=look)
+        running = asyncio.create_task(delivery.run())
+        await until(lambda: looked)
+        outstanding.add(await asyncio.to_thread(say, house, "Hello"))
+        await asyncio.to_thread(answer, house, outbox)
+        await until(lambda: room.chats.get("1") == ["An answer"])
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_gateway_sends_what_another_has_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivering, "LOOK_EVERY", 3600.0)
+    with Town(tmp_path) as town:
+        running = town.start()
+        assert running.gateway is not None
+        # It takes messages, and runs none.
+        running.gateway.pool.begin_drain()
+        town.telegram.write("Hello")
+        with (
+            town.open_db() as db,
+            SessionStore(
+                tmp_path / "sessions", GatewayConfig(write_sessions_json=False), db=db
+            ) as store,
+        ):
+            mailboxes = Mailboxes(store.engine)
+            town.telegram.wait_for(lambda: not town.telegram.waiting)
+            (waiting,) = mailboxes.waiting_lanes()
+            other = GatewayProcess(store.engine)
+            other.start()
+            entry = store.get_or_create_session(ANNAS)
+            lease = db.take_lease(entry.session_id, other.holder())
+            taken = mailboxes.take(waiting.lane_id, lease)
+            assert taken is not None
+            reply = reply_to(Target("telegram", "7"), "From elsewhere")
+            outbox = Outbox(db.store, "default")
+            mailboxes.finish(taken.turn, "completed", also=lambda tx: put_in(tx, outbox, reply))
+            assert town.wait_for_replies(1) == ["From elsewhere"]

@@ -1,0 +1,42 @@
+"""Who of a bot's gateways lives, as others see it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.gateway.overview import find_gateways
+from hermes_sessions.lifecycle.host_files import host_name
+from hermes_sessions.storage.repositories.processes import Processes
+from hermes_sessions.testing.clock import FrozenClock
+
+#: No process has this number.
+NOBODY = 2**22 + 1
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "silent_for", "lives"),
+    [
+        ("elsewhere#1", NOBODY, 59, True),
+        ("elsewhere#1", NOBODY, 61, False),
+        (host_name(), os.getpid(), 59, True),
+        (host_name(), NOBODY, 0, False),
+    ],
+    ids=["elsewhere", "silent elsewhere", "here", "killed here"],
+)
+def test_who_lives(tmp_path: Path, host: str, pid: int, silent_for: float, lives: bool) -> None:
+    clock = FrozenClock()
+    with SessionDB(tmp_path / "state.db", clock=clock) as db:
+        process = Processes(db.store).register("bot", "gateway", host=host, pid=pid)
+        clock.advance(silent_for)
+        living, silent = find_gateways(db.store, "bot", dead_after=60)
+        assert [one.id for one in (living if lives else silent)] == [process.id]
+        assert len(living) + len(silent) == 1
+        # Whoever says so less often is not silent for that.
+        clock.advance(600)
+        assert bool(find_gateways(db.store, "bot", dead_after=3600).living) == (
+            pid != NOBODY or host != host_name()
+        )

@@ -1,0 +1,78 @@
+"""Before a conversation is reset by itself, the agent writes down what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.gateway.saving import INSTRUCTION
+from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.scripted_model import streamed
+from tests.gateway.town import Town, echo
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock()
+
+
+@pytest.fixture
+def town(tmp_path: Path, clock: FrozenClock) -> Iterator[Town]:
+    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
+        yield town
+
+
+def rows(town: Town) -> list[tuple[str, str]]:
+    with town.open_db() as db:
+        (session,) = db.list_sessions_rich()
+        assert session["ended_at"] is not None
+        return [(row["role"], row["content"]) for row in db.get_messages(session["id"])]
+
+
+def expire(town: Town, clock: FrozenClock) -> None:
+    running = town.start()
+    town.telegram.write("My dog is called Rex")
+    town.wait_for_replies(1)
+    town.model.respond = lambda request: (
+        streamed("The dog is called Rex.") if INSTRUCTION in str(request.body) else echo(request)
+    )
+    clock.advance(days=2)
+    assert running.gateway is not None
+    assert running.gateway.watcher.run_pass().finalized == ["agent:main:telegram:dm:7"]
+    running.stop()
+
+
+def test_the_agent_saves_what_matters_and_nobody_is_written_to(
+    town: Town, clock: FrozenClock
+) -> None:
+    expire(town, clock)
+    assert rows(town)[-1] == ("assistant", "The dog is called Rex.")
+    assert len(town.replies()) == 1
+    with town.open_db() as db:
+        (hit,) = [hit for hit in db.search("dog called Rex").hits if hit.role == "assistant"][:1]
+        assert hit.snippet
+
+
+def test_it_can_be_turned_off(town: Town, clock: FrozenClock) -> None:
+    town.config["gateway"] = {"finalize_turn": False}
+    expire(town, clock)
+    assert [role for role, _ in rows(town)] == ["user", "assistant"]
+
+
+def test_a_model_that_says_nothing_is_not_waited_for(town: Town, clock: FrozenClock) -> None:
+    town.config["gateway"] = {"finalize_timeout": 0.2}
+    running = town.start()
+    town.telegram.write("Hello")
+    town.wait_for_replies(1)
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed("Half", gate)
+    clock.advance(days=2)
+    assert running.gateway is not None
+    running.gateway.watcher.run_pass()
+    town.model.wait_for_departure()
+    running.gateway.watcher.run_pass()
+    running.stop()
+    assert ("assistant", "Half") in rows(town)

@@ -1,0 +1,87 @@
+"""Topics of private Telegram chats: a session each, and everybody can look up which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.gateway.topics import note_topic
+from hermes_sessions.model.source import Platform, SessionSource
+from tests.gateway.town import Town
+
+
+@pytest.fixture
+def db() -> Iterator[SessionDB]:
+    with SessionDB(":memory:") as db:
+        for name in ("s", "t"):
+            db.create_session(name, "telegram", user_id="7")
+        yield db
+
+
+def topic(thread_id: str | None = "5", chat_type: str = "dm") -> SessionSource:
+    return SessionSource(
+        Platform.TELEGRAM, "7", chat_type=chat_type, user_id="7", thread_id=thread_id
+    )
+
+
+def bound(db: SessionDB) -> dict[str, str]:
+    rows = db.list_telegram_topic_bindings_for_chat(chat_id="7")
+    return {row["thread_id"]: row["session_id"] for row in rows}
+
+
+def test_a_topic_is_bound_to_its_session(db: SessionDB) -> None:
+    note_topic(db, topic(), "key", "s")
+    assert bound(db) == {"5": "s"}
+    assert db.is_telegram_topic_mode_enabled(chat_id="7", user_id="7") is True
+
+
+def test_what_is_bound_is_not_written_again(db: SessionDB) -> None:
+    note_topic(db, topic(), "key", "s")
+    before = db.get_telegram_topic_binding(chat_id="7", thread_id="5")
+    note_topic(db, topic(), "key", "s")
+    assert db.get_telegram_topic_binding(chat_id="7", thread_id="5") == before
+
+
+def test_a_topic_that_starts_anew_has_another_session(db: SessionDB) -> None:
+    note_topic(db, topic(), "key", "s")
+    note_topic(db, topic(), "key", "t")
+    assert bound(db) == {"5": "t"}
+
+
+def test_a_session_that_is_resumed_elsewhere_leaves_its_topic(db: SessionDB) -> None:
+    note_topic(db, topic("5"), "key", "s")
+    note_topic(db, topic("6"), "key", "s")
+    assert bound(db) == {"6": "s"}
+    assert db.is_telegram_topic_mode_enabled(chat_id="7", user_id="7") is True
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        topic(None),
+        topic(chat_type="group"),
+        SessionSource(Platform.TELEGRAM, "7", thread_id="5"),
+        SessionSource(Platform.DISCORD, "7", user_id="7", thread_id="5"),
+    ],
+)
+def test_other_conversations_have_no_topic(db: SessionDB, source: SessionSource) -> None:
+    note_topic(db, source, "key", "s")
+    assert bound(db) == {}
+
+
+def test_topics_are_answered_apart(tmp_path: Path) -> None:
+    with Town(tmp_path) as town:
+        running = town.start()
+        for count, (thread_id, text) in enumerate([(5, "First"), (6, "Second")], start=1):
+            town.telegram.write(text, thread_id=thread_id)
+            town.wait_for_replies(count)
+        running.stop()
+        assert [sent.thread_id for sent in town.telegram.sent] == [5, 6]
+        with SessionDB(tmp_path / "state.db") as db:
+            sessions = bound(db)
+            assert sessions.keys() == {"5", "6"}
+            texts = [db.get_messages(sessions[name])[0]["content"] for name in ("5", "6")]
+            assert texts == ["First", "Second"]

@@ -1,0 +1,411 @@
+"""What goes wrong around a turn: nothing is lost, nothing is said twice, and people are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_sessions import GatewayConfig, SessionDB, SessionStore
+from hermes_sessions.agent.turn import Agent
+from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.gateway.delivery import reply_to
+from hermes_sessions.gateway.events import Inbound, Target
+from hermes_sessions.gateway.intake import Intake
+from hermes_sessions.gateway.spool import Spool
+from hermes_sessions.lifecycle.mailbox import Mailboxes
+from hermes_sessions.lifecycle.running import GatewayProcess
+from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.storage.repositories.leases import Lease, Leases
+from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.storage.repositories.processes import Processes
+from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.scripted_model import Call, failure, streamed
+from hermes_sessions.testing.telegram_server import ANNA, BERT, too_many
+from tests.gateway.town import PATIENCE, Running, Town, echo, said
+
+ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock()
+
+
+@pytest.fixture
+def town(tmp_path: Path, clock: FrozenClock) -> Iterator[Town]:
+    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
+        yield town
+
+
+def gateway_of(running: Running) -> Any:
+    assert running.gateway is not None
+    return running.gateway
+
+
+def make_acquainted(town: Town) -> None:
+    """A bot cannot write to somebody who never wrote to it."""
+    running = town.start()
+    town.telegram.write("Hi")
+    town.wait_for_replies(1)
+    running.stop()
+
+
+def test_what_a_dead_process_spooled_is_answered(town: Town) -> None:
+    make_acquainted(town)
+    spool = Spool(town.home / "gateway" / "spool")
+    spool.append(Inbound(ANNAS, "From before", "m1"))
+    spool.close()
+    town.start()
+    assert town.wait_for_replies(2)[1] == "You said: From before"
+    assert list((town.home / "gateway" / "spool").iterdir()) == []
+
+
+def test_a_spooled_message_that_nobody_can_take_is_kept_and_told(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_acquainted(town)
+    spool = Spool(town.home / "gateway" / "spool")
+    spool.append(Inbound(ANNAS, "From before", "m1"))
+    spool.close()
+
+    def fail(_intake: Intake, _inbound: Inbound) -> Any:
+        raise ZeroDivisionError("nobody thought of that")
+
+    monkeypatch.setattr(Intake, "_store_allowed", fail)
+    town.start()
+    assert "could not be taken. Send it again." in town.wait_for_replies(2)[1]
+    (kept,) = (town.home / "gateway" / "spool").glob("*.refused")
+    assert "From before" in kept.read_text()
+    assert "nobody thought of that" in kept.read_text()
+
+
+class Broken:
+    """An agent whose turns fail as nobody expects, so many times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        self.left = times
+        self._works = Agent.run_turn
+
+        def run_turn(agent: Agent, *args: Any, **options: Any) -> Any:
+            if self.left:
+                self.left -= 1
+                raise ZeroDivisionError("nobody thought of that")
+            return self._works(agent, *args, **options)
+
+        monkeypatch.setattr(Agent, "run_turn", run_turn)
+
+
+def test_a_turn_that_fails_unexpectedly_is_given_up_after_three_attempts_and_told(
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Broken(monkeypatch, 3)
+    town.start()
+    town.telegram.write("Divide by zero")
+    (told,) = town.wait_for_replies(1)
+    assert "gave up" in told
+    assert broken.left == 0
+    assert "failed unexpectedly: ZeroDivisionError in" in caplog.text
+    assert "nobody thought of that" not in caplog.text
+    town.telegram.write("Something else")
+    answer = town.wait_for_replies(2)[1]
+    assert answer.endswith("You said: Something else")
+    with town.open_db() as db:
+        assert db.session_count() == 2
+
+
+def test_what_is_to_be_told_waits_for_a_turn_that_says_something(
+    town: Town, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town.start()
+    town.telegram.write("Hello")
+    town.wait_for_replies(1)
+    clock.advance(days=2)
+    Broken(monkeypatch, 2)
+    town.telegram.write("Good morning")
+    answer = town.wait_for_replies(2)[1]
+    assert answer.startswith("This is a new conversation, because nothing was said for a while.")
+    assert answer.endswith("You said: Good morning")
+    town.telegram.write("And now?")
+    assert town.wait_for_replies(3)[2] == "You said: And now?"
+
+
+def test_a_deleted_conversation_is_told(town: Town) -> None:
+    running = town.start()
+    town.telegram.write("Hello")
+    town.wait_for_replies(1)
+    # The reply is out before the worker has let go of the conversation.
+    assert running.gateway is not None
+    assert running.gateway.pool.wait_idle(60)
+    with town.open_db() as db:
+        (session,) = db.list_sessions_rich()
+        db.delete_session(session["id"])
+    town.telegram.write("Are you there?")
+    answer = town.wait_for_replies(2)[1]
+    assert answer.startswith("This is a new conversation, because the one before was deleted.")
+
+
+def test_an_answer_that_was_stored_but_not_sent_is_sent_without_asking_again(town: Town) -> None:
+    make_acquainted(town)
+    with (
+        town.open_db() as db,
+        SessionStore(town.home / "sessions", GatewayConfig(), db=db) as sessions,
+    ):
+        process = GatewayProcess(sessions.engine, pid=99999999)
+        process.start()
+        mailboxes = Mailboxes(sessions.engine)
+        put = mailboxes.receive(
+            sessions.session_key(ANNAS), sender="7", text="Tell me", origin=ANNAS
+        )
+        entry = sessions.get_or_create_session(ANNAS)
+        lease = db.take_lease(entry.session_id, process.holder(), ttl=60)
+        lane_id = mailboxes.waiting_lanes()[0].lane_id
+        assert mailboxes.take(lane_id, lease) is not None
+        mark = f"mailbox:{put.item_id}"
+        db.append_message(entry.session_id, "user", "Tell me", external_id=mark, fence=lease.token)
+        db.append_message(entry.session_id, "assistant", "It is so.", fence=lease.token)
+        process.end()
+    town.start()
+    assert town.wait_for_replies(2)[1] == "It is so."
+    assert [said(request) for request in town.model.requests if "Tell me" in said(request)] == []
+
+
+def test_a_turn_that_fails_after_a_restart_is_told_once(town: Town) -> None:
+    make_acquainted(town)
+    with (
+        town.open_db() as db,
+        SessionStore(town.home / "sessions", GatewayConfig(), db=db) as sessions,
+    ):
+        process = GatewayProcess(sessions.engine, pid=99999999)
+        process.start()
+        mailboxes = Mailboxes(sessions.engine)
+        mailboxes.receive(sessions.session_key(ANNAS), sender="7", text="Tell me", origin=ANNAS)
+        entry = sessions.get_or_create_session(ANNAS)
+        lease = db.take_lease(entry.session_id, process.holder(), ttl=60)
+        assert mailboxes.take(mailboxes.waiting_lanes()[0].lane_id, lease) is not None
+        process.end()
+    town.model.respond = lambda _request: failure(401, "The key is wrong.")
+    running = town.start()
+    assert "The model could not answer" in town.wait_for_replies(2)[1]
+    asked = len(town.model.requests)
+    pool = gateway_of(running).pool
+    assert pool.wait_idle(PATIENCE)
+    # What every heartbeat does.
+    gateway_of(running)._go_on()
+    assert pool.wait_idle(PATIENCE)
+    assert len(town.model.requests) == asked
+    running.stop()
+    assert len(town.replies()) == 2
+
+
+def test_a_message_that_another_process_received_interrupts(town: Town, clock: FrozenClock) -> None:
+    running = town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda request: (
+        streamed("I think", gate) if said(request) == "Think" else echo(request)
+    )
+    town.telegram.write("Think")
+    gate.wait_until_reached()
+    clock.advance(60)
+    with town.open_db() as db, SessionStore(town.home / "other", db=db) as sessions:
+        mailboxes = Mailboxes(sessions.engine)
+        mailboxes.receive(sessions.session_key(ANNAS), sender="7", text="Never mind", origin=ANNAS)
+        gateway_of(running).beat_now()
+        assert town.wait_for_replies(1) == ["You said: Never mind"]
+
+
+def test_a_turn_that_another_process_stopped_ends(town: Town) -> None:
+    running = town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed("I think", gate)
+    town.telegram.write("Think")
+    gate.wait_until_reached()
+    (turn,) = gateway_of(running).pool.running()
+    with town.open_db() as db, SessionStore(town.home / "other", db=db) as sessions:
+        Mailboxes(sessions.engine).stop(turn.taken.lane, "stop")
+    gateway_of(running).beat_now()
+    town.model.wait_for_departure()
+    town.model.respond = echo
+    town.telegram.write("Hello")
+    town.telegram.wait_for(lambda: "You said: Hello" in town.replies())
+
+
+def test_a_gateway_that_was_taken_for_dead_gives_up_its_turns_and_begins_again(
+    town: Town, clock: FrozenClock
+) -> None:
+    running = town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda request: (
+        streamed("Half", gate, " an answer") if len(town.model.requests) == 1 else echo(request)
+    )
+    town.telegram.write("Hello")
+    gate.wait_until_reached()
+    process_id = gateway_of(running).process.id
+    with town.open_db() as db:
+        clock.advance(600)
+        Processes(db.store).end(process_id, False)
+        Leases(db.store).revoke(process_id)
+    gateway_of(running).beat_now()
+    (answer,) = town.wait_for_replies(1)
+    assert gateway_of(running).process.id != process_id
+    assert "Half an answer" not in answer
+    assert running.stop() is True
+    assert len(town.replies()) == 1
+
+
+def test_a_message_that_was_steered_into_a_turn_that_died_is_not_lost(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn took it up and died before it stored it."""
+    from hermes_sessions.gateway.transcribing import Transcribed
+
+    works = Transcribed.store_taken_up
+    failures = [ZeroDivisionError("in between")]
+
+    def store_taken_up(self: Transcribed) -> None:
+        if failures:
+            raise failures.pop()
+        works(self)
+
+    monkeypatch.setattr(Transcribed, "store_taken_up", store_taken_up)
+    running = town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda request: _steered_answer(request, gate)
+    town.telegram.write("Begin")
+    gate.wait_until_reached()
+    town.telegram.write("/steer And hurry")
+    town.telegram.wait_for(lambda: any("after the next step" in text for text in town.replies()))
+    gate.open()
+    town.telegram.wait_for(lambda: any(text == "Done." for text in town.replies()))
+    assert failures == []
+    assert running.stop() is True
+    with town.open_db() as db:
+        (session,) = db.list_sessions_rich()
+        asked = [row["content"] for row in db.get_messages(session["id"]) if row["role"] == "user"]
+    assert asked == ["Begin", "And hurry"]
+
+
+def _steered_answer(request: Any, gate: Any) -> Any:
+    roles = [message["role"] for message in request.body["messages"]]
+    if "title" in said(request).lower():
+        return streamed("A talk")
+    if "tool" not in roles:
+        return streamed(gate, Call("session_search", {"query": "anything"}))
+    return streamed("Done.")
+
+
+def test_a_long_turn_says_that_it_goes_on(town: Town, clock: FrozenClock) -> None:
+    running = town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed(gate, "Done.")
+    town.telegram.write("Think")
+    gate.wait_until_reached()
+    clock.advance(179)
+    gateway_of(running).beat_now()
+    clock.advance(2)
+    gateway_of(running).beat_now()
+    assert town.wait_for_replies(1) == ["Still working… (3 min)"]
+    gate.open()
+    assert town.wait_for_replies(2)[1] == "Done."
+
+
+def test_a_summary_that_takes_long_delays_nobody_else(town: Town) -> None:
+    town.config["platforms"]["telegram"]["allowed_users"] = [ANNA["id"], BERT["id"]]
+    town.start()
+    for number in range(6):
+        town.telegram.write(f"Word {number}")
+        town.wait_for_replies(number + 1)
+    gate = town.model.gate()
+    town.model.respond = lambda request: (
+        streamed(gate, "A summary.") if "Word 0" in str(request.body) else echo(request)
+    )
+    town.telegram.write("/compress names")
+    gate.wait_until_reached()
+    town.telegram.write("Hello", user=BERT)
+    assert town.wait_for_replies(1, BERT["id"]) == ["You said: Hello"]
+    gate.open()
+    assert "Going on with a summary" in town.wait_for_replies(7)[6]
+    town.model.respond = echo
+    town.telegram.write("And then?")
+    assert town.wait_for_replies(8)[7] == "You said: And then?"
+
+
+def test_what_became_of_a_command_is_said_although_the_platform_failed(tmp_path: Path) -> None:
+    with Town(tmp_path) as town:
+        town.start()
+        town.telegram.fail("sendMessage", too_many(1))
+        town.telegram.write("/title")
+        assert town.wait_for_replies(1) == ["Title: none"]
+
+
+@pytest.mark.parametrize("command", ["/undo", "/retry", "/branch", "/resume 1"])
+def test_commands_wait_for_whoever_holds_the_conversation(town: Town, command: str) -> None:
+    """Another process, which runs a turn or is about to."""
+    town.start()
+    town.telegram.write("Hello")
+    town.wait_for_replies(1)
+    with town.open_db() as db:
+        (session,) = db.list_sessions_rich()
+        town.telegram.write("/status")
+        town.wait_for_replies(2)
+        lease = db.take_lease(session["id"], "the gateway on another machine", ttl=60)
+        town.telegram.write(command)
+        assert "I am at work" in town.wait_for_replies(3)[2]
+        db.release_lease(lease)
+        assert [row["content"] for row in db.get_messages(session["id"])] == [
+            "Hello",
+            "You said: Hello",
+        ]
+        assert db.session_count() == 1
+
+
+def test_whoever_watches_hears_of_an_end_in_another_process(town: Town, clock: FrozenClock) -> None:
+    running = town.start()
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed(gate, "Not yours")
+    town.telegram.write("Hello")
+    gate.wait_until_reached()
+    (turn,) = gateway_of(running).pool.running()
+    (item_id,) = turn.taken.input.item_ids
+    assert running.loop is not None
+
+    async def watch() -> list[Any]:
+        return [progress async for progress in gateway_of(running).watch(item_id)]
+
+    watching = asyncio.run_coroutine_threadsafe(watch(), running.loop)
+    while not gateway_of(running).hub.watched():
+        pass
+    with town.open_db() as db, SessionStore(town.home / "other", db=db) as sessions:
+        outbox = Outbox(db.store, "default")
+        reply = reply_to(Target("telegram", "7"), "Mine", turn_id=turn.taken.turn.id)
+        Mailboxes(sessions.engine).finish(
+            turn.taken.turn, "completed", also=lambda tx: outbox.put_in(tx, reply) and None
+        )
+    gateway_of(running).beat_now()
+    ended = watching.result(PATIENCE)[-1]
+    assert (ended.kind, ended.text, ended.outcome) == ("ended", "Mine", "completed")
+    gate.open()
+    assert town.wait_for_replies(1) == ["Mine"]
+
+
+def test_a_lease_that_could_not_be_given_back_holds_up_nobody(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = SessionDB.release_lease
+    failures = [StoreUnavailable("the line was cut")]
+
+    def release_lease(db: SessionDB, lease: Lease) -> None:
+        if failures:
+            raise failures.pop()
+        works(db, lease)
+
+    monkeypatch.setattr(SessionDB, "release_lease", release_lease)
+    town.start()
+    town.telegram.write("One")
+    town.wait_for_replies(1)
+    town.telegram.write("Two")
+    assert town.wait_for_replies(2) == ["You said: One", "You said: Two"]
+    assert failures == []
