@@ -66,7 +66,12 @@ def main(arguments: list[str] | None = None) -> int:
     if options.chart is not None or _is_publishable(options, size):
         picture = options.chart or CHART
         picture.parent.mkdir(parents=True, exist_ok=True)
-        picture.write_text(chart.draw(results, subtitle=_headline(size, facts)), encoding="utf-8")
+        try:
+            drawn = chart.draw(results, subtitle=_headline(size, facts))
+        except ValueError as error:
+            print(f"No chart: {error}.", file=sys.stderr)
+        else:
+            picture.write_text(drawn, encoding="utf-8")
     is_met = all(
         target.verdict(results) in ("goal", "must") for target in TARGETS if target.must is not None
     )

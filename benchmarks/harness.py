@@ -240,8 +240,12 @@ def choose_opponents(names: Iterable[str]) -> tuple[Opponent, ...]:
 
 
 def _worker_environment(scratch: Path) -> dict[str, str]:
-    """Nothing of the user's environment reaches the measured libraries, their home included."""
+    """Nothing of the user's environment reaches the measured libraries, their home included; only
+    how the C library allocates memory may be chosen.
+    """
+    chosen = {name: os.environ[name] for name in ("GLIBC_TUNABLES",) if name in os.environ}
     return {
+        **chosen,
         "PATH": os.defpath,
         "HOME": str(scratch),
         "HERMES_HOME": str(scratch / "hermes-home"),

@@ -26,6 +26,8 @@ class Size:
     messages_per_process: int
     #: Appended to the prepared store while another thread reads it.
     appends_while_reading: int
+    #: Each query is asked so often, unless that takes too long.
+    search_calls: int
     listed_sessions: int
     #: A second, larger listing for our own store only; 0 leaves it out.
     listed_sessions_large: int
@@ -35,6 +37,11 @@ class Size:
     pruned_sessions_reference: int
     #: The store that is exported and migrated, to see how much memory that takes.
     moved_messages: int
+    #: A store with so many lanes, then more, then the most; and the calls measured at each.
+    lanes: tuple[int, int, int]
+    lane_calls: int
+    #: People who write to one gateway at the same time.
+    gateway_lanes: int
     openings: int
     process_starts: int
     reference_seconds: float
@@ -52,12 +59,16 @@ QUICK = Size(
     processes=8,
     messages_per_process=25,
     appends_while_reading=100,
+    search_calls=15,
     listed_sessions=1000,
     listed_sessions_large=0,
     resumed_messages=400,
     pruned_sessions=40,
     pruned_sessions_reference=20,
     moved_messages=2000,
+    lanes=(10, 100, 1_000),
+    lane_calls=40,
+    gateway_lanes=20,
     openings=10,
     process_starts=3,
     reference_seconds=1.0,
@@ -74,12 +85,16 @@ DEFAULT = Size(
     processes=8,
     messages_per_process=300,
     appends_while_reading=1000,
+    search_calls=15,
     listed_sessions=50_000,
     listed_sessions_large=0,
     resumed_messages=2000,
     pruned_sessions=3500,
     pruned_sessions_reference=350,
     moved_messages=100_000,
+    lanes=(10, 1_000, 100_000),
+    lane_calls=300,
+    gateway_lanes=1_000,
     openings=50,
     process_starts=10,
     reference_seconds=6.0,
@@ -96,12 +111,16 @@ LARGE = Size(
     processes=8,
     messages_per_process=1000,
     appends_while_reading=4000,
+    search_calls=15,
     listed_sessions=50_000,
     listed_sessions_large=1_000_000,
     resumed_messages=2000,
     pruned_sessions=3500,
     pruned_sessions_reference=3500,
     moved_messages=1_000_000,
+    lanes=(10, 1_000, 100_000),
+    lane_calls=2_000,
+    gateway_lanes=1_000,
     openings=200,
     process_starts=20,
     reference_seconds=60.0,

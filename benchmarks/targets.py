@@ -92,6 +92,20 @@ def _growth(metric: str) -> Callable[[Results], float | None]:
     return measure
 
 
+def _over_lanes(metric: str, opponent: str = "ours") -> Callable[[Results], float | None]:
+    """How many times a call with few lanes goes into the same with most."""
+    scenario = "lanes" if opponent == "ours" else opponent.replace("ours", "lanes")
+
+    def measure(results: Results) -> float | None:
+        most, few = (
+            results.value(scenario, opponent, f"{metric}_{stage}_p50_ms")
+            for stage in ("most", "few")
+        )
+        return most / few if most and few else None
+
+    return measure
+
+
 def _answered_otherwise(server: str) -> Callable[[Results], float | None]:
     """How many classes of queries a server answered otherwise than SQLite did."""
 
@@ -383,5 +397,60 @@ TARGETS: tuple[Target, ...] = (
         unit="MB",
         measure=_ours("memory", "migrate_mb"),
         goal=at_most(100),
+    ),
+    Target(
+        number=17,
+        what="find a message's session among 100,000 lanes, to 10",
+        unit="×",
+        measure=_over_lanes("place"),
+        must=at_most(1.5),
+        goal=at_most(1.2),
+    ),
+    Target(
+        number=17,
+        what="receive a message and run its turn among 100,000 lanes, to 10",
+        unit="×",
+        measure=_over_lanes("round_trip"),
+        must=at_most(1.5),
+        goal=at_most(1.2),
+    ),
+    Target(
+        number=17,
+        what="the same on PostgreSQL",
+        unit="×",
+        measure=_over_lanes("round_trip", "ours-postgresql"),
+        must=at_most(1.5),
+        goal=at_most(1.2),
+    ),
+    Target(
+        number=17,
+        what="find a message's session among 100,000 lanes, p50",
+        unit="ms",
+        measure=_ours("lanes", "place_most_p50_ms"),
+        goal=at_most(2),
+    ),
+    Target(
+        number=18,
+        what="1,000 people write to a gateway at once: event loop late, p99",
+        unit="ms",
+        measure=_ours("gateway", "stall_p99_ms", "ours-gateway"),
+        must=at_most(50),
+        goal=at_most(20),
+    ),
+    Target(
+        number=18,
+        what="the same, worst",
+        unit="ms",
+        measure=_ours("gateway", "stall_max_ms", "ours-gateway"),
+        must=at_most(1000),
+        goal=at_most(250),
+    ),
+    Target(
+        number=18,
+        what="the same, memory without pages, sixth round to second",
+        unit="×",
+        measure=_ours("gateway", "last_to_second", "ours-gateway"),
+        must=at_most(1.3),
+        goal=at_most(1.1),
     ),
 )

@@ -8,7 +8,13 @@ from benchmarks.opponents.google_adk import GOOGLE_ADK_POSTGRESQL
 from benchmarks.opponents.hermes import HERMES_0_13, HERMES_0_19
 from benchmarks.opponents.langgraph import LANGGRAPH, LANGGRAPH_POSTGRESQL
 from benchmarks.opponents.openai_agents import OPENAI_AGENTS, OPENAI_AGENTS_POSTGRESQL
-from benchmarks.opponents.ours import OURS, OURS_MYSQL, OURS_NORMAL, OURS_POSTGRESQL
+from benchmarks.opponents.ours import (
+    OURS,
+    OURS_GATEWAY,
+    OURS_MYSQL,
+    OURS_NORMAL,
+    OURS_POSTGRESQL,
+)
 from benchmarks.opponents.raw import RAW, RAW_NORMAL
 from benchmarks.opponents.server_rows import PSYCOPG, PYMYSQL
 
@@ -17,6 +23,7 @@ OPPONENTS: dict[str, Opponent] = {
     for opponent in (
         OURS,
         OURS_NORMAL,
+        OURS_GATEWAY,
         HERMES_0_13,
         HERMES_0_19,
         OPENAI_AGENTS,

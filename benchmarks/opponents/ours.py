@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +22,11 @@ class OwnStore(SessionDBStore):
     def append_all(self, session_id: str, messages: list[CorpusMessage]) -> None:
         """Append a session's messages in one transaction."""
         self._db.append_messages(session_id, [_fields(message) for message in messages])
+
+    @property
+    def session_db(self) -> Any:
+        """The store itself, for what is built on it."""
+        return self._db
 
     def complete_index(self) -> None:
         """Index what waits and merge, instead of leaving it to the background thread."""
@@ -118,6 +123,12 @@ def _opponent(name: str, label: str, durability: str) -> Opponent:
 
 OURS = _opponent("ours", "Hermes Sessions", "full")
 OURS_NORMAL = _opponent("ours-normal", "Hermes Sessions, normal", "normal")
+OURS_GATEWAY = replace(
+    OURS,
+    name="ours-gateway",
+    label="Hermes Sessions, with its gateway",
+    environment=Environment(name="ours-gateway", project=True, extras=("gateway",)),
+)
 
 SERVERS_ENVIRONMENT = Environment(name="ours-servers", project=True, extras=("postgresql", "mysql"))
 

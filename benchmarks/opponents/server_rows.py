@@ -1,7 +1,7 @@
 """The plain drivers of server databases, doing the same durable work: psycopg and PyMySQL.
 
-The tables are ours, with their keys and indexes, but without the triggers that feed the search
-index. One transaction and one round trip a message: the message's row, and the counters and
+The tables are ours, with their keys and indexes, but without the triggers, most of which feed the
+search index. One transaction and one round trip a message: the message's row, and the counters and
 summary columns of its session. It is what the server and the driver allow.
 """
 
@@ -20,7 +20,10 @@ from benchmarks.opponents.base import Opponent
 from benchmarks.opponents.ours import SERVERS_ENVIRONMENT, OwnServerStore
 
 _TRIGGERS = {
-    "messages": ("messages_search_insert", "messages_search_delete", "messages_search_update"),
+    "messages": (
+        *("messages_search_insert", "messages_search_delete", "messages_search_update"),
+        *("messages_append_place", "messages_append_mark"),
+    ),
     "sessions": ("sessions_search_insert", "sessions_search_title", "sessions_search_delete"),
 }
 _COLUMNS = (

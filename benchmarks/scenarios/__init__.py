@@ -5,7 +5,9 @@ from __future__ import annotations
 from benchmarks.scenarios.append import APPEND, APPEND_LARGE, APPEND_MYSQL, APPEND_POSTGRESQL
 from benchmarks.scenarios.base import Job, PreparedStore, Scenario, StoredRowsDiffer
 from benchmarks.scenarios.footprint import FOOTPRINT
+from benchmarks.scenarios.gateway import GATEWAY
 from benchmarks.scenarios.indexing import INDEXING
+from benchmarks.scenarios.lanes import LANES, LANES_POSTGRESQL
 from benchmarks.scenarios.listing import LISTING, LISTING_LARGE, LISTING_POSTGRESQL
 from benchmarks.scenarios.memory import MEMORY, MEMORY_FIFTH
 from benchmarks.scenarios.opening import OPENING
@@ -44,10 +46,13 @@ SCENARIOS: dict[str, Scenario] = {
         FOOTPRINT,
         MEMORY,
         MEMORY_FIFTH,
+        LANES,
+        GATEWAY,
         APPEND_POSTGRESQL,
         APPEND_MYSQL,
         PROCESSES_POSTGRESQL,
         LISTING_POSTGRESQL,
+        LANES_POSTGRESQL,
         SEARCH_POSTGRESQL,
         SEARCH_MYSQL,
     )

@@ -23,7 +23,6 @@ from benchmarks.scenarios.prepared import MESSAGES, MESSAGES_LARGE, MESSAGES_SMA
 from benchmarks.sizes import Size
 
 LIMIT = 20
-CALLS = 15
 FEWEST_CALLS = 3
 #: After this long, a query has been asked often enough.
 SECONDS = 1.0
@@ -41,12 +40,12 @@ class _Timed:
     found: list[Any]
 
 
-def _timed(ask: Callable[[], list[Any]]) -> _Timed:
+def _timed(ask: Callable[[], list[Any]], calls: int) -> _Timed:
     found = ask()  # the first time reads the file and is not counted
     elapsed: list[float] = []
     used: list[float] = []
     deadline = time.perf_counter() + SECONDS
-    while len(elapsed) < CALLS:
+    while len(elapsed) < calls:
         if len(elapsed) >= FEWEST_CALLS and time.perf_counter() > deadline:
             break
         used_before, start = time.process_time(), time.perf_counter()
@@ -56,11 +55,14 @@ def _timed(ask: Callable[[], list[Any]]) -> _Timed:
     return _Timed(percentile(elapsed, 0.5) * 1000, percentile(used, 0.5) * 1000, found)
 
 
-def _asked(store: AgentStore, queries: tuple[str, ...], sort: str | None = None) -> list[_Timed]:
-    return [_timed(partial(store.search, query, LIMIT, sort)) for query in queries]
+def _asked(
+    store: AgentStore, queries: tuple[str, ...], calls: int, sort: str | None = None
+) -> list[_Timed]:
+    return [_timed(partial(store.search, query, LIMIT, sort), calls) for query in queries]
 
 
 def _run(job: Job) -> Metrics:
+    calls = job.count("calls")
     classes = questions.classes(job.stored_sessions())
     store = job.open_agent()
     store.complete_index()
@@ -68,13 +70,13 @@ def _run(job: Job) -> Metrics:
     metrics: Metrics = {}
     excess: list[float] = []
     for name, queries in classes.items():
-        asked = _asked(store, queries)
+        asked = _asked(store, queries, calls)
         metrics |= _class_metrics(name, asked)
         metrics[f"{name}_answers"] = _checksum(asked)
         if bare is None:
             continue
-        metrics |= _class_metrics(f"{name}_newest", _asked(store, queries, "newest"))
-        plain = [_timed(bare(query)) for query in queries]
+        metrics |= _class_metrics(f"{name}_newest", _asked(store, queries, calls, "newest"))
+        plain = [_timed(bare(query), calls) for query in queries]
         metrics |= _class_metrics(f"{name}_bare", plain)
         excess += [
             one.p50_ms / (BARE_FACTOR * other.p50_ms + BARE_ALLOWANCE_MS)
@@ -132,6 +134,7 @@ def _scenario(
         prepared=prepared,
         changes_store=False,
         is_part_of=is_part_of,
+        parameters=lambda size, _opponent: {"calls": size.search_calls},
         run=_run,
     )
 
