@@ -10,6 +10,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.delivery import (
+    CLAIM_SECONDS,
     LONGEST_PAUSE,
     MOST_ATTEMPTS,
     Delivery,
@@ -186,6 +187,35 @@ def test_running_delivers_when_woken(outbox: Outbox, room: Room) -> None:
 
     asyncio.run(scenario())
     assert outbox.counts() == {"sent": 1}
+
+
+def test_what_is_being_sent_is_not_sent_again_when_the_clock_jumps(
+    outbox: Outbox, room: Room, clock: FrozenClock
+) -> None:
+    put(outbox, "hello")
+
+    async def scenario() -> None:
+        goes_on = asyncio.Event()
+        send = room.send
+
+        async def slowly(target: Target, text: str, *, key: str) -> str:
+            sent = await send(target, text, key=key)
+            await goes_on.wait()
+            return sent
+
+        room.send = slowly  # type: ignore[method-assign]
+        delivery = Delivery(outbox, {"telegram": room}, lambda: "p")
+        assert await delivery.deliver_due() == 1
+        # A laptop slept, or the platform takes very long.
+        clock.advance(10 * CLAIM_SECONDS)
+        put(outbox, "elsewhere", chat="2")
+        assert await delivery.deliver_due() == 1
+        goes_on.set()
+        await delivery.settle()
+
+    asyncio.run(scenario())
+    assert room.chats == {"1": ["hello"], "2": ["elsewhere"]}
+    assert outbox.counts() == {"sent": 2}
 
 
 def test_targets_come_back_unchanged() -> None:

@@ -147,7 +147,12 @@ class Delivery:
         if room <= 0 or not connected:
             return 0
         claimed = await asyncio.to_thread(
-            self._outbox.claim, connected, self._process_id(), seconds=CLAIM_SECONDS, limit=room
+            self._outbox.claim,
+            connected,
+            self._process_id(),
+            seconds=CLAIM_SECONDS,
+            limit=room,
+            besides=tuple(self._sending),
         )
         for outgoing in claimed:
             task = asyncio.create_task(self._send(outgoing))

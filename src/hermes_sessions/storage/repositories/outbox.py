@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
@@ -124,11 +124,18 @@ class Outbox:
     # ── delivering ────────────────────────────────────────────────────────────────────────────
 
     def claim(
-        self, platforms: Sequence[str], claimed_by: str, *, seconds: float, limit: int
+        self,
+        platforms: Sequence[str],
+        claimed_by: str,
+        *,
+        seconds: float,
+        limit: int,
+        besides: Collection[int] = (),
     ) -> list[Outgoing]:
         """Take replies that are due on these platforms: the oldest unfinished one of each chat.
 
-        They are the caller's for so many seconds.
+        They are the caller's for so many seconds, and those with the numbers *besides* are not
+        taken: whoever still sends a reply knows that better than a clock, which may jump.
         """
         if not platforms:
             return []
@@ -137,11 +144,14 @@ class Outbox:
         due = (
             f"{_SELECT} WHERE namespace = ? AND platform IN ({placeholders(len(platforms))}) "
             "AND ((status = ? AND next_at <= ?) OR (status = ? AND claimed_until < ?)) "
-            "AND NOT EXISTS (SELECT 1 FROM outbox earlier WHERE earlier.chat_hash = "
+            f"{_none_of(besides)}AND NOT EXISTS (SELECT 1 FROM outbox earlier WHERE earlier.chat_hash = "
             "outbox.chat_hash AND earlier.namespace = outbox.namespace "
             "AND earlier.status IN (?, ?) AND earlier.id < outbox.id) ORDER BY id LIMIT ?"
         )
-        params = (self._namespace, *platforms, "waiting", now, "sending", now, *UNFINISHED, limit)
+        params = (
+            *(self._namespace, *platforms, "waiting", now, "sending", now),
+            *(*besides, *UNFINISHED, limit),
+        )
 
         def work(tx: WriteTransaction) -> list[Outgoing]:
             claimed = []
@@ -334,6 +344,10 @@ class Outbox:
 def chat_hash(platform: str, chat: str) -> str:
     """Return what stands for a chat in the index, however long its id is."""
     return hashlib.sha256(f"{platform}\0{chat}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _none_of(numbers: Collection[int]) -> str:
+    return f"AND id NOT IN ({placeholders(len(numbers))}) " if numbers else ""
 
 
 def _outgoing(row: Row) -> Outgoing:
