@@ -83,6 +83,62 @@ def test_a_spooled_message_that_nobody_can_take_is_kept_and_told(
     assert "nobody thought of that" in kept.read_text()
 
 
+def break_storing(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
+    """Have storing fail so many times as nobody expects; return what was tried, as it is tried."""
+    works, tried = Intake._store_allowed, []
+
+    def store(intake: Intake, inbound: Inbound) -> Any:
+        tried.append(inbound.text)
+        if len(tried) <= times:
+            raise ZeroDivisionError("nobody thought of that")
+        return works(intake, inbound)
+
+    monkeypatch.setattr(Intake, "_store_allowed", store)
+    return tried
+
+
+def test_a_message_that_nobody_can_take_is_kept_and_told(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = break_storing(monkeypatch, 3)
+    town.start()
+    town.telegram.write("Poison")
+    assert "could not be taken. Send it again" in town.wait_for_replies(1)[0]
+    (kept,) = (town.home / "gateway" / "spool").glob("*.refused")
+    assert "Poison" in kept.read_text()
+    assert "nobody thought of that" in kept.read_text()
+    town.telegram.write("Fine")
+    assert town.wait_for_replies(2)[1] == "You said: Fine"
+    assert tried == ["Poison"] * 3 + ["Fine"]
+
+
+def test_a_message_that_cannot_be_taken_once_is_answered(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_storing(monkeypatch, 2)
+    town.start()
+    town.telegram.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+    assert not (town.home / "gateway" / "spool").exists()
+
+
+def test_a_message_that_can_be_kept_nowhere_is_not_confirmed(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = break_storing(monkeypatch, 4)
+    full = []
+
+    def put_aside(_spool: Spool, inbound: Inbound, _why: Exception) -> None:
+        full.append(inbound.text)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Spool, "put_aside", put_aside)
+    town.start()
+    town.telegram.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"], "Telegram brought it again"
+    assert (tried, full) == (["Hello"] * 5, ["Hello"])
+
+
 class Broken:
     """An agent whose turns fail as nobody expects, so many times."""
 

@@ -74,8 +74,8 @@ class Inbound:
 Status = Literal["stored", "answered", "duplicate", "refused", "spooled"]
 #: Why a message is refused. ``unknown``, ``blocked``, ``bot``: the sender may not talk here.
 #: ``too many``: not so fast. ``full``: too much waits in the lane. ``too large``: it cannot be
-#: stored.
-Refusal = Literal["unknown", "blocked", "bot", "too many", "full", "too large"]
+#: stored. ``failed``: something went wrong that nobody foresaw, and it was kept aside.
+Refusal = Literal["unknown", "blocked", "bot", "too many", "full", "too large", "failed"]
 
 
 @dataclass(frozen=True, slots=True)

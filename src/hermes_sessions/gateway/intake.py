@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from hermes_sessions.agent.commands import Typed, UnknownCommand, read_command
-from hermes_sessions.errors import MessageTooLarge, StoreUnavailable
+from hermes_sessions.errors import HermesSessionsError, MessageTooLarge, StoreUnavailable
 from hermes_sessions.gateway.authz import Authorisation
 from hermes_sessions.gateway.errands import Errands
 from hermes_sessions.gateway.events import Inbound, Receipt, Status
@@ -32,11 +32,17 @@ IN_TURN: Final = frozenset({"compress"})
 
 #: Messages that are being stored at the same time.
 _AT_ONCE: Final = 16
+#: How often a message is tried that cannot be stored in a way nobody foresaw.
+_TRIES: Final = 3
 _FULL: Final = (
     "Too many messages wait here ({depth}). This one was not taken; send it again when I have "
     "answered, or drop them with /stop."
 )
 _NOT_TAKEN: Final = "What you wrote while my database was away could not be taken. Send it again."
+_FAILED: Final = (
+    "Something went wrong here, and what you wrote could not be taken. Send it again, or tell "
+    "whoever runs this."
+)
 _KEPT: Final = "What you wrote is kept here and will be answered when it is back."
 #: What people are told, by how the store is.
 _SPOOLED: Final = {
@@ -87,12 +93,34 @@ class Intake:
             # What came before it is not stored yet: order is kept.
             return self._put_aside(inbound, "messages before it wait")
         try:
-            receipt = self.store_now(inbound)
+            receipt = self._store_or_keep(inbound)
         except StoreUnavailable as error:
             self.health.failed(error)
             return self._put_aside(inbound, str(error))
         self.health.worked()
         return receipt
+
+    def _store_or_keep(self, inbound: Inbound, tries: int = _TRIES) -> Receipt:
+        """Store a message; what goes wrong in a way nobody foresaw must neither keep others waiting
+        nor cost the message, so it is kept where somebody can look at it.
+        """
+        try:
+            return self.store_now(inbound)
+        except HermesSessionsError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            logger.warning("a message could not be taken: %s", where(error))
+            # Without an id nothing would tell whether it was stored before that failed.
+            if tries > 1 and inbound.message_id is not None:
+                return self._store_or_keep(inbound, tries - 1)
+            return self._kept(inbound, error)
+
+    def _kept(self, inbound: Inbound, why: Exception) -> Receipt:
+        try:
+            self.spool.put_aside(inbound, why)
+        except OSError as error:
+            raise Unreachable(f"The message can be stored nowhere: {error}") from error
+        return Receipt("refused", reply=_FAILED, reason="failed")
 
     def _put_aside(self, inbound: Inbound, why: str) -> Receipt:
         try:

@@ -80,10 +80,12 @@ class Services(Protocol):
     """What the gateway offers to an adapter."""
 
     async def accept(self, inbound: Inbound) -> Receipt:
-        """Take a message; when this returns, it is durable, or refused in words.
+        """Take a message; when this returns, it is durable, or refused in words. What fails in a
+        way nobody foresaw is kept as well, in a file.
 
         Raises:
-            Unreachable: it could not even be spooled: do not confirm it to the platform.
+            InvalidInput: it is no message for anybody: it is not worth offering again.
+            Unreachable: it could be kept nowhere: do not confirm it to the platform.
         """
 
     async def may_talk(self, source: SessionSource) -> bool:

@@ -14,10 +14,6 @@ T = TypeVar("T")
 #: Waits for so many seconds; another one lets tests go on at once.
 Sleep = Callable[[float], Awaitable[None]]
 
-#: How often a message is offered to a gateway that fails in a way nobody foresaw. After that it is
-#: given up, so that it does not keep all others waiting.
-OFFERS: Final = 5
-
 _LONGEST: Final = 60.0
 
 

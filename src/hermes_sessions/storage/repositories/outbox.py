@@ -144,8 +144,8 @@ class Outbox:
         due = (
             f"{_SELECT} WHERE namespace = ? AND platform IN ({placeholders(len(platforms))}) "
             "AND ((status = ? AND next_at <= ?) OR (status = ? AND claimed_until < ?)) "
-            f"{_none_of(besides)}AND NOT EXISTS (SELECT 1 FROM outbox earlier WHERE earlier.chat_hash = "
-            "outbox.chat_hash AND earlier.namespace = outbox.namespace "
+            f"{_none_of(besides)}AND NOT EXISTS (SELECT 1 FROM outbox earlier "
+            "WHERE earlier.chat_hash = outbox.chat_hash AND earlier.namespace = outbox.namespace "
             "AND earlier.status IN (?, ?) AND earlier.id < outbox.id) ORDER BY id LIMIT ?"
         )
         params = (

@@ -101,6 +101,7 @@ def test_a_client_that_leaves_lets_go() -> None:
         (Receipt("refused", reply="Too many.", reason="too many"), 429, None),
         (Receipt("refused", reply="Too many wait.", reason="full"), 429, None),
         (Receipt("refused", reply="Too large.", reason="too large"), 413, None),
+        (Receipt("refused", reply="Something went wrong.", reason="failed"), 500, None),
         (Receipt("spooled"), 503, "false"),
         (Receipt("duplicate"), 409, "false"),
     ],

@@ -1,6 +1,7 @@
 """Socket Mode: sockets come and go, and an envelope is acknowledged when it is stored."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.gateway.platforms.slack import socket_mode
+from hermes_sessions.gateway.platforms.slack.directory import Directory
+from hermes_sessions.gateway.platforms.slack.mapping import Reader
 from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
 from hermes_sessions.testing.slack_values import ANNA, GENERAL, Refusal, too_many
 from tests.gateway.platforms.slack.scene import Scene, play
@@ -132,15 +135,46 @@ def test_socket_mode_is_turned_off_meanwhile(
     )
 
 
-def test_what_fails_for_ever_is_given_up(world: SlackWorld) -> None:
-    """If nobody foresaw why; otherwise it waits for as long as it takes."""
-
+def test_what_fails_is_offered_for_as_long_as_it_takes(world: SlackWorld) -> None:
     async def act(scene: Scene) -> None:
-        scene.services.fail_with(*[Unreachable("away")] * 20, *[RuntimeError("bug")] * 5)
-        scene.server.write("hopeless")
+        scene.services.fail_with(*[Unreachable("away")] * 20, *[RuntimeError("bug")] * 20)
+        scene.server.write("patient")
+        scene.server.write("next")
+        assert await scene.hear(2) == ["patient", "next"]
+        assert [each.text for each in scene.services.offered] == ["patient"] * 41 + ["next"]
+
+    play(world, act)
+
+
+def test_what_cannot_be_read_in_a_way_nobody_foresaw_stops_nobody(
+    world: SlackWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(scene: Scene) -> None:
+        read = Reader.read
+
+        def fail(reader: Reader, payload: object) -> object:
+            return 1 / 0 if "poison" in json.dumps(payload) else read(reader, payload)
+
+        monkeypatch.setattr(Reader, "read", fail)
+        scene.server.write("poison")
         scene.server.write("next")
         assert await scene.hear(1) == ["next"]
-        assert [each.text for each in scene.services.offered] == ["hopeless"] * 25 + ["next"]
+        assert scene.adapter.unreadable == 1
+
+    play(world, act)
+
+
+def test_a_message_is_worth_more_than_what_would_be_known_besides(
+    world: SlackWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_directory: Directory, _letter: object) -> object:
+        raise ZeroDivisionError("nobody thought of that")
+
+    monkeypatch.setattr(Directory, "completed", fail)
+
+    async def act(scene: Scene) -> None:
+        scene.server.write("Hello")
+        assert await scene.hear(1) == ["Hello"]
 
     play(world, act)
 

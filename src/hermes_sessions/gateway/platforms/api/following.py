@@ -13,7 +13,7 @@ from hermes_sessions.gateway.platforms.port import Progress
 #: Seconds without anything to say, after which that is said.
 QUIET_SECONDS: Final = 15.0
 #: The others are 403.
-_REFUSALS: Final = {"too many": 429, "full": 429, "too large": 413}
+_REFUSALS: Final = {"too many": 429, "full": 429, "too large": 413, "failed": 500}
 _KEPT: Final = "Your message is stored and will be answered; do not send it again. "
 
 

@@ -34,7 +34,6 @@ from hermes_sessions.gateway.platforms.port import (
     UnreadablePayload,
 )
 from hermes_sessions.gateway.platforms.reconnecting import (
-    OFFERS,
     Ending,
     Sleep,
     Stopped,
@@ -242,7 +241,7 @@ class Receiver:
 
     async def _offer(self, inbound: Inbound) -> bool:
         """Hand a message to the gateway until it is taken; return whether it was."""
-        failures = unforeseen = 0
+        failures = 0
         while True:
             try:
                 await self._services.accept(inbound)
@@ -252,11 +251,8 @@ class Receiver:
             except HermesSessionsError as error:
                 logger.warning("discord: a message cannot be stored yet: %s", error)
             except Exception:
-                # Whatever it is: the message is not lost at the first try.
-                unforeseen += 1
+                # Whatever it is: what is not stored is not passed over.
                 logger.exception("discord: a message could not be taken")
-                if unforeseen >= OFFERS:
-                    return False
             else:
                 return True
             failures += 1

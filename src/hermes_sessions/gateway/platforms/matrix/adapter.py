@@ -35,7 +35,6 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.gateway.platforms.reconnecting import (
-    OFFERS,
     Ending,
     Sleep,
     Stopped,
@@ -89,7 +88,6 @@ class MatrixAdapter(Adapter):
         self._news: News | None = None
         self._waiting: deque[Inbound] | None = None
         #: How often the first of them was offered in vain.
-        self._offers = 0
 
     @property
     def unreadable(self) -> int:
@@ -107,7 +105,7 @@ class MatrixAdapter(Adapter):
         """See `Adapter.connect`. At the first start of a device, nothing older is read."""
         self._services = services
         self._ending = Ending()
-        self._waiting, self._offers = None, 0
+        self._waiting = None
         client = MatrixClient(self._settings, self._keeping)
         try:
             self._identity = identity = await client.log_in()
@@ -207,7 +205,6 @@ class MatrixAdapter(Adapter):
             if not await self._offer(self._waiting[0]):
                 return False
             self._waiting.popleft()
-            self._offers = 0
         return await self._confirm(self._news, reading)
 
     async def _confirm(self, news: News, reading: NewsReader) -> bool:
@@ -240,10 +237,9 @@ class MatrixAdapter(Adapter):
             logger.warning("matrix: a message cannot be stored yet: %s", error)
             return False
         except Exception:
-            # Whatever it is: the loop goes on, and the message is not lost at the first try.
-            self._offers += 1
+            # Whatever it is: the loop goes on, and what is not stored is not confirmed.
             logger.exception("matrix: a message could not be taken")
-            return self._offers >= OFFERS
+            return False
         return True
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────

@@ -23,7 +23,6 @@ from hermes_sessions.gateway.platforms.port import (
     UnreadablePayload,
 )
 from hermes_sessions.gateway.platforms.reconnecting import (
-    OFFERS,
     Ending,
     Sleep,
     Stopped,
@@ -264,20 +263,18 @@ class SignalAdapter(Adapter):
 
     async def _store(self) -> None:
         """Give the gateway what waits, in order, and forget it when all of it is stored."""
-        failures = offers = 0
+        failures = 0
         while True:
             while not self._waiting:
                 if self._ending.is_asked_for and self._tasks[1].done():
                     return
                 await self._next_to_store()
-            is_taken = await self._offer(self._waiting[0], is_last=offers + 1 >= OFFERS)
-            if is_taken is True:
-                failures = offers = 0
+            if await self._offer(self._waiting[0]):
+                failures = 0
                 self._waiting.popleft()
                 await self._forget()
                 continue
             failures += 1
-            offers += is_taken is None
             await self._pause()
             await self._ending.pause(self._sleep, pause_after(failures))
             if self._ending.is_asked_for:
@@ -291,8 +288,8 @@ class SignalAdapter(Adapter):
         self._has_waiting.clear()
         await self._has_waiting.wait()
 
-    async def _offer(self, inbound: Inbound, *, is_last: bool) -> bool | None:
-        """Return whether a message may be forgotten; None: something failed that nobody foresaw."""
+    async def _offer(self, inbound: Inbound) -> bool:
+        """Return whether a message may be forgotten."""
         if self._services is None:
             return False
         try:
@@ -303,9 +300,9 @@ class SignalAdapter(Adapter):
             logger.warning("signal: a message cannot be stored yet: %s", error)
             return False
         except Exception:
-            # Whatever it is: others go on, and the message is not lost at the first try.
+            # Whatever it is: what is not stored is not forgotten.
             logger.exception("signal: a message could not be taken")
-            return True if is_last else None
+            return False
         return True
 
     async def _forget(self) -> None:

@@ -27,12 +27,13 @@ from hermes_sessions.gateway.platforms.slack.client import Identity, SlackClient
 from hermes_sessions.gateway.platforms.slack.context import introduced
 from hermes_sessions.gateway.platforms.slack.directory import Directory
 from hermes_sessions.gateway.platforms.slack.formatting import to_mrkdwn
-from hermes_sessions.gateway.platforms.slack.mapping import Reader
+from hermes_sessions.gateway.platforms.slack.mapping import Letter, Reader
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
 from hermes_sessions.gateway.platforms.slack.taking import NotTaken
 from hermes_sessions.gateway.platforms.slack.threads import Threads
 from hermes_sessions.gateway.platforms.slack.webhook import WebhookServer
+from hermes_sessions.storage.logs import where
 
 logger = logging.getLogger(__name__)
 
@@ -185,28 +186,36 @@ class SlackAdapter(Adapter):
                 logger.warning("slack: skipped: %s", error)
             except HermesSessionsError as error:
                 logger.warning("slack: a message cannot be stored yet: %s", error)
-                raise NotTaken(is_expected=True) from error
+                raise NotTaken from error
             except Exception as error:
+                # Whatever it is: what is not stored is not confirmed.
                 logger.exception("slack: a message could not be taken")
-                raise NotTaken(is_expected=False) from error
+                raise NotTaken from error
 
     async def _hand_over(self, payload: object) -> None:
         services, reader = self._services, self._reader
         directory, threads = self._directory, self._threads
         if services is None or reader is None or directory is None or threads is None:
             raise Unreachable("The adapter for Slack is not connected.")
-        letter = reader.read(payload)
+        letter = _letter(reader, payload)
         if letter is None:
             return
         source = letter.inbound.source
         chat_id, thread_id = source.chat_id, source.thread_id
         if not letter.is_addressed and not await threads.is_followed(chat_id, thread_id or ""):
             return
-        inbound = await directory.completed(letter)
-        if thread_id is not None and await self._is_new_in(threads, inbound, services):
-            inbound = await introduced(
-                self._slack, inbound, user_id=reader.user_id, patience=self._name_seconds
-            )
+        try:
+            inbound = await directory.completed(letter)
+            if thread_id is not None and await self._is_new_in(threads, inbound, services):
+                inbound = await introduced(
+                    self._slack, inbound, user_id=reader.user_id, patience=self._name_seconds
+                )
+        except HermesSessionsError:
+            raise
+        except Exception:
+            # It is worth more than what would be known besides.
+            logger.exception("slack: a message is taken as it came")
+            inbound = letter.inbound
         receipt = await services.accept(inbound)
         if thread_id is not None and receipt.status != "refused":
             await threads.follow(chat_id, thread_id)
@@ -253,6 +262,16 @@ class SlackAdapter(Adapter):
         """See `Adapter.fetch`."""
         limit = min(limit, self._settings.max_file_bytes)
         return await self._slack.fetch(attachment.reference, limit)
+
+
+def _letter(reader: Reader, payload: object) -> Letter | None:
+    try:
+        return reader.read(payload)
+    except UnreadablePayload:
+        raise
+    except Exception as error:
+        # The next try would end like this one, and those behind it would wait.
+        raise UnreadablePayload(f"reading it failed: {where(error)}") from error
 
 
 def _chat_of(target: Target) -> str:

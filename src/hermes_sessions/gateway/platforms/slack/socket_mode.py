@@ -20,7 +20,6 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.gateway.platforms.reconnecting import (
-    OFFERS,
     Ending,
     Sleep,
     Stopped,
@@ -167,16 +166,12 @@ class SocketMode:
         """Offer an envelope until it is taken. Slack brings it again a few times only, so it stays
         here; those behind it wait.
         """
-        failures = surprises = 0
+        failures = 0
         while True:
             try:
                 return await self._take(envelope.payload)
-            except NotTaken as refusal:
+            except NotTaken:
                 failures += 1
-                surprises += not refusal.is_expected
-            if surprises >= OFFERS:
-                logger.error("slack: an event is given up after %d tries", failures)
-                return None
             if self._ending.is_asked_for:
                 raise Stopped  # it comes again
             await self._ending.or_result(self._sleep(pause_after(failures)))

@@ -21,7 +21,7 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.reconnecting import OFFERS, Ending, Sleep, keep_receiving
+from hermes_sessions.gateway.platforms.reconnecting import Ending, Sleep, keep_receiving
 from hermes_sessions.gateway.platforms.telegram.client import (
     BotClient,
     ChatMoved,
@@ -68,8 +68,6 @@ class TelegramAdapter(Adapter):
         self._is_connected = False
         #: Everything below is stored, and not yet confirmed.
         self._offset: int | None = None
-        #: How often updates were offered in vain, by number.
-        self._offers: dict[int, int] = {}
         #: Updates that could not be read since the start.
         self.unreadable = 0
 
@@ -227,10 +225,7 @@ class TelegramAdapter(Adapter):
             self._skip(str(reading.problem), reading.number)
         if reading.inbound is None:
             return True
-        is_taken = await self._offer(reading.inbound, reading.number)
-        if is_taken:
-            self._offers.pop(reading.number, None)
-        return is_taken
+        return await self._offer(reading.inbound, reading.number)
 
     async def _offer(self, inbound: Inbound, number: int) -> bool:
         if self._services is None:
@@ -243,10 +238,9 @@ class TelegramAdapter(Adapter):
             logger.warning("telegram: update %d cannot be stored yet: %s", number, error)
             return False
         except Exception:
-            # Whatever it is: the loop goes on, and the message is not lost at the first try.
-            self._offers[number] = self._offers.get(number, 0) + 1
+            # Whatever it is: the loop goes on, and what is not stored is not confirmed.
             logger.exception("telegram: update %d could not be taken", number)
-            return self._offers[number] >= OFFERS
+            return False
         return True
 
     def _skip(self, why: str, number: int | None) -> None:
