@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import pytest
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.gateway.active import ActiveTurn
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.intake import Intake
 from hermes_sessions.gateway.spool import Spool
+from hermes_sessions.gateway.turns import TurnRunner
+from hermes_sessions.lifecycle.entry import SessionEntry
 from hermes_sessions.lifecycle.mailbox import Mailboxes
 from hermes_sessions.lifecycle.running import GatewayProcess
 from hermes_sessions.model.source import Platform, SessionSource
@@ -193,9 +197,7 @@ def test_a_deleted_conversation_is_told(town: Town) -> None:
     running = town.start()
     town.telegram.write("Hello")
     town.wait_for_replies(1)
-    # The reply is out before the worker has let go of the conversation.
-    assert running.gateway is not None
-    assert running.gateway.pool.wait_idle(60)
+    running.wait_until_idle()
     with town.open_db() as db:
         (session,) = db.list_sessions_rich()
         db.delete_session(session["id"])
@@ -257,15 +259,16 @@ def test_a_turn_that_fails_after_a_restart_is_told_once(town: Town) -> None:
     assert len(town.replies()) == 2
 
 
-def test_a_message_that_another_process_received_interrupts(town: Town, clock: FrozenClock) -> None:
+def test_a_message_that_another_process_received_interrupts(town: Town) -> None:
     running = town.start()
+    watch = running.take_stopwatch()
     gate = town.model.gate()
     town.model.respond = lambda request: (
         streamed("I think", gate) if said(request) == "Think" else echo(request)
     )
     town.telegram.write("Think")
     gate.wait_until_reached()
-    clock.advance(60)
+    watch.advance(60)
     with town.open_db() as db, SessionStore(town.home / "other", db=db) as sessions:
         mailboxes = Mailboxes(sessions.engine)
         mailboxes.receive(sessions.session_key(ANNAS), sender="7", text="Never mind", origin=ANNAS)
@@ -353,19 +356,25 @@ def _steered_answer(request: Any, gate: Any) -> Any:
     return streamed("Done.")
 
 
-def test_a_long_turn_says_that_it_goes_on(town: Town, clock: FrozenClock) -> None:
-    running = town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "Done.")
-    town.telegram.write("Think")
-    gate.wait_until_reached()
-    clock.advance(179)
-    gateway_of(running).beat_now()
-    clock.advance(2)
-    gateway_of(running).beat_now()
-    assert town.wait_for_replies(1) == ["Still working… (3 min)"]
-    gate.open()
-    assert town.wait_for_replies(2)[1] == "Done."
+def test_who_writes_as_soon_as_the_answer_is_there_is_not_told_to_wait(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reply is out before the worker is done with the turn, which nothing interrupts now."""
+    is_written, works = threading.Event(), TurnRunner.__call__
+
+    def run_turn(runner: TurnRunner, turn: ActiveTurn, entry: SessionEntry) -> bool:
+        is_tried_again = works(runner, turn, entry)
+        assert is_written.wait(PATIENCE)
+        return is_tried_again
+
+    monkeypatch.setattr(TurnRunner, "__call__", run_turn)
+    town.start()
+    town.telegram.write("One")
+    town.wait_for_replies(1)
+    town.telegram.write("Two")
+    town.telegram.wait_for(lambda: not town.telegram.waiting)
+    is_written.set()
+    assert town.wait_for_replies(2) == ["You said: One", "You said: Two"]
 
 
 def test_a_summary_that_takes_long_delays_nobody_else(town: Town) -> None:

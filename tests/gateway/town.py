@@ -15,6 +15,7 @@ from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.application import gateway
 from hermes_sessions.gateway.platforms.port import Adapter
 from hermes_sessions.gateway.runner import EndReason, Gateway
+from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import (
     Answer,
     RecordedRequest,
@@ -163,6 +164,19 @@ class Running:
         assert self._ready.wait(PATIENCE), "the gateway did not start"
         if self.error is not None:
             raise self.error
+
+    def wait_until_idle(self) -> None:
+        """Return when no lane is at work: a reply is out before its worker has let go of the
+        conversation.
+        """
+        assert self.gateway is not None
+        assert self.gateway.pool.wait_idle(PATIENCE), "a lane is still at work"
+
+    def take_stopwatch(self) -> FrozenClock:
+        """What measures the turns that begin from now on."""
+        assert self.gateway is not None
+        self.gateway.pool.stopwatch = watch = FrozenClock(0)
+        return watch
 
     def stop(self, reason: EndReason = "shutdown") -> bool | None:
         """Stop it; return whether it was clean."""

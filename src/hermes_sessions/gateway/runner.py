@@ -253,15 +253,14 @@ class Gateway:
                 turn.end("lost")
             self.process.start()
         self.pool.beat()
-        config, now = self.store.config, self.store.engine.store.clock()
-        running = self.pool.running()
+        config, running = self.store.config, self.pool.running()
         to_warn, to_end = overdue(
-            running, now, warn_after=config.turn_warning, end_after=config.turn_timeout
+            running, warn_after=config.turn_warning, end_after=config.turn_timeout
         )
         for turn in to_end:
             turn.end("timeout")
         self.board.warn(to_warn)
-        self.board.say_at_work(still_at_work(running, now, every=config.notify_interval))
+        self.board.say_at_work(still_at_work(running, every=config.notify_interval))
 
     def _keep_up(self) -> None:
         """Look for what others left, and for what waits."""

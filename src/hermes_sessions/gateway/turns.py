@@ -126,6 +126,7 @@ class TurnRunner:
             try:
                 conclusion = self._run(turn, entry, shown)
             finally:
+                turn.is_over = True
                 draft_id = shown.finish()
             is_replied = self._conclude(turn, target, conclusion, draft_id)
         except BaseException:
@@ -191,7 +192,7 @@ class TurnRunner:
     ) -> Conclusion:
         said, ended = "", Ended("interrupted")
         for event in transcribed.events(agent, lambda: self._steered(turn, transcribed)):
-            turn.active_at = self.store.engine.store.clock()
+            turn.did_something()
             if isinstance(event, TextPiece):
                 shown.text(event.text)
                 self.publish(turn.item_ids, Progress("text", event.text))

@@ -8,6 +8,7 @@ that another process holds is looked at again later: that process runs what wait
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class LanePool:
         later: Callable[[float, Callable[[], None]], object],
         on_stuck: Callable[[Lane], object] = lambda _lane: None,
         lease_seconds: float = LEASE_SECONDS,
+        stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
         """*later* calls something after so many seconds, without a thread of its own. *on_stuck* is
         told of lanes that were suspended because their turns never finish.
@@ -91,6 +93,8 @@ class LanePool:
         self._later = later
         self._on_stuck = on_stuck
         self._lease_seconds = lease_seconds
+        #: By which turns are measured; see `ActiveTurn`.
+        self.stopwatch = stopwatch
         self._crew = Crew(at_once, name="lane")
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -159,7 +163,7 @@ class LanePool:
             work = self._works.get(lane_id)
             turn = None if work is None else work.turn
         busy = None
-        if turn is not None and item_id not in turn.taken.input.item_ids:
+        if turn is not None and not turn.is_over and item_id not in turn.taken.input.item_ids:
             busy = self._affect(turn, item_id, mode, has_media=has_media, wants=wants)
         self.wake(lane_id)
         return busy
@@ -173,9 +177,7 @@ class LanePool:
         has_media: bool,
         wants: BusyMode | None,
     ) -> Busy:
-        running = RunningTurn(
-            age=self._clock() - turn.started_at, can_steer=True, is_draining=self._is_draining
-        )
+        running = RunningTurn(age=turn.age, can_steer=True, is_draining=self._is_draining)
         answer = on_message(mode, running, has_media=has_media, wants=wants)
         turn.seen.add(item_id)
         if answer.action == "interrupt":
@@ -245,6 +247,8 @@ class LanePool:
         and end turns that were stopped there.
         """
         for turn in self.running():
+            if turn.is_over:
+                continue
             lane_id = turn.taken.lane.id
             with self._store.engine.store.provider.read() as tx:
                 stored = self._turns.find(turn.taken.turn.id, tx=tx)
@@ -367,10 +371,9 @@ class LanePool:
         return 0.0
 
     def _begin(self, work: LaneWork, taken: Taken, source: SessionSource) -> ActiveTurn:
-        now = self._clock()
         # Something else may have come first since the mailbox was looked at.
         source = _source_of(taken.input.items[0], taken.lane) or source
-        turn = ActiveTurn(taken, source, started_at=now, active_at=now, told_at=now)
+        turn = ActiveTurn(taken, source, self._clock(), self.stopwatch)
         with self._lock:
             work.turn = turn
         return turn

@@ -1,0 +1,75 @@
+"""Turns that take long: how their users hear of it, and that only time that passed counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.scripted_model import streamed
+from tests.gateway.town import Town
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock()
+
+
+@pytest.fixture
+def town(tmp_path: Path, clock: FrozenClock) -> Iterator[Town]:
+    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
+        yield town
+
+
+def test_a_long_turn_says_that_it_goes_on(town: Town) -> None:
+    running = town.start()
+    assert running.gateway is not None
+    watch = running.take_stopwatch()
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed(gate, "Done.")
+    town.telegram.write("Think")
+    gate.wait_until_reached()
+    watch.advance(179)
+    running.gateway.beat_now()
+    watch.advance(2)
+    running.gateway.beat_now()
+    assert town.wait_for_replies(1) == ["Still working… (3 min)"]
+    gate.open()
+    assert town.wait_for_replies(2)[1] == "Done."
+
+
+def test_a_turn_in_which_nothing_happens_is_warned_of_and_then_ended(town: Town) -> None:
+    town.config["agent"]["gateway_notify_interval"] = 0
+    running = town.start()
+    assert running.gateway is not None
+    watch = running.take_stopwatch()
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed(gate, "Done.")
+    town.telegram.write("Think")
+    gate.wait_until_reached()
+    watch.advance(901)
+    running.gateway.beat_now()
+    assert town.wait_for_replies(1)[0].startswith("Nothing has happened for a while.")
+    watch.advance(900)
+    running.gateway.beat_now()
+    assert town.wait_for_replies(2)[1].startswith("Nothing happened for too long, so I stopped.")
+
+
+@pytest.mark.parametrize("hours", [0.1, 0.3, 24])
+def test_a_turn_goes_on_when_the_clock_jumps(town: Town, clock: FrozenClock, hours: float) -> None:
+    """A laptop slept, or a clock was set: no time has passed for the turn."""
+    running = town.start()
+    assert running.gateway is not None
+    gate = town.model.gate()
+    town.model.respond = lambda _request: streamed(gate, "Done.")
+    town.telegram.write("Think")
+    gate.wait_until_reached()
+    clock.advance(hours * 3600)
+    running.gateway._beat_once()
+    gate.open()
+    assert town.wait_for_replies(1) == ["Done."]
+    assert running.stop() is True
+    assert town.replies() == ["Done."]
