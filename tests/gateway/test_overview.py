@@ -10,6 +10,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.overview import find_gateways
 from hermes_sessions.lifecycle.host_files import host_name
+from hermes_sessions.lifecycle.host_processes import new_process_id
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.testing.clock import FrozenClock
 
@@ -18,19 +19,34 @@ NOBODY = 2**22 + 1
 
 
 @pytest.mark.parametrize(
-    ("host", "pid", "silent_for", "lives"),
+    ("host", "pid", "name", "silent_for", "lives"),
     [
-        ("elsewhere#1", NOBODY, 59, True),
-        ("elsewhere#1", NOBODY, 61, False),
-        (host_name(), os.getpid(), 59, True),
-        (host_name(), NOBODY, 0, False),
+        ("elsewhere#1", NOBODY, "1", 59, True),
+        ("elsewhere#1", NOBODY, "1", 61, False),
+        ("elsewhere#1", os.getpid(), "1.started-never", 59, True),
+        (host_name(), os.getpid(), new_process_id(os.getpid()), 59, True),
+        (host_name(), os.getpid(), "1", 59, True),
+        (host_name(), NOBODY, "1", 0, False),
+        (host_name(), os.getpid(), "1.started-never", 0, False),
     ],
-    ids=["elsewhere", "silent elsewhere", "here", "killed here"],
+    ids=[
+        "elsewhere",
+        "silent elsewhere",
+        "elsewhere with a number that is used here",
+        "here",
+        "here and nobody knows since when",
+        "killed here",
+        "killed here and another has its number",
+    ],
 )
-def test_who_lives(tmp_path: Path, host: str, pid: int, silent_for: float, lives: bool) -> None:
+def test_who_lives(
+    tmp_path: Path, host: str, pid: int, name: str, silent_for: float, lives: bool
+) -> None:
     clock = FrozenClock()
     with SessionDB(tmp_path / "state.db", clock=clock) as db:
-        process = Processes(db.store).register("bot", "gateway", host=host, pid=pid)
+        process = Processes(db.store).register(
+            "bot", "gateway", process_id=name, host=host, pid=pid
+        )
         clock.advance(silent_for)
         living, silent = find_gateways(db.store, "bot", dead_after=60)
         assert [one.id for one in (living if lives else silent)] == [process.id]
@@ -38,5 +54,5 @@ def test_who_lives(tmp_path: Path, host: str, pid: int, silent_for: float, lives
         # Whoever says so less often is not silent for that.
         clock.advance(600)
         assert bool(find_gateways(db.store, "bot", dead_after=3600).living) == (
-            pid != NOBODY or host != host_name()
+            lives or host != host_name()
         )

@@ -16,11 +16,13 @@ from hermes_sessions import SessionDB
 from hermes_sessions.errors import NotFound
 from hermes_sessions.lifecycle import running
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-from hermes_sessions.lifecycle.host_files import host_name, is_running
+from hermes_sessions.lifecycle.host_files import host_name
+from hermes_sessions.lifecycle.host_processes import is_running
 from hermes_sessions.lifecycle.mailbox import Taken
 from hermes_sessions.lifecycle.running import Recovery
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
+from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.recovery import RecoveryRows
 from hermes_sessions.storage.repositories.turns import Outcome
 from hermes_sessions.testing.clock import FrozenClock
@@ -197,12 +199,24 @@ class TestCrash:
         """Restarted at once: on the same host one can see that the other is gone."""
         house.say("a")
         begun(house)
-        peer = house.new_process(pid=1, runs_here=lambda pid: pid != 2**22 + 1)
+        peer = house.new_process(pid=1, runs_here=lambda one: one.pid != 2**22 + 1)
         # This test is one program that plays both.
         running._ours.discard(house.process.id)
         found = peer.start()
         assert [process.id for process in found.dead] == [house.process.id]
         assert house.seen().status == "resume_pending"
+
+    def test_a_number_that_another_program_has_now(self, house: House) -> None:
+        """Whoever had it before is not waited for."""
+        before = Processes(house.db.store).register(
+            house.engine.namespace,
+            "gateway",
+            process_id="1.started-never",
+            host=host_name(),
+            pid=os.getpid(),
+        )
+        found = house.new_process(runs_here=is_running).start()
+        assert [process.id for process in found.dead] == [before.id]
 
     def test_a_turn_that_its_process_forgot(self, house: House) -> None:
         """Its lease was given back, and nobody said how it ended."""
@@ -617,11 +631,3 @@ def test_a_host_has_one_name() -> None:
         check=True,
     )
     assert elsewhere.stdout.strip() == host_name()
-
-
-def test_who_runs_here() -> None:
-    assert is_running(os.getpid())
-    assert is_running(1)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    assert not is_running(gone.pid)

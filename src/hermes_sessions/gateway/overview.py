@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from hermes_sessions.gateway.endings import outcome_of
 from hermes_sessions.gateway.platforms.port import Progress
 from hermes_sessions.gateway.reporting import PlatformReports, Reports
-from hermes_sessions.lifecycle.host_files import host_name, is_running
+from hermes_sessions.lifecycle.host_files import host_name
+from hermes_sessions.lifecycle.host_processes import is_running
 from hermes_sessions.lifecycle.running import DEAD_AFTER
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.drafts import DRAFT
@@ -61,7 +62,7 @@ def find_gateways(store: Store, namespace: str, dead_after: float = DEAD_AFTER) 
     processes, host = Processes(store), host_name()
     gateways = Gateways([], processes.dead(namespace, dead_after))
     for process in processes.living(namespace, dead_after):
-        is_gone = process.host == host and process.pid is not None and not is_running(process.pid)
+        is_gone = process.host == host and not is_running(process)
         (gateways.silent if is_gone else gateways.living).append(process)
     return gateways
 

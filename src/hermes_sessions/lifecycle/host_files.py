@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import socket
 import uuid
 from collections.abc import Mapping
@@ -64,19 +63,6 @@ def host_name() -> str:
     parts = [socket.gethostname(), _read(_BOOT_ID) or str(uuid.getnode()), _pid_namespace()]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     return f"{parts[0]}#{digest[:12]}"
-
-
-def is_running(pid: int) -> bool:
-    """Tell whether a process with this number runs here; where that cannot be told, it does."""
-    if os.name != "posix":
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
 
 
 def _read(path: Path) -> str:

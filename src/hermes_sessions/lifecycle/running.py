@@ -7,6 +7,7 @@ the time of last use are for the first start on a store that knows no process ye
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -16,7 +17,8 @@ from typing import Final, Literal, NamedTuple, TypeVar
 from hermes_sessions.lifecycle.applying import Cause, set_status
 from hermes_sessions.lifecycle.decide import resumes_by_itself
 from hermes_sessions.lifecycle.engine import Engine
-from hermes_sessions.lifecycle.host_files import HostFiles, host_name, is_running
+from hermes_sessions.lifecycle.host_files import HostFiles, host_name
+from hermes_sessions.lifecycle.host_processes import is_running, new_process_id
 from hermes_sessions.lifecycle.sweeping import Sweeps
 from hermes_sessions.lifecycle.unfinished import INTERRUPTED, SetAside, Unfinished, resume_mark
 from hermes_sessions.model.lane import Lane
@@ -84,12 +86,12 @@ class GatewayProcess:
         version: str | None = None,
         dead_after: float = DEAD_AFTER,
         pid: int | None = None,
-        runs_here: Callable[[int], bool] = is_running,
+        runs_here: Callable[[Process], bool] = is_running,
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*home* is where a single host's files are. *runs_here* tells whether a process of this
-        host is alive, so that nobody waits for the heartbeat of one that is gone. *stopwatch* goes
-        on when a clock is put back.
+        """*home* is where a single host's files are. *runs_here* tells whether one that registered
+        on this host is alive, so that nobody waits for the heartbeat of one that is gone.
+        *stopwatch* goes on when a clock is put back.
         """
         self._engine = engine
         self._kind = kind
@@ -137,8 +139,14 @@ class GatewayProcess:
         engine = self._engine
         was_clean = self._files.take_clean_mark()
         is_first = self._processes.newest(engine.namespace, self._kind) is None
+        pid = os.getpid() if self._pid is None else self._pid
         self._row = self._processes.register(
-            engine.namespace, self._kind, host=self._host, pid=self._pid, version=self._version
+            engine.namespace,
+            self._kind,
+            process_id=new_process_id(pid),
+            host=self._host,
+            pid=pid,
+            version=self._version,
         )
         _ours.add(self._row.id)
         found = self.recover()
@@ -246,7 +254,7 @@ class GatewayProcess:
     def _is_gone(self, process: Process) -> bool:
         # Whoever had the number that is ours now does not have it any more.
         ours = self._row.pid if self._row else None
-        return process.pid is not None and (process.pid == ours or not self._runs_here(process.pid))
+        return process.pid is not None and (process.pid == ours or not self._runs_here(process))
 
     def _bury(self, process: Process) -> bool:
         """End a process for the others, unless it has been heard of meanwhile; return whether."""

@@ -10,6 +10,9 @@ from hermes_sessions.cli.render.age import relative_time
 from hermes_sessions.cli.store import open_for_looking
 from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.overview import Overview, overview
+from hermes_sessions.lifecycle.host_files import host_name
+from hermes_sessions.lifecycle.host_processes import find_out
+from hermes_sessions.storage.repositories.processes import Process
 
 
 @click.command(short_help="Show who runs, what waits and what failed.")
@@ -48,11 +51,7 @@ def _lines(found: Overview, now: float) -> list[str]:
         lines += [f"  {name}: {state}" for name, state in sorted(platforms.items())]
     if not found.living:
         lines.append("Not running. Start it with: hermes gateway run")
-    lines += [
-        f"Silent: process {process.pid}, last heard of {relative_time(process.heartbeat_at, now)}; "
-        f"what it ran goes on when a gateway starts"
-        for process in found.silent
-    ]
+    lines += [_silent(process, now) for process in found.silent]
     lines += [
         f"Conversations: {_counts(found.lanes)}",
         f"Messages: {_counts(found.mailbox)}",
@@ -63,6 +62,13 @@ def _lines(found: Overview, now: float) -> list[str]:
     if found.pending_senders:
         lines.append(f"{found.pending_senders} wait to be let in: hermes gateway pair --list")
     return lines
+
+
+def _silent(process: Process, now: float) -> str:
+    heard = f"last heard of {relative_time(process.heartbeat_at, now)}"
+    if process.host == host_name() and find_out(process) == "another":
+        heard += ", is another program now"
+    return f"Silent: process {process.pid}, {heard}; what it ran goes on when a gateway starts"
 
 
 def _counts(by_status: dict[str, int]) -> str:
