@@ -172,7 +172,7 @@ def run(command: Sequence[str | Path], user: str | None, folder: Path) -> None:
         cwd=folder,
         capture_output=True,
         check=False,
-        env={**os.environ, "HOME": str(folder), "LC_ALL": "C.UTF-8"},
+        env={**os.environ, "HOME": str(folder), "TMPDIR": str(folder), "LC_ALL": "C.UTF-8"},
     )
     if done.returncode != 0:
         raise ServerFailed((done.stdout + done.stderr).decode(errors="replace"))
@@ -227,6 +227,8 @@ def make_mariadb(settings: Sequence[str] = (), parent: Path | None = None) -> Se
         f"--datadir={data}",
         f"--socket={folder / 'socket'}",
         f"--pid-file={folder / 'pid'}",
+        # One that starts removes all temporary tables that it finds there, whoever uses them.
+        f"--tmpdir={folder}",
         f"--port={port}",
         "--bind-address=127.0.0.1",
         "--skip-name-resolve",

@@ -195,6 +195,11 @@ class TestAppending:
             assert db.get_session("s") == before
 
 
+def test_servers_of_tests_share_no_temporary_tables(place: Place) -> None:
+    """One that starts removes those of all others in its place for them, who may crash then."""
+    assert place.run("SELECT @@tmpdir") == [(str(place.server.folder),)]
+
+
 class TestStreams:
     def test_statements_within_streams(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         """Rows of an outer stream wait, in a file if there are many, while others are asked for."""
