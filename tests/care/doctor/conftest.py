@@ -52,7 +52,7 @@ def on_server(home: Path, place: Place, port: int | None = None) -> Patient:
     return Patient(
         home,
         f"sessiondb:\n  provider: {section}\n  {section}:\n    dsn: {url}{schema}\n"
-        f"    lock_timeout: 2\n",
+        f"    lock_timeout: 120\n",
     )
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.config import load_settings
-from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.care.doctor.looking import examine
 from hermes_sessions.storage.care.doctor.reaching import opened
 from hermes_sessions.storage.care.doctor.report import Report
@@ -52,17 +51,23 @@ def test_a_server_that_freezes_in_the_middle_of_a_look(
 ) -> None:
     """What the doctor has time for is all that it waits: a second, here."""
     monkeypatch.setenv("HERMES_HOME", str(server.home))
-    frozen: list[float] = []
+    is_frozen = False
+    since: list[float] = []
     reports: list[Report] = []
 
     def stopwatch() -> float:
-        return 19.0 + time.monotonic() - frozen[0] if frozen else 0.0
+        if not is_frozen:
+            return 0.0
+        # The second begins when the first check asks for the time: it begins in any case.
+        since.append(time.monotonic())
+        return 19.0 + since[-1] - since[0]
 
     def look() -> None:
+        nonlocal is_frozen
         with opened(Subject(load_settings(), {}, stopwatch=stopwatch, until=20.0)) as subject:
             assert subject.failure is None
-            frozen.append(time.monotonic())
             place.server.freeze()
+            is_frozen = True
             reports.append(examine(subject, WORK))
 
     looking = threading.Thread(target=look)
@@ -117,31 +122,26 @@ def test_who_is_waited_for(server: Patient) -> None:
         def work(tx: WriteTransaction) -> None:
             tx.run("UPDATE sessions SET title = ? WHERE id = ?", ("held", SESSION))
             holds.set()
-            may_go.wait(120)
+            may_go.wait()
 
         db.store.provider.write(work, isolated=False)
 
-    def wait(db: SessionDB) -> None:
-        # As often as it takes: each attempt waits for a short while only.
-        while not may_go.is_set():
-            try:
-                db.append_message(SESSION, "user", "I wait")
-            except StoreError:
-                continue
-
     with server.db() as first, server.db() as second:
         holder = threading.Thread(target=hold, args=(first,))
-        waiter = threading.Thread(target=wait, args=(second,))
+        waiter = threading.Thread(target=second.append_message, args=(SESSION, "user", "I wait"))
         holder.start()
-        assert holds.wait(60)
-        waiter.start()
         try:
-            # A look that falls between two attempts finds nobody waiting.
-            found = next(found for found in (server.look() for _ in range(50)) if found.found)
+            assert holds.wait(120)
+            waiter.start()
+            # A look before it waits finds nobody.
+            while not (found := server.look()).found:
+                pass
         finally:
             may_go.set()
             holder.join()
-            waiter.join()
+            if waiter.ident is not None:
+                waiter.join()
+        assert second.message_count(SESSION) == 201
     assert (found.code, found.found) == (1, ["locked"])
     assert "holds what others wait for" in found.what("locked")
     assert found.document["state"] == "read-only"
