@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,7 @@ from hermes_sessions.gateway.delivery import (
 )
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import RateLimited, Undeliverable, Unreachable
-from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
 from hermes_sessions.testing.clock import FrozenClock
 from tests.gateway.room import Room
 
@@ -216,6 +218,54 @@ def test_what_is_being_sent_is_not_sent_again_when_the_clock_jumps(
     asyncio.run(scenario())
     assert room.chats == {"1": ["hello"], "2": ["elsewhere"]}
     assert outbox.counts() == {"sent": 2}
+
+
+def test_what_was_claimed_in_this_moment_is_waited_for(
+    outbox: Outbox, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway stops while it takes the last reply out of the outbox."""
+    put(outbox, "hello")
+    works, is_claimed, claim_ends = outbox.claim, threading.Event(), threading.Event()
+
+    def claim(*given: Any, **options: Any) -> list[Outgoing]:
+        if claimed := works(*given, **options):
+            is_claimed.set()
+            assert claim_ends.wait(60)
+        return claimed
+
+    monkeypatch.setattr(outbox, "claim", claim)
+
+    async def scenario() -> None:
+        delivery, send, looks = Delivery(outbox, {"telegram": room}, lambda: "p"), room.send, []
+        sends_on, both_looked, deliver_due = asyncio.Event(), asyncio.Event(), delivery.deliver_due
+
+        async def slowly(target: Target, text: str, *, key: str) -> str:
+            await sends_on.wait()
+            return await send(target, text, key=key)
+
+        async def look() -> int:
+            looks.append(await deliver_due())
+            if len(looks) == 2:
+                both_looked.set()
+            return looks[-1]
+
+        monkeypatch.setattr(room, "send", slowly)
+        monkeypatch.setattr(delivery, "deliver_due", look)
+        claiming = asyncio.create_task(look())
+        await asyncio.to_thread(is_claimed.wait)
+        settling = asyncio.create_task(delivery.settle())
+        await asyncio.sleep(0)
+        claim_ends.set()
+        await both_looked.wait()
+        await asyncio.sleep(0)
+        assert claiming.done()
+        assert not settling.done()
+        sends_on.set()
+        await settling
+
+    asyncio.run(scenario())
+    assert room.chats == {"1": ["hello"]}
+    assert outbox.counts() == {"sent": 1}
 
 
 def test_targets_come_back_unchanged() -> None:

@@ -118,6 +118,8 @@ class Delivery:
         self._on_outcome = on_outcome
         self._woken = asyncio.Event()
         self._sending: dict[int, asyncio.Task[None]] = {}
+        #: Held until what was claimed is known to be sent: nobody may overlook it.
+        self._claiming = asyncio.Lock()
 
     def wake(self) -> None:
         """Say that something was put into the outbox. On the event loop."""
@@ -142,6 +144,10 @@ class Delivery:
 
     async def deliver_due(self) -> int:
         """Start to send what is due, as far as there is room; return how many were started."""
+        async with self._claiming:
+            return await self._claim_and_send()
+
+    async def _claim_and_send(self) -> int:
         room = AT_ONCE - len(self._sending)
         connected = [name for name, adapter in self._adapters.items() if adapter.is_connected]
         if room <= 0 or not connected:
@@ -162,7 +168,8 @@ class Delivery:
 
     async def settle(self) -> None:
         """Wait until nothing is being sent and nothing more is due."""
-        while self._sending or await self.deliver_due():
+        # Looked at twice: whoever was claiming before may have begun to send.
+        while self._sending or await self.deliver_due() or self._sending:
             await asyncio.gather(*self._sending.values(), return_exceptions=True)
 
     def _finished(self, number: int, _done: asyncio.Task[None]) -> None:
