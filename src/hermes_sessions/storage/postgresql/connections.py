@@ -77,6 +77,8 @@ class Connections:
             weakref.WeakKeyDictionary()
         )
         self._pool: ConnectionPool[psycopg.Connection] | None = None
+        #: How many of its connections are outside: lent, or at hand.
+        self._outside = 0
         self._closed = False
         forking.watch(self)
 
@@ -127,14 +129,27 @@ class Connections:
             return self._borrow_from(self._given, patience)
         pool = self._own_pool()
         try:
-            return pool.getconn(timeout=patience)
+            connection = pool.getconn(timeout=patience)
         except PoolTimeout:
             # The pool does not say why: if the server cannot be reached, this does.
             self._connect().close()
-            if pool.get_stats()["pool_size"] >= self.options.max_connections:
+            # One that is only being opened is in its size, too, and nobody uses it.
+            if self._outside and pool.get_stats()["pool_size"] >= self.options.max_connections:
                 raise
-        # It was away until just now, and the pool has not noticed yet.
-        return pool.getconn(timeout=patience)
+            # It was away until just now, and the pool has not noticed yet; or it is slow.
+            connection = pool.getconn(timeout=max(patience, self._connect_seconds))
+        self._count(1)
+        return connection
+
+    def _count(self, taken: int) -> None:
+        with self._lock:
+            self._outside += taken
+
+    def _give_back(
+        self, pool: ConnectionPool[psycopg.Connection], lent: psycopg.Connection
+    ) -> None:
+        self._count(-1)
+        pool.putconn(lent)
 
     def _borrow_from(self, pool: ConnectionPool[Any], patience: float) -> psycopg.Connection:
         connection: psycopg.Connection = pool.getconn(timeout=patience)
@@ -156,12 +171,13 @@ class Connections:
         elif self._given is None and len(self._idle) < _KEPT and not self._closed:
             self._idle.append(connection)
             return
-        self._restore(connection)
-        pool = self._pool if self._given is None else self._given
-        if pool is None:
-            connection.close()
+        if self._given is not None:
+            self._restore(connection)
+            self._given.putconn(connection)
+        elif self._pool is not None:
+            self._give_back(self._pool, connection)
         else:
-            pool.putconn(connection)
+            connection.close()
 
     def _forget_idle(self) -> None:
         """After one connection was lost, the others were probably lost with it."""
@@ -172,7 +188,7 @@ class Connections:
                 return
             connection.close()
             if self._pool is not None:
-                self._pool.putconn(connection)
+                self._give_back(self._pool, connection)
 
     def _own_pool(self) -> ConnectionPool[psycopg.Connection]:
         with self._lock:
@@ -213,6 +229,12 @@ class Connections:
         seconds_left = self.options.seconds_left
         return psycopg.Connection if seconds_left is None else limited(seconds_left)
 
+    @property
+    def _connect_seconds(self) -> int:
+        """How long connecting may take: the driver knows whole seconds, and 0 would be no limit."""
+        left = self.options.seconds_left
+        return _CONNECT_SECONDS if left is None else max(1, int(min(_CONNECT_SECONDS, left())))
+
     def _conninfo(self) -> str:
         given = conninfo_to_dict(self.options.conninfo)
         options = str(given.get("options") or "")
@@ -222,9 +244,7 @@ class Connections:
         defaults = {"application_name": "hermes-sessions", "connect_timeout": _CONNECT_SECONDS}
         settings_given = {name: str(value) for name, value in (defaults | given).items()}
         if self.options.seconds_left is not None:
-            # The driver knows whole seconds, and 0 would be no limit.
-            left = max(1, int(min(_CONNECT_SECONDS, self.options.seconds_left())))
-            settings_given["connect_timeout"] = str(left)
+            settings_given["connect_timeout"] = str(self._connect_seconds)
         # Whatever the environment says: texts are sent and read as UTF-8.
         settings_given["client_encoding"] = "UTF8"
         if options:
@@ -267,7 +287,7 @@ class Connections:
         self._closed = True
         if self._pool is not None:
             while self._idle:
-                self._pool.putconn(self._idle.pop())
+                self._give_back(self._pool, self._idle.pop())
             self._pool.close(timeout=1.0)
 
     def start_over_in_child(self) -> None:
@@ -276,6 +296,7 @@ class Connections:
         self._lock = threading.Lock()
         self._idle = deque()
         self._pool = None
+        self._outside = 0
 
 
 def _quieten_pool() -> None:
