@@ -50,6 +50,16 @@ class Place(NamedTuple):
                 cursor.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
 
+    @contextmanager
+    def holding(self, statement: str) -> Iterator[None]:
+        """Keep what a statement locks, beside the store, until the block ends; then undo it."""
+        connection = _mysql_cursor if self.kind == "mariadb" else _postgresql_cursor
+        with connection(self.server, self.name) as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(statement)
+            yield
+            cursor.execute("ROLLBACK")
+
 
 def _with(url: str, options: dict[str, Any]) -> str:
     if not options:

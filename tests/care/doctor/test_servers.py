@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions import SessionDB
 from hermes_sessions.config import load_settings
 from hermes_sessions.storage.care.doctor.looking import examine
 from hermes_sessions.storage.care.doctor.reaching import opened
@@ -17,7 +16,6 @@ from hermes_sessions.storage.care.doctor.report import Report
 from hermes_sessions.storage.care.doctor.subject import Subject
 from hermes_sessions.storage.care.doctor.work import WORK
 from hermes_sessions.storage.mysql import connections
-from hermes_sessions.storage.provider import WriteTransaction
 from tests.care.doctor.conftest import on_server
 from tests.care.doctor.patients import SESSION, Patient
 from tests.servers.launching import free_port
@@ -115,33 +113,16 @@ def test_a_step_that_was_not_taken(server: Patient, place: Place) -> None:
     assert found.what("unfinished-migration") == f"To be taken: {name}."
 
 
-def test_who_is_waited_for(server: Patient) -> None:
-    holds, may_go = threading.Event(), threading.Event()
-
-    def hold(db: SessionDB) -> None:
-        def work(tx: WriteTransaction) -> None:
-            tx.run("UPDATE sessions SET title = ? WHERE id = ?", ("held", SESSION))
-            holds.set()
-            may_go.wait()
-
-        db.store.provider.write(work, isolated=False)
-
-    with server.db() as first, server.db() as second:
-        holder = threading.Thread(target=hold, args=(first,))
-        waiter = threading.Thread(target=second.append_message, args=(SESSION, "user", "I wait"))
-        holder.start()
-        try:
-            assert holds.wait(120)
+def test_who_is_waited_for(server: Patient, place: Place) -> None:
+    with server.db() as db:
+        waiter = threading.Thread(target=db.append_message, args=(SESSION, "user", "I wait"))
+        with place.holding(f"UPDATE sessions SET title = 'held' WHERE id = '{SESSION}'"):
             waiter.start()
             # A look before it waits finds nobody.
             while not (found := server.look()).found:
                 pass
-        finally:
-            may_go.set()
-            holder.join()
-            if waiter.ident is not None:
-                waiter.join()
-        assert second.message_count(SESSION) == 201
+        waiter.join()
+        assert db.message_count(SESSION) == 201
     assert (found.code, found.found) == (1, ["locked"])
     assert "holds what others wait for" in found.what("locked")
     assert found.document["state"] == "read-only"
