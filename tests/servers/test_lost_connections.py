@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.servers import driver
 from tests.servers.proxy import Proxy, proxy_to
 from tests.servers.stores import Place
 
@@ -163,3 +166,47 @@ def test_threads_lose_their_connections_together(place: Place) -> None:
     for writer in range(6):
         mine = [text for text in stored if text.startswith(f"{writer} ")]
         assert mine == [f"{writer} {n}" for n in range(20)]
+
+
+@pytest.mark.fault(
+    "A process freezes in the middle of a write",
+    "The server ends it after a while; others go on; it writes again when it wakes up",
+)
+def test_a_writer_that_freezes_holds_up_others_for_a_while_only(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SessionDB.from_url(place.url()) as others:
+        others.set_meta("owner", "nobody")
+        monkeypatch.setattr(driver, "IDLE_WRITE_SECONDS", 1)
+        wakes_up = threading.Event()
+        with SessionDB.from_url(place.url()) as frozen, ThreadPoolExecutor(1) as thread:
+            tries = count(1)
+            has_begun = threading.Event()
+
+            def work(tx: WriteTransaction) -> int:
+                tx.run('UPDATE state_meta SET value = ? WHERE "key" = ?', ("frozen", "owner"))
+                has_begun.set()
+                assert wakes_up.wait(60)
+                tx.run('UPDATE state_meta SET value = ? WHERE "key" = ?', ("awake", "owner"))
+                return next(tries)
+
+            writing = thread.submit(frozen.store.provider.write, work, isolated=False)
+            try:
+                assert has_begun.wait(60)
+                others.set_meta("owner", "others")
+            finally:
+                wakes_up.set()
+            assert writing.result(60) == 1
+        assert others.get_meta("owner") == "awake"
+
+
+def test_a_slow_reader_is_left_alone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "IDLE_WRITE_SECONDS", 1)
+    with SessionDB.from_url(place.url()) as db:
+        db.set_meta("k", "v")
+        setting = {
+            "postgresql": "SELECT current_setting('idle_in_transaction_session_timeout')",
+            "mariadb": "SELECT @@idle_readonly_transaction_timeout + @@idle_transaction_timeout",
+        }[place.kind]
+        with db.store.provider.read() as tx:
+            assert str(tx.all(setting, ())[0][0]) == "0"

@@ -13,6 +13,7 @@ import pymysql
 from pymysql.constants import FIELD_TYPE, SERVER_STATUS
 
 from hermes_sessions.errors import StatementRefused, StoreUnreachable
+from hermes_sessions.storage.servers import driver
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class ServerSession:
         ]
         if self.is_mariadb:
             settings.append(f"max_statement_time = {statement_timeout:f}")
+            settings.append(f"idle_write_transaction_timeout = {driver.IDLE_WRITE_SECONDS}")
         else:
             # There, only what reads can be stopped.
             settings.append(f"max_execution_time = {int(statement_timeout * 1000)}")

@@ -24,7 +24,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.postgresql.limited import limited
-from hermes_sessions.storage.servers import forking
+from hermes_sessions.storage.servers import driver, forking
 from hermes_sessions.storage.servers.driver import Mode
 
 logger = logging.getLogger(__name__)
@@ -277,6 +277,9 @@ class Connections:
         if lock_timeout is not None and lock_timeout != self.options.lock_timeout:
             settings["lock_timeout"] = f"{max(1, int(lock_timeout * 1000))}ms"
         parts = [f"BEGIN ISOLATION LEVEL {_LEVELS[mode]}"]
+        if mode != "reading":
+            milliseconds = driver.IDLE_WRITE_SECONDS * 1000
+            parts.append(f"SET LOCAL idle_in_transaction_session_timeout = {milliseconds}")
         parts += [f"SET LOCAL {name} = {_quoted(name, value)}" for name, value in settings.items()]
         return "; ".join(parts).encode()
 

@@ -14,6 +14,7 @@ _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
     "08": (errors.StoreUnreachable, "the connection to the server failed"),
     "22": (errors.ConstraintViolated, "a value does not fit its column"),
     "23": (errors.ConstraintViolated, "constraint failed"),
+    "25P03": (errors.StoreUnreachable, "nothing was heard from here for too long amid a write"),
     "25006": (errors.StoreReadOnly, "the server, or this role, only reads"),
     "28": (errors.StoreUnreachable, "the server refused the user or the password"),
     "3D000": (errors.StoreUnreachable, "there is no such database. Create it first"),
@@ -33,7 +34,7 @@ _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
 _AGAIN: Final = ("40001", "40P01")
 _TAKEN: Final = "23505"
 #: The connection is gone, or the server goes.
-_GONE: Final = ("57P01", "57P02", "57P03", "57P05")
+_GONE: Final = ("25P03", "57P01", "57P02", "57P03", "57P05")
 
 
 def translate(error: psycopg.Error, location: str) -> errors.StoreError:

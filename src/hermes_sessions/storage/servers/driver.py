@@ -8,6 +8,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.provider import WriteTransaction
 
+#: Seconds after which the server ends a write in the middle of which nothing is heard: its process
+#: is frozen, or its machine gone, and others wait for its rows. Less than they do by default.
+IDLE_WRITE_SECONDS: int = 15
+
 #: As if nobody else wrote; waiting for rows instead; a consistent look.
 Mode = Literal["isolated", "by row locks", "reading"]
 
