@@ -53,8 +53,16 @@ class House:
         self.recovered: Recovery = self.process.start()
 
     def new_process(self, **options: Any) -> GatewayProcess:
-        """A process that counts as gone as soon as another is started."""
-        given = {"home": self.home, "pid": NOBODY, "runs_here": lambda _: True, **options}
+        """A process that counts as gone as soon as another is started. Its clock does not jump:
+        when it is moved, so much time has passed.
+        """
+        given = {
+            "home": self.home,
+            "pid": NOBODY,
+            "runs_here": lambda _: True,
+            "stopwatch": self.clock,
+            **options,
+        }
         return GatewayProcess(self.engine, **given)
 
     def crash(self, *, after: float = 3600.0) -> Recovery:

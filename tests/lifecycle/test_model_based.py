@@ -93,7 +93,12 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.finalized: Counter[str] = Counter()
 
     def started(self) -> Gateway:
-        process = GatewayProcess(self.sessions.engine, dead_after=60.0, runs_here=lambda _: True)
+        process = GatewayProcess(
+            self.sessions.engine,
+            dead_after=60.0,
+            runs_here=lambda _: True,
+            stopwatch=self.clock,
+        )
         process.start()
         return Gateway(process)
 

@@ -195,6 +195,47 @@ class TestCrash:
         assert house.process.beat()
         assert house.answer(taken).is_accepted
 
+    def test_nobody_gives_up_ones_own_turns_after_a_sleep(self, house: House) -> None:
+        """The first heartbeat came, and the leases are about to be renewed."""
+        watch = FrozenClock(0)
+        house.process = house.new_process(stopwatch=watch)
+        house.process.start()
+        house.say("a")
+        taken = begun(house)
+        house.clock.advance(3600)
+        assert house.process.beat()
+        assert house.process.recover() == Recovery([], [])
+        assert house.answer(taken).is_accepted
+
+    def test_peers_have_time_to_be_heard_of_after_a_sleep(self, house: House) -> None:
+        house.say("a")
+        taken = begun(house)
+        watch = FrozenClock(0)
+        peer = house.new_process(pid=1, stopwatch=watch)
+        peer.start()
+        house.clock.advance(3600)
+        assert peer.beat()
+        assert peer.recover() == Recovery([], [])
+        for _ in range(2):
+            house.clock.advance(30)
+            watch.advance(30)
+            assert peer.beat()
+            found = peer.recover()
+        assert [process.id for process in found.dead] == [house.process.id]
+        assert [one.turn.id for one in found.set_aside] == [taken.turn.id]
+
+    def test_who_is_gone_is_not_waited_for_after_a_sleep(self, house: House) -> None:
+        house.say("a")
+        begun(house)
+        gone = house.process
+        peer = house.new_process(
+            pid=1, stopwatch=FrozenClock(0), runs_here=lambda process: process.id != gone.id
+        )
+        peer.start()
+        house.clock.advance(3600)
+        running._ours.discard(gone.id)
+        assert [process.id for process in peer.recover().dead] == [gone.id]
+
     def test_a_process_that_is_gone_is_not_waited_for(self, house: House) -> None:
         """Restarted at once: on the same host one can see that the other is gone."""
         house.say("a")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from hermes_sessions.lifecycle.applying import Cause, set_status
+from hermes_sessions.lifecycle.clock_jumps import ClockJumps
 from hermes_sessions.lifecycle.decide import resumes_by_itself
 from hermes_sessions.lifecycle.engine import Engine
 from hermes_sessions.lifecycle.host_files import HostFiles, host_name
@@ -91,7 +92,7 @@ class GatewayProcess:
     ) -> None:
         """*home* is where a single host's files are. *runs_here* tells whether one that registered
         on this host is alive, so that nobody waits for the heartbeat of one that is gone.
-        *stopwatch* goes on when a clock is put back.
+        *stopwatch* goes on as before when a clock is set.
         """
         self._engine = engine
         self._kind = kind
@@ -101,6 +102,7 @@ class GatewayProcess:
         self._pid = pid
         self._runs_here = runs_here
         self._stopwatch = stopwatch
+        self._jumps = ClockJumps(engine.store.clock, stopwatch, dead_after)
         #: Heartbeats from times that are still to come, and when each was first seen.
         self._ahead: dict[str, tuple[float, float]] = {}
         self._host = host_name()
@@ -210,13 +212,18 @@ class GatewayProcess:
         now = self._engine.store.clock()
         with self._engine.store.provider.read() as tx:
             leases = {turn.chain_id: lease_row(tx, turn.chain_id) for turn in unfinished}
-        return [turn for turn in unfinished if self._is_let_go(turn, leases[turn.chain_id], now)]
+        # After the times were read: it may jump at any moment.
+        is_trusted = not self._jumps.is_recent()
+        return [
+            turn
+            for turn in unfinished
+            if _is_let_go(turn, lease := leases[turn.chain_id])
+            # Whoever is only slow may renew it as long as nobody else wants it.
+            or (is_trusted and self._is_expired_long_since(lease, now))
+        ]
 
-    def _is_let_go(self, turn: Turn, lease: LeaseRow | None, now: float) -> bool:
-        if lease is None or lease.token != turn.token or lease.holder is None:
-            return True
-        # Whoever is only slow may renew it as long as nobody else wants it.
-        return (lease.expires_at or 0) + self._dead_after <= now
+    def _is_expired_long_since(self, lease: LeaseRow | None, now: float) -> bool:
+        return lease is not None and (lease.expires_at or 0) + self._dead_after <= now
 
     def _silent(self) -> list[Process]:
         """Return processes that are silent for too long, and those of this host that are gone."""
@@ -227,12 +234,14 @@ class GatewayProcess:
             for process in self._processes.dead(namespace, self._dead_after)
             if self._row is None or process.id != self._row.id
         ]
+        if self._jumps.is_recent():
+            # Nobody had the time to be heard of since.
+            silent = [process for process in silent if self._is_gone(process)]
         living = self._processes.living(namespace, self._dead_after)
         return silent + [
             process
             for process, is_stale in zip(living, self._are_stale(living), strict=True)
-            if process.id not in _ours
-            and (is_stale or (process.host == self._host and self._is_gone(process)))
+            if (is_stale and process.id not in _ours) or self._is_gone(process)
         ]
 
     def _are_stale(self, processes: Sequence[Process]) -> list[bool]:
@@ -252,9 +261,12 @@ class GatewayProcess:
         return stale
 
     def _is_gone(self, process: Process) -> bool:
+        """Tell whether a process is known to have ended: one of this host that nobody sees."""
+        if process.id in _ours or process.host != self._host or process.pid is None:
+            return False
         # Whoever had the number that is ours now does not have it any more.
         ours = self._row.pid if self._row else None
-        return process.pid is not None and (process.pid == ours or not self._runs_here(process))
+        return process.pid == ours or not self._runs_here(process)
 
     def _bury(self, process: Process) -> bool:
         """End a process for the others, unless it has been heard of meanwhile; return whether."""
@@ -375,6 +387,10 @@ class GatewayProcess:
 
     def _is_tried_again(self, tx: WriteTransaction, lane: Lane) -> bool:
         return any(item.turn_id is not None for item in self._mailbox.waiting(tx, lane.id))
+
+
+def _is_let_go(turn: Turn, lease: LeaseRow | None) -> bool:
+    return lease is None or lease.token != turn.token or lease.holder is None
 
 
 def _lanes_of(turns: Iterable[Turn]) -> list[int]:
