@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.agent.clients.port import TextPiece
+from hermes_sessions.agent.turn import Agent
+from hermes_sessions.gateway import saving
 from hermes_sessions.gateway.saving import INSTRUCTION
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.town import Town, echo
+from tests.gateway.town import PATIENCE, Town, echo
 
 
 @pytest.fixture
@@ -36,6 +42,7 @@ def expire(town: Town, clock: FrozenClock) -> None:
     running = town.start()
     town.telegram.write("My dog is called Rex")
     town.wait_for_replies(1)
+    running.wait_until_idle()
     town.model.respond = lambda request: (
         streamed("The dog is called Rex.") if INSTRUCTION in str(request.body) else echo(request)
     )
@@ -62,17 +69,43 @@ def test_it_can_be_turned_off(town: Town, clock: FrozenClock) -> None:
     assert [role for role, _ in rows(town)] == ["user", "assistant"]
 
 
-def test_a_model_that_says_nothing_is_not_waited_for(town: Town, clock: FrozenClock) -> None:
+def test_a_model_that_says_nothing_more_is_not_waited_for(
+    town: Town, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_said, works = threading.Event(), Agent.run_turn
+
+    def run_turn(agent: Agent, *given: Any, **options: Any) -> Iterator[Any]:
+        for event in works(agent, *given, **options):
+            if isinstance(event, TextPiece):
+                is_said.set()
+            yield event
+
+    class TimeIsUp(threading.Thread):
+        """A timer that goes off as soon as the model has said something."""
+
+        def __init__(self, _seconds: float, then: Callable[[], None]) -> None:
+            super().__init__(target=lambda: is_said.wait(PATIENCE) and then())
+
+        def cancel(self) -> None:
+            """It is too late for that."""
+
     town.config["gateway"] = {"finalize_timeout": 0.2}
     running = town.start()
     town.telegram.write("Hello")
     town.wait_for_replies(1)
+    running.wait_until_idle()
     gate = town.model.gate()
     town.model.respond = lambda _request: streamed("Half", gate)
+    monkeypatch.setattr(Agent, "run_turn", run_turn)
+    monkeypatch.setattr(saving, "threading", SimpleNamespace(Timer=TimeIsUp))
     clock.advance(days=2)
     assert running.gateway is not None
     running.gateway.watcher.run_pass()
-    town.model.wait_for_departure()
+    # If the turn took longer than that, it ends after the pass.
+    for thread in threading.enumerate():
+        if thread.name.startswith("saving "):
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
     running.gateway.watcher.run_pass()
     running.stop()
     assert ("assistant", "Half") in rows(town)

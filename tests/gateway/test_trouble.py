@@ -409,16 +409,15 @@ def test_what_became_of_a_command_is_said_although_the_platform_failed(tmp_path:
 @pytest.mark.parametrize("command", ["/undo", "/retry", "/branch", "/resume 1"])
 def test_commands_wait_for_whoever_holds_the_conversation(town: Town, command: str) -> None:
     """Another process, which runs a turn or is about to."""
-    town.start()
+    running = town.start()
     town.telegram.write("Hello")
     town.wait_for_replies(1)
+    running.wait_until_idle()
     with town.open_db() as db:
         (session,) = db.list_sessions_rich()
-        town.telegram.write("/status")
-        town.wait_for_replies(2)
         lease = db.take_lease(session["id"], "the gateway on another machine", ttl=60)
         town.telegram.write(command)
-        assert "I am at work" in town.wait_for_replies(3)[2]
+        assert "I am at work" in town.wait_for_replies(2)[1]
         db.release_lease(lease)
         assert [row["content"] for row in db.get_messages(session["id"])] == [
             "Hello",
