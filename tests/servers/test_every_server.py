@@ -178,6 +178,27 @@ class TestCollisions:
                 db.provider.write(work)
         assert 1 < len(attempts) < 10
 
+    def test_a_row_that_somebody_referred_to_a_moment_ago(self, place: Place) -> None:
+        """Likewise: PostgreSQL says so although an isolated unit cannot see who does."""
+        attempts: list[int] = []
+        refer = (
+            "INSERT INTO servers.rewinds (session_id, target_message_id, target_ordinal, "
+            "hidden_count, head_ordinal, rewound_at) VALUES ('s', 1, 1, 1, 1, 1)"
+        )
+
+        def work(tx: WriteTransaction) -> None:
+            tx.one("SELECT COUNT(*) FROM state_meta")
+            if not attempts:
+                place.run(refer)
+            attempts.append(tx.run("DELETE FROM rewinds WHERE session_id = ?", ("s",)))
+            tx.run("DELETE FROM sessions WHERE id = ?", ("s",))
+
+        with SessionDB.from_url(place.url()) as db:
+            db.create_session("s", "cli")
+            db.provider.write(work)
+            assert db.get_session("s") is None
+        assert attempts[-1] == 1
+
 
 class TestSchema:
     def test_a_newer_version_was_here(self, place: Place) -> None:
@@ -220,6 +241,7 @@ class TestIndex:
     def test_damage_is_mended(self, place: Place, damage: str) -> None:
         with SessionDB.from_url(place.url()) as db:
             use(db)
+            db._keeper.stop()  # The searches mend it.
             place.run(_WITHOUT_INDEX[place.kind] if damage.startswith("the") else damage)
             db.append_message("s", "user", "written without an index")
             assert len(db.search_messages("question")) == 1

@@ -14,8 +14,11 @@ from psycopg_pool import ConnectionPool
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import ConstraintViolated
+from hermes_sessions.storage.postgresql import schema
 from hermes_sessions.storage.postgresql.connections import Options
 from hermes_sessions.storage.postgresql.provider import PostgreSQLSessionDBProvider
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.searching.upkeep import Upkeep
 from tests.servers.launching import Server, postgresql_url, start_pgbouncer
 from tests.servers.proxy import Proxy
 from tests.servers.stores import Place, postgresql_place, postgresql_store, use
@@ -87,6 +90,30 @@ class TestApplicationsPool:
                 assert not connection.autocommit
 
 
+def test_who_opens_a_store_waits_for_those_who_change_its_tables(place: Place) -> None:
+    """They may have to back it up first: it is no matter of patience with writers."""
+    url = place.new_url()
+    failed: list[BaseException] = []
+
+    def open_and_close() -> None:
+        try:
+            SessionDB.from_url(url, lock_timeout=0.05).close()
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            failed.append(error)
+
+    opener = threading.Thread(target=open_and_close)
+    waits_for_longer = (
+        "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND clock_timestamp() > query_start + INTERVAL '0.2 s'"
+    )
+    with place.holding("SELECT pg_advisory_xact_lock({}, {})".format(*schema._LOCK)):
+        opener.start()
+        while opener.is_alive() and not place.run(waits_for_longer):
+            pass
+    opener.join()
+    assert failed == []
+
+
 class _SlowToOpen(Proxy):
     """Lets the second connection wait until somebody asks for a third."""
 
@@ -133,6 +160,39 @@ def test_a_phrase_among_very_many_of_its_words(place: Place) -> None:
         assert len(db.search('gamma NOT "alpha delta"').hits) == 3
 
 
+def test_two_make_a_lost_index_anew(place: Place) -> None:
+    """The second waits for the first, and does not fail over the table that this one created."""
+    with (
+        SessionDB.from_url(place.url(), lock_timeout=120) as first,
+        SessionDB.from_url(place.url(), lock_timeout=120) as second,
+    ):
+        use(first)
+        place.run("DROP TABLE search_documents")
+        failed: list[BaseException] = []
+
+        def make_anew() -> None:
+            try:
+                upkeep_of(second).start_anew()
+            except BaseException as error:  # noqa: BLE001 - shown by the test
+                failed.append(error)
+
+        another = threading.Thread(target=make_anew)
+
+        def make_anew_meanwhile(tx: WriteTransaction) -> None:
+            first.provider.search_index.clear(tx)
+            another.start()
+            wait_for_one_who_waits(place)
+
+        first.provider.write(make_anew_meanwhile, isolated=False)
+        another.join()
+        assert failed == []
+        assert len(second.search_messages("question")) == 1
+
+
+def upkeep_of(db: SessionDB) -> Upkeep:
+    return Upkeep(db.store, db.provider.search_index)
+
+
 class TestAppending:
     """By the layer of the driver below cursors."""
 
@@ -174,10 +234,14 @@ class TestAppending:
             assert texts[after] == "after"
 
 
-def _interrupt_once_waiting(place: Place) -> None:
+def wait_for_one_who_waits(place: Place) -> None:
     waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     while not place.run(waiting):
         pass
+
+
+def _interrupt_once_waiting(place: Place) -> None:
+    wait_for_one_who_waits(place)
     main = threading.main_thread().ident
     assert main is not None
     signal.pthread_kill(main, signal.SIGINT)

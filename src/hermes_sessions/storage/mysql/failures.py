@@ -112,7 +112,7 @@ _BY_NUMBER: Final[dict[int, _Known]] = {
 #: After these the same unit may succeed. 1467 is how a deadlock over a generated number looks.
 _AGAIN: Final = frozenset({1020, 1205, 1213, 1412, 1467, 3572})
 #: A unique key, by its number or by its name.
-_TAKEN: Final = frozenset({1062, 1586})
+_COLLISIONS: Final = frozenset({1062, 1586})
 #: The connection is gone, or the server goes.
 _GONE: Final = frozenset(
     {0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169, 4031, 2003, 2006, 2013, 2014, 2055}
@@ -155,9 +155,9 @@ def is_passing(error: pymysql.Error) -> bool:
     return number_of(error) in _AGAIN
 
 
-def is_taken(error: pymysql.Error) -> bool:
-    """Whether a key was taken that nobody else may have twice."""
-    return number_of(error) in _TAKEN
+def is_collision(error: pymysql.Error) -> bool:
+    """Whether it may be what others did since the unit looked."""
+    return number_of(error) in _COLLISIONS
 
 
 def is_connection_lost(error: pymysql.Error, lent: ServerSession | None) -> bool:
@@ -165,4 +165,4 @@ def is_connection_lost(error: pymysql.Error, lent: ServerSession | None) -> bool
     return number_of(error) in _GONE or (lent is not None and not lent.connection.open)
 
 
-FAILURES: Final = Failures(pymysql.Error, translate, is_passing, is_taken, is_connection_lost)
+FAILURES: Final = Failures(pymysql.Error, translate, is_passing, is_collision, is_connection_lost)

@@ -32,7 +32,8 @@ _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
 }
 #: After these the same unit may succeed.
 _AGAIN: Final = ("40001", "40P01")
-_TAKEN: Final = "23505"
+#: A unique key; a row that others refer to, though not in what an isolated unit sees.
+_COLLISIONS: Final = ("23505", "23503")
 #: The connection is gone, or the server goes.
 _GONE: Final = ("25P03", "57P01", "57P02", "57P03", "57P05")
 
@@ -64,9 +65,9 @@ def is_passing(error: psycopg.Error) -> bool:
     return error.sqlstate in _AGAIN
 
 
-def is_taken(error: psycopg.Error) -> bool:
-    """Whether a key was taken that nobody else may have twice."""
-    return error.sqlstate == _TAKEN
+def is_collision(error: psycopg.Error) -> bool:
+    """Whether it may be what others did since the unit looked."""
+    return error.sqlstate in _COLLISIONS
 
 
 def is_connection_lost(error: psycopg.Error, connection: psycopg.Connection | None) -> bool:
@@ -76,4 +77,4 @@ def is_connection_lost(error: psycopg.Error, connection: psycopg.Connection | No
     return connection is not None and connection.broken
 
 
-FAILURES: Final = Failures(psycopg.Error, translate, is_passing, is_taken, is_connection_lost)
+FAILURES: Final = Failures(psycopg.Error, translate, is_passing, is_collision, is_connection_lost)

@@ -18,7 +18,12 @@ from typing import Final
 import psycopg
 
 from hermes_sessions.errors import StoreReadOnly
-from hermes_sessions.storage.postgresql.schema import POST_WATCHMAN, SEARCH_INDEX, WATCHMAN
+from hermes_sessions.storage.postgresql.schema import (
+    INDEX_LOCK,
+    POST_WATCHMAN,
+    SEARCH_INDEX,
+    WATCHMAN,
+)
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.searching.conditions import Where
 from hermes_sessions.storage.searching.expressions import Expression, compile_tree
@@ -95,6 +100,8 @@ class TSVectorIndex(ServerIndex[str]):
         if tx.one(_OF_ANOTHER) == (1,):
             _empty(tx)
             return
+        # Whoever makes it anew at the same time would otherwise create the same table.
+        tx.one("SELECT 1 FROM pg_advisory_xact_lock(?, ?)", INDEX_LOCK)
         tx.run("DROP TABLE IF EXISTS search_documents")
         for statement in SEARCH_INDEX.split(";"):
             tx.run(statement)

@@ -12,6 +12,10 @@ from hermes_sessions.storage.provider import WriteTransaction
 #: is frozen, or its machine gone, and others wait for its rows. Less than they do by default.
 IDLE_WRITE_SECONDS: int = 15
 
+#: What is true of sessions whose messages make no other one more recent: those that lists show, and
+#: those behind a parent that were never continued, like a subagent's.
+HAS_NO_OTHER_TIP: str = "(listed = 1 OR (chain_id = id AND tip_id IS NULL))"
+
 #: As if nobody else wrote; waiting for rows instead; a consistent look.
 Mode = Literal["isolated", "by row locks", "reading"]
 
@@ -83,7 +87,8 @@ class Failures(NamedTuple):
     translate: Callable[[Any, str], StoreError]
     #: Whether the server gave up this attempt only.
     is_passing: Callable[[Any], bool]
-    #: Whether a key was taken that nobody else may have twice.
-    is_taken: Callable[[Any], bool]
+    #: Whether it may be what others did since the unit looked: a key was taken that nobody else may
+    #: have twice, or a row is referred to.
+    is_collision: Callable[[Any], bool]
     #: Whether nothing more will come over this connection.
     is_connection_lost: Callable[[Any, Any], bool]

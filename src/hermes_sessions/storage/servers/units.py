@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.25
-#: How often a unit may find a key taken before that is its own doing.
+#: How often a unit may collide with others before that is its own doing.
 _COLLISIONS: Final = 3
 
 
@@ -37,8 +37,9 @@ class RunAgain(Exception):
 
 
 class Collided(RunAgain):
-    """A unique key was taken. That may have happened since the unit looked whether it was free: a
-    server that isolates units reports it so if it cannot tell it from an error of the unit.
+    """A unique key was taken, or a row is referred to. That may have happened since the unit looked
+    whether it was so: a server that isolates units reports it like this if it cannot tell it from
+    an error of the unit.
     """
 
 
