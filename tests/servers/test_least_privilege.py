@@ -116,6 +116,7 @@ class TestTheWriter:
         url = store.url("hermes_writer")
         with SessionDB.from_url(url) as db:
             use(db)
+            db.optimize_search()
             assert db.search_index_status()["complete"]
             talk_on_a_lane(db, tmp_path)
             db.set_session_archived("s", archived=True)

@@ -319,10 +319,10 @@ class TestTransactions:
 
         db.provider.write(work)
         other = apsw.Connection(str(path))
+        other.set_busy_timeout(60_000)  # For the thread that indexes.
         other.execute("UPDATE sessions SET user_id = 'other'")
         other.close()
-        with SessionDB(path, lock_timeout=0.01) as hasty:
-            hasty.append_message("s", role="user", content="3")
+        db.append_message("s", role="user", content="3")
         assert user_of(db) == "other"
 
     def test_no_thread_for_checkpoints_denies_no_commit(

@@ -185,6 +185,8 @@ class TestSearchAnswers:
     def test_the_account_of_a_plain_answer(self, db: SessionDB) -> None:
         """How many, by which reading, and that nothing was left out."""
         say(db, "s", *["fig"] * 30)
+        # A search does not wait for others who index, and says what they are about to do.
+        db.optimize_search()
         answer = db.search("fig", limit=5)
         account = answer.account
         assert len(answer.hits) == 5
