@@ -22,7 +22,8 @@ def test_messages_wait_in_a_file_and_are_answered_in_order(place: Place, tmp_pat
     with proxy_to(place.port) as proxy:
 
         def open_db() -> SessionDB:
-            return SessionDB.from_url(place.url(proxy.port), lock_timeout=0.5)
+            # Long enough for a busy machine; so long the outage is waited for, a few times.
+            return SessionDB.from_url(place.url(proxy.port), lock_timeout=4)
 
         with Town(tmp_path, open_db) as town:
             running = town.start()

@@ -467,9 +467,10 @@ def test_a_lease_that_could_not_be_given_back_holds_up_nobody(
         works(db, lease)
 
     monkeypatch.setattr(SessionDB, "release_lease", release_lease)
-    town.start()
+    running = town.start()
     town.telegram.write("One")
     town.wait_for_replies(1)
+    running.wait_until_idle()
+    assert failures == []
     town.telegram.write("Two")
     assert town.wait_for_replies(2) == ["You said: One", "You said: Two"]
-    assert failures == []

@@ -27,7 +27,7 @@ class Beats:
 
     def waited(self) -> float:
         """Return for how long the thread wants to wait, once it does."""
-        return self._waits.get(timeout=30)
+        return self._waits.get(timeout=60)
 
     def beat(self) -> None:
         self._go.put(False)
@@ -97,7 +97,7 @@ def test_a_loss_is_noticed(db: SessionDB, clock: FrozenClock) -> None:
         clock.advance(30)
         other = db.take_lease("s", "another", ttl=600)
         beats.beat()
-        assert told.wait(timeout=30)
+        assert told.wait(timeout=60)
         assert held.lost.is_set()
         assert not held.renew()
         with pytest.raises(StaleFence):
