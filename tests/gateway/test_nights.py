@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
+from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import Answer, RecordedRequest, streamed
 from hermes_sessions.testing.telegram_server import ANNA, BERT
 from tests.cli.harness import Hermes
@@ -59,6 +60,14 @@ class Nights:
         before = len(self.town.replies(user["id"]))
         self.town.telegram.write(text, user=user)
         return self.town.wait_for_replies(before + 1, user["id"])[before]
+
+    def wait_until_recorded(self) -> None:
+        """Return when it is stored that everything was sent: a gateway that is killed before that
+        does not know, and the next one sends it again.
+        """
+        with self.town.open_db() as db:
+            outbox = Outbox(db.store, "default")
+            self._wait_until(lambda: outbox.counts().keys() <= {"sent"})
 
     def wait_for_end(self, moment: datetime, user: Any) -> None:
         """Return when all that was said by somebody has ended, without anybody's doing."""
@@ -158,6 +167,7 @@ def test_a_message_that_kills_its_gateway_costs_one_conversation(nights: Nights)
     town.model.respond = respond
     nights.start()
     nights.say(moment, "Hello")
+    nights.wait_until_recorded()
     town.telegram.write("Loop for ever")
     for gate in gates:
         gate.wait_until_reached()

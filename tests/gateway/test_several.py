@@ -17,7 +17,8 @@ from tests.servers.stores import Place
 
 @pytest.fixture
 def fleet(place: Place, tmp_path: Path) -> Iterator[Fleet]:
-    with Fleet(tmp_path, place.url(), lease_seconds=3) as fleet:
+    # Longer than a busy machine keeps a gateway from a heartbeat: it would be taken for dead.
+    with Fleet(tmp_path, place.url(), lease_seconds=10) as fleet:
         yield fleet
 
 
