@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 
@@ -143,6 +144,44 @@ class TestLife:
             assert db.message_count("s") == 100
 
 
+class TestAppending:
+    def test_only_a_thread_that_lists_show_elsewhere_takes_more(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A subagent's messages are stored as those of a session in lists: in one step."""
+        with SessionDB.from_url(place.url()) as db:
+            db.create_session("root", "cli")
+            db.create_session("sub", "cli", parent_session_id="root", edge_kind="subagent")
+            db.create_session("unsaid", "cli", parent_session_id="root")
+            db.end_session("root", "compression")
+            db.create_session("tip", "cli", parent_session_id="root", edge_kind="compression")
+            taken: list[bool] = []
+            append = type(db.provider)._append  # type: ignore[attr-defined]
+
+            def noted(*args: Any, tip_too: bool) -> int | None:
+                taken.append(tip_too)
+                return cast("int | None", append(*args, tip_too=tip_too))
+
+            monkeypatch.setattr(type(db.provider), "_append", noted)
+            for session_id, steps in (
+                ("sub", [False]),
+                ("unsaid", [False]),
+                ("tip", [False]),
+                ("root", [False, True]),
+                ("root", [True]),
+            ):
+                taken.clear()
+                db.append_message(session_id, "user", "said")
+                assert taken == steps, session_id
+            counted = place.run("SELECT id, message_count, next_ordinal FROM sessions ORDER BY id")
+            assert counted == [("root", 2, 3), ("sub", 1, 2), ("tip", 1, 2), ("unsaid", 1, 2)]
+            [(late, shown)] = place.run(
+                "SELECT r.last_active, t.last_active FROM sessions r, sessions t "
+                "WHERE r.id = 'root' AND t.id = 'tip'"
+            )
+            assert shown == late
+
+
 class TestCollisions:
     INSERT = "INSERT INTO write_marks (mark, marked_at) VALUES (?, ?)"
 
@@ -165,6 +204,23 @@ class TestCollisions:
             with db.provider.read() as tx:
                 assert tx.one("SELECT marked_at FROM write_marks WHERE mark = 'k'") == (1,)
 
+    def test_a_key_that_is_taken_meanwhile(self, place: Place) -> None:
+        """Likewise where a unit waits for rows: one that is not there yet cannot be locked."""
+        attempts: list[bool] = []
+
+        def work(tx: WriteTransaction) -> None:
+            is_free = tx.one("SELECT 1 FROM write_marks WHERE mark = ?", ("k",)) is None
+            if not attempts:
+                place.run("INSERT INTO servers.write_marks (mark, marked_at) VALUES ('k', 1)")
+            attempts.append(is_free)
+            if is_free:
+                tx.run(self.INSERT, ("k", 2))
+
+        with SessionDB.from_url(place.url()) as db:
+            place.run("DELETE FROM servers.write_marks WHERE mark = 'k'")
+            db.provider.write(work, isolated=False)
+        assert attempts == [True, False]
+
     def test_a_key_that_stays_taken(self, place: Place) -> None:
         attempts: list[None] = []
 
@@ -178,7 +234,10 @@ class TestCollisions:
                 db.provider.write(work)
         assert 1 < len(attempts) < 10
 
-    def test_a_row_that_somebody_referred_to_a_moment_ago(self, place: Place) -> None:
+    @pytest.mark.parametrize("isolated", [True, False])
+    def test_a_row_that_somebody_referred_to_a_moment_ago(
+        self, place: Place, isolated: bool
+    ) -> None:
         """Likewise: PostgreSQL says so although an isolated unit cannot see who does."""
         attempts: list[int] = []
         refer = (
@@ -188,14 +247,17 @@ class TestCollisions:
 
         def work(tx: WriteTransaction) -> None:
             tx.one("SELECT COUNT(*) FROM state_meta")
-            if not attempts:
+            # MariaDB lets nobody come between what an isolated unit looks at and what it does.
+            if not attempts and isolated:
                 place.run(refer)
             attempts.append(tx.run("DELETE FROM rewinds WHERE session_id = ?", ("s",)))
+            if len(attempts) == 1 and not isolated:
+                place.run(refer)
             tx.run("DELETE FROM sessions WHERE id = ?", ("s",))
 
         with SessionDB.from_url(place.url()) as db:
             db.create_session("s", "cli")
-            db.provider.write(work)
+            db.provider.write(work, isolated=isolated)
             assert db.get_session("s") is None
         assert attempts[-1] == 1
 

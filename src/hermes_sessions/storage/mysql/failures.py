@@ -111,8 +111,8 @@ _BY_NUMBER: Final[dict[int, _Known]] = {
 }
 #: After these the same unit may succeed. 1467 is how a deadlock over a generated number looks.
 _AGAIN: Final = frozenset({1020, 1205, 1213, 1412, 1467, 3572})
-#: A unique key, by its number or by its name.
-_COLLISIONS: Final = frozenset({1062, 1586})
+#: A unique key, by its number or by its name; a row that others refer to.
+_COLLISIONS: Final = frozenset({1062, 1586, 1217, 1451})
 #: The connection is gone, or the server goes.
 _GONE: Final = frozenset(
     {0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169, 4031, 2003, 2006, 2013, 2014, 2055}

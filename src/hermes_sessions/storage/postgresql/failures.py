@@ -32,7 +32,7 @@ _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
 }
 #: After these the same unit may succeed.
 _AGAIN: Final = ("40001", "40P01")
-#: A unique key; a row that others refer to, though not in what an isolated unit sees.
+#: A unique key; a row that others refer to, perhaps not in what an isolated unit sees.
 _COLLISIONS: Final = ("23505", "23503")
 #: The connection is gone, or the server goes.
 _GONE: Final = ("25P03", "57P01", "57P02", "57P03", "57P05")

@@ -310,7 +310,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             is_clean = True
         except self._failures.base as error:
             unknown = CommitUnknown(mark, result) if is_committing else None
-            if mode == "isolated" and self._failures.is_collision(error):
+            if self._failures.is_collision(error):
                 raise Collided(self._translated(error, connections)) from error
             raise self._failed(error, connections, tx.lent, unknown) from error
         finally:

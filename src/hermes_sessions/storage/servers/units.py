@@ -38,8 +38,8 @@ class RunAgain(Exception):
 
 class Collided(RunAgain):
     """A unique key was taken, or a row is referred to. That may have happened since the unit looked
-    whether it was so: a server that isolates units reports it like this if it cannot tell it from
-    an error of the unit.
+    whether it was so: also a server that isolates units cannot always tell that from an error of
+    the unit.
     """
 
 
