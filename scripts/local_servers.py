@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -20,7 +21,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
+#: Below what Linux, macOS and Windows give to whoever asks for any.
+_PORTS = (10_000, 32_000)
 _PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
 #: The only user of a PostgreSQL server made here; it needs no password.
 POSTGRESQL_USER = "hermes"
@@ -138,10 +141,17 @@ def postgresql_program(name: str) -> Path:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody listens on now.
+
+    It is none of those that systems give to whoever asks for any: else another process may get it
+    before it is used here, or while a server is being restarted.
+    """
+    chance = random.SystemRandom()  # Whatever seeds the other one: processes must differ.
+    while True:
+        port = chance.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def unprivileged_user(*names: str) -> str | None:

@@ -271,6 +271,11 @@ class TestIndex:
             assert len(db.search_messages("-question")) == 5
 
 
+def test_ports_for_servers_are_given_to_nobody_else() -> None:
+    """Linux takes those from here on, others higher ones."""
+    assert max(free_port() for _ in range(50)) < 32_768
+
+
 def test_a_server_that_is_not_there() -> None:
     nowhere = Options(port=free_port(), database="x", lock_timeout=0.1)
     with pytest.raises(StoreUnreachable, match=f"{nowhere.port}.*Check that it runs"):
