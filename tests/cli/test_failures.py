@@ -122,37 +122,6 @@ def test_names_cannot_paint_the_terminal(hermes: Hermes) -> None:
         assert not set("\x1b\x9b\x07") & set(result.out + result.err)
 
 
-# ── no store yet ──────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("command", "code", "words"),
-    [
-        ("sessions stats", 0, "Database size: 0 bytes"),
-        ("sessions stats --sizes --space --usage", 0, "Total sessions: 0"),
-        ("insights", 0, "No sessions started"),
-        ("backup list", 0, "There is no backup"),
-        ("doctor", 0, "There is no store yet"),
-        ("status", 0, "There is no store yet"),
-        ("repair --check-only", 3, "is not there"),
-        ("repair --yes", 3, "is not there"),
-        ("forget --user u --dry-run", 1, "Nothing is known of user u"),
-        ("forget --user u --yes", 1, "Nothing is known of user u"),
-        ("forget --session u --yes", 1, "There is no session 'u'"),
-        ("forget --receipts", 0, "There are no receipts"),
-        ("forget --resume r", 1, "There is no receipt 'r'"),
-        ("gateway queue", 0, "Nothing waits"),
-        ("gateway status", 1, "Not running"),
-    ],
-)
-def test_looking_makes_no_store(hermes: Hermes, command: str, code: int, words: str) -> None:
-    hermes.home.mkdir()
-    result = hermes.call(*command.split())
-    assert result.code == code
-    assert words in result.out + result.err
-    assert list(hermes.home.iterdir()) == []
-
-
 # ── usage ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -321,5 +290,5 @@ def test_a_home_that_is_a_file(hermes: Hermes) -> None:
 
 def test_a_home_in_the_middle_of_nowhere_is_made(tmp_path: Path) -> None:
     hermes = Hermes(tmp_path / "a" / "b" / "c")
-    assert hermes.run("sessions", "list").code == 0
+    assert hermes.run("sessions", "optimize").code == 0
     assert hermes.home.stat().st_mode & 0o777 == 0o700

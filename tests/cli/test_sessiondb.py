@@ -28,6 +28,15 @@ def configure(hermes: Hermes, text: str) -> None:
     (hermes.home / "config.yaml").write_text(text, encoding="utf-8")
 
 
+def configure_server(hermes: Hermes, server: Server, schema: str) -> None:
+    configure(
+        hermes,
+        f"sessiondb:\n  provider: postgresql\n  postgresql:\n    host: 127.0.0.1\n"
+        f"    port: {server.port}\n    user: hermes\n    password: sesame\n"
+        f"    database: postgres\n    schema: {schema}\n",
+    )
+
+
 @pytest.fixture
 def server_url(postgresql: Server) -> str:
     return postgresql_place(postgresql, "unused").new_url()
@@ -40,12 +49,7 @@ def test_from_the_home_to_the_configured_server(
     filled: Hermes, postgresql: Server, server_url: str
 ) -> None:
     schema = server_url.partition("schema=")[2]
-    configure(
-        filled,
-        f"sessiondb:\n  provider: postgresql\n  postgresql:\n    host: 127.0.0.1\n"
-        f"    port: {postgresql.port}\n    user: hermes\n    password: sesame\n"
-        f"    database: postgres\n    schema: {schema}\n",
-    )
+    configure_server(filled, postgresql, schema)
     dry = filled.call("sessiondb", "migrate", "--dry-run")
     assert (dry.code, dry.err) == (0, "")
     assert dry.out.startswith("Would copy 10 sessions (18 messages) from sqlite:///")
@@ -100,6 +104,17 @@ def test_the_same_store_twice(filled: Hermes) -> None:
         1,
         "the same store",
     )
+
+
+@pytest.mark.parametrize("command", ["list", "search needle"])
+def test_whoever_only_reads_makes_the_tables_of_a_server(
+    hermes: Hermes, postgresql: Server, server_url: str, command: str
+) -> None:
+    hermes.home.mkdir()
+    configure_server(hermes, postgresql, server_url.partition("schema=")[2])
+    hermes.call("sessions", *command.split())
+    assert "Schema: up to date" in hermes.call("sessiondb", "status").out
+    assert not hermes.store.exists()
 
 
 def test_back_from_a_server(filled: Hermes, server_url: str, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import number_of_days, source_option, speaks_to_console
-from hermes_sessions.cli.store import open_for_looking
+from hermes_sessions.cli.store import open_for_reading
 
 
 @click.command(short_help="Show how the store was used: models, tools, hours, cost.")
@@ -26,7 +26,7 @@ def insights(console: Console, *, days: float, source: str | None) -> None:
     Sums, models, platforms, tools, activity by weekday and hour, tokens and cost over time, and the
     sessions that stand out. A cost that nobody stated is unknown, not zero.
     """
-    with open_for_looking(console) as db:
+    with open_for_reading(console) as db:
         report = db.get_insights(days, source)
     if console.as_json:
         console.print_json(report)

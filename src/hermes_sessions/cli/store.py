@@ -19,47 +19,31 @@ _BESIDE_STORE = ("-wal", "-shm", "-journal", ".gate")
 def open_for_reading(console: Console) -> SessionDB:
     """Open the configured store without the right to change it.
 
-    A store that does not exist yet, or whose format is older, is created or upgraded first.
+    A SQLite file that does not exist yet is not made: an empty store is seen. A store whose format
+    is older is upgraded first.
 
     Raises:
         ConfigError, StoreError: one line that says what to do.
     """
     show_warnings(console)
+    if not has_store():
+        return _nothing_yet(console)
     try:
         return SessionDB(read_only=True, clock=console.clock)
     except (StoreReadOnly, StoreUnreachable):
-        # Opening for writing creates or upgrades it, or says why that is not possible.
+        # Opening for writing upgrades it, or makes tables on a server, or says why it cannot.
         return SessionDB(clock=console.clock)
-
-
-def open_for_looking(console: Console) -> SessionDB:
-    """Open the configured store as `open_for_reading` does, but make no file: where there is none,
-    an empty store is seen.
-    """
-    if has_store():
-        return open_for_reading(console)
-    from hermes_sessions.cli.nothing_yet import NothingYet
-
-    show_warnings(console)
-    return SessionDB(provider=NothingYet(configured_file()), clock=console.clock)
-
-
-def has_store() -> bool:
-    """Return whether there is something to open, without opening it; a server is believed."""
-    if load_settings().sessiondb.provider != "sqlite":
-        return True
-    file = Path(os.path.realpath(configured_file()))
-    # A log that was left without its store is seen to when the store is made.
-    return file.exists() or Path(f"{file}-wal").exists()
 
 
 def open_for_searching(console: Console) -> SessionDB:
     """Open the configured store so that a search can bring its index up to date.
 
     Where the store cannot be written, it is opened for reading only: a search answers all the
-    same. Raises as `open_for_reading`.
+    same. None is made, and what is raised is, as by `open_for_reading`.
     """
     show_warnings(console)
+    if not has_store():
+        return _nothing_yet(console)
     try:
         return SessionDB(clock=console.clock)
     except (StoreReadOnly, DiskFull, SchemaRefused):
@@ -82,6 +66,33 @@ def open_for_writing(console: Console, path: Path | None = None) -> SessionDB:
         max_message_bytes=settings.max_message_bytes,
         clock=console.clock,
     )
+
+
+def has_store() -> bool:
+    """Return whether there is something to open, without opening it; a server is believed, and so
+    is a place that cannot be looked at: opening it says why.
+    """
+    if load_settings().sessiondb.provider != "sqlite":
+        return True
+    file = os.path.realpath(configured_file())
+    # A log that was left without its store is seen to when the store is made.
+    return not (_is_missing(file) and _is_missing(f"{file}-wal"))
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        os.stat(path)  # noqa: PTH116 - `Path.exists` takes more than absence for it
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _nothing_yet(console: Console) -> SessionDB:
+    from hermes_sessions.cli.nothing_yet import NothingYet  # once in the life of a home
+
+    return NothingYet(load_settings(), console.clock)
 
 
 def configured_file() -> Path:

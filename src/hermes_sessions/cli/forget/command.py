@@ -17,7 +17,7 @@ from hermes_sessions.cli.render.erasure import (
 )
 from hermes_sessions.cli.selection import find_session
 from hermes_sessions.cli.sessions.removal import dry_run_option
-from hermes_sessions.cli.store import has_store, open_for_looking, open_for_writing
+from hermes_sessions.cli.store import has_store, open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput, NotFound, OnHold, StoreError
 from hermes_sessions.storage.care.erasure.subject import Kind, Subject
@@ -82,9 +82,9 @@ def forget(
     [(kind, value)] = named
     if not dry_run and not has_store():
         # None is made for somebody of whom nothing is known; files and backups may know something.
-        with open_for_looking(console) as db:
+        with open_for_reading(console) as db:
             _planned(_erasure(db), _subject(db, kind, value, platform), rows_will_do=False)
-    opened = open_for_looking if dry_run else open_for_writing
+    opened = open_for_reading if dry_run else open_for_writing
     with opened(console) as db:
         subject = _subject(db, kind, value, platform)
         erasure = _erasure(db)
@@ -169,13 +169,13 @@ def _report(console: Console, receipt: Receipt) -> None:
 
 
 def _resume(console: Console, receipt_id: str, *, rebuild: bool) -> None:
-    opened = open_for_writing if has_store() else open_for_looking
+    opened = open_for_writing if has_store() else open_for_reading
     with opened(console) as db:
         _report(console, _erasure(db).resume(receipt_id, rebuild=rebuild))
 
 
 def _show_receipts(console: Console, named: list[tuple[Kind, str]], platform: str | None) -> None:
-    with open_for_looking(console) as db:
+    with open_for_reading(console) as db:
         subject = Subject(*named[0], _platform(platform)).checked() if named else None
         found = [
             receipt

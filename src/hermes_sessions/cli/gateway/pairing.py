@@ -8,7 +8,7 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
 from hermes_sessions.cli.render.age import relative_time
 from hermes_sessions.cli.render.safety import one_line
-from hermes_sessions.cli.store import open_for_writing
+from hermes_sessions.cli.store import open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
 from hermes_sessions.storage.repositories.senders import Sender, Senders
 
@@ -39,7 +39,8 @@ def pair(
     wanted = [each for each in (code, allow, block, forget) if each]
     if len(wanted) + listed != 1:
         raise click.UsageError("Give a code, or one of --list, --allow, --block and --forget.")
-    with open_for_writing(console) as db:
+    opened = open_for_reading if listed else open_for_writing
+    with opened(console) as db:
         senders = Senders(db.store, load_settings().gateway.namespace)
         if listed:
             _show(console, senders.list())

@@ -11,7 +11,7 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console, whole_number
 from hermes_sessions.cli.render.age import relative_time
 from hermes_sessions.cli.render.safety import one_line
-from hermes_sessions.cli.store import open_for_looking, open_for_writing
+from hermes_sessions.cli.store import open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.overview import Waiting, waiting_messages
 from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
@@ -32,7 +32,7 @@ def queue(console: Console, *, dead: bool, retried: int | None, limit: int) -> N
             Outbox(db.store, namespace).revive(retried)
         console.tell(f"Reply {retried} is sent again.")
         return
-    with open_for_looking(console) as db:
+    with open_for_reading(console) as db:
         messages = [] if dead else waiting_messages(db.store, namespace, limit)
         statuses = ["dead"] if dead else ["dead", "waiting", "sending"]
         replies = Outbox(db.store, namespace).list(statuses, limit=limit)  # type: ignore[arg-type]

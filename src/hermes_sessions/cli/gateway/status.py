@@ -7,7 +7,7 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
 from hermes_sessions.cli.render.age import relative_time
-from hermes_sessions.cli.store import open_for_looking
+from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.overview import Overview, overview
 from hermes_sessions.lifecycle.host_files import host_name
@@ -23,7 +23,7 @@ def status(console: Console) -> None:
     Exit code 1 when no gateway runs.
     """
     settings = load_settings()
-    with open_for_looking(console) as db:
+    with open_for_reading(console) as db:
         found = overview(
             db.store, settings.gateway.namespace, dead_after=settings.gateway.lease_seconds
         )

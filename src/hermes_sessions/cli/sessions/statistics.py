@@ -13,7 +13,7 @@ from hermes_sessions.cli.render.statistics import (
     usage_lines,
     used_by_all,
 )
-from hermes_sessions.cli.store import open_for_looking
+from hermes_sessions.cli.store import open_for_reading
 
 
 @click.command(short_help="Count sessions and messages.")
@@ -32,7 +32,7 @@ def stats(console: Console, *, sizes: bool, space: bool, usage: bool) -> None:
 
     Shows the size of the store, too, and whether its search index holds everything.
     """
-    with open_for_looking(console) as db:
+    with open_for_reading(console) as db:
         counted = db.get_stats()
         index = db.search_index_status()
         measured = db.get_sizes() if sizes else None
