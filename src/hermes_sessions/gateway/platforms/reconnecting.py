@@ -42,7 +42,8 @@ class Ending:
         self._asked_for.set()
 
     async def or_result(self, awaitable: Awaitable[T]) -> T:
-        """Return what *awaitable* does, unless the end is asked for first; then it is cancelled.
+        """Return what *awaitable* does, unless the end is asked for first; then it is cancelled,
+        and when that was so before, it does not even begin.
 
         Raises:
             Stopped: it was.
@@ -50,6 +51,8 @@ class Ending:
         wanted = asyncio.ensure_future(awaitable)
         end = asyncio.ensure_future(self._asked_for.wait())
         try:
+            if self.is_asked_for:
+                raise Stopped
             await asyncio.wait({wanted, end}, return_when=asyncio.FIRST_COMPLETED)
             if wanted.done():
                 return wanted.result()

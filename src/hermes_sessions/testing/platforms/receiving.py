@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import pytest
 
@@ -11,6 +12,9 @@ from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.testing.platforms.play import Play, perform
 from hermes_sessions.testing.platforms.services import RecordingServices
 from hermes_sessions.testing.platforms.world import PlatformWorld
+
+#: A guard against hanging, not a measurement.
+_PATIENCE: Final = 60.0
 
 
 class TestReceiving:
@@ -134,3 +138,30 @@ class TestReceiving:
             await asyncio.to_thread(world.wait_until, lambda: world.is_confirmed(message_id))
 
         asyncio.run(main())
+
+    @pytest.mark.parametrize("error", [Unreachable("no"), RuntimeError("no")], ids=repr)
+    def test_disconnecting_while_nothing_can_be_stored(
+        self, world: PlatformWorld, error: Exception
+    ) -> None:
+        """Ends all the same, and confirms nothing: it comes again."""
+
+        async def main() -> None:
+            adapter, services = world.make_adapter(), RecordingServices(world.states)
+            gate = services.hold()
+            services.keep_failing_with(error)
+            await adapter.connect(services)
+            message_id = world.write("Hello")
+            await services.wait_for(lambda: services.offered)
+            leaving = asyncio.create_task(adapter.disconnect())
+            await asyncio.sleep(0)
+            gate.set()
+            async with asyncio.timeout(_PATIENCE):
+                await leaving
+            assert not world.is_confirmed(message_id)
+
+        asyncio.run(main())
+
+        async def scene(play: Play) -> None:
+            assert await play.services.texts(1) == ["Hello"]
+
+        perform(world, scene)

@@ -28,12 +28,17 @@ class RecordingServices:
         #: Who may talk, by id; None: everybody.
         self.known: set[str | None] | None = None
         self._failures: list[Exception] = []
+        self._lasting: Exception | None = None
         self._changed = asyncio.Condition()
         self._gate: asyncio.Event | None = None
 
     def fail_with(self, *errors: Exception) -> None:
         """Let the next messages not be taken."""
         self._failures += errors
+
+    def keep_failing_with(self, error: Exception) -> None:
+        """Let no message be taken any more."""
+        self._lasting = error
 
     def hold(self) -> asyncio.Event:
         """Let messages be taken when the event is set, not before."""
@@ -47,6 +52,8 @@ class RecordingServices:
             self._changed.notify_all()
         if self._gate is not None:
             await self._gate.wait()
+        if self._lasting is not None:
+            raise self._lasting
         if self._failures:
             raise self._failures.pop(0)
         async with self._changed:

@@ -405,6 +405,68 @@ def test_more_than_can_wait_is_fetched_later(world: DiscordWorld) -> None:
     asyncio.run(main())
 
 
+def test_what_has_arrived_is_stored_at_the_end(world: DiscordWorld) -> None:
+    """Not every history can be read."""
+
+    async def main() -> None:
+        services = RecordingServices(world.states)
+        gate = services.hold()
+        client = RestClient(world.settings())
+        await client.login()
+        receiver = await receiver_for(services, client)
+        hear = receiver.handlers()["MESSAGE_CREATE"]
+        running = asyncio.create_task(receiver.run())
+        state = world.server.state
+        for user in (ANNA, BERT):
+            channel = state.direct_channel(user)
+            world.server.write(user["username"], user=user, channel=channel)
+            hear(state.told(state.messages[channel][-1]))
+            await services.wait_for(lambda: services.offered)
+        receiver.end()
+        gate.set()
+        await running
+        assert [each.text for each in services.accepted] == ["anna", "bert"]
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_private_chats_that_wait_at_the_end_are_read_the_next_time(world: DiscordWorld) -> None:
+    """Also those of people who never wrote before: Discord does not list them to bots."""
+    carl = {"id": "7000000000000000004", "username": "carl"}
+    state = world.server.state
+
+    async def main() -> None:
+        services = RecordingServices(world.states)
+        services.keep_failing_with(Unreachable("no"))
+        gate = services.hold()
+        client = RestClient(world.settings())
+        await client.login()
+        receiver = await receiver_for(services, client, most_waiting=2)
+        hear = receiver.handlers()["MESSAGE_CREATE"]
+        running = asyncio.create_task(receiver.run())
+        # The first is being stored, the next two wait, and there is no room for the last.
+        for user in (ANNA, BERT, "nonsense", carl):
+            if isinstance(user, str):
+                hear(user)
+                continue
+            channel = state.direct_channel(user)
+            world.server.write(user["username"], user=user, channel=channel)
+            hear(state.told(state.messages[channel][-1]))
+            await services.wait_for(lambda: services.offered)
+        receiver.end()
+        gate.set()
+        await running
+        await client.close()
+
+    asyncio.run(main())
+
+    async def act(scene: Scene) -> None:
+        assert sorted(await scene.services.texts(3)) == ["anna", "bert", "carl"]
+
+    play(world, act)
+
+
 def test_what_cannot_be_marked_is_seen_once_more(world: DiscordWorld) -> None:
     class Forgetful(RecordingServices):
         async def save_state(self, name: str, value: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -80,15 +80,21 @@ class Marks:
     async def stored(self, channel_id: str, message_id: str, room_of: str | None = None) -> None:
         """Remember that a message was stored.
 
-        *room_of* is given for channels that Discord may not list: the server of a thread, empty for
-        a private chat.
+        *room_of* is given for channels that Discord may not list: see `remember`.
         """
         await self._pass(channel_id, message_id)
         await self._save([channel_id])
-        if room_of is None:
-            return
-        is_known = self._rooms.pop(channel_id, None) is not None
-        self._rooms[channel_id] = room_of
+        if room_of is not None:
+            await self.remember({channel_id: room_of})
+
+    async def remember(self, rooms: Mapping[str, str]) -> None:
+        """Remember channels that Discord may not list, so that their histories are read: by their
+        ids the server of a thread, empty for a private chat.
+        """
+        is_known = rooms.keys() <= self._rooms.keys()
+        for room in rooms:
+            self._rooms.pop(room, None)
+        self._rooms |= rooms
         if not is_known:
             while len(self._rooms) > _MOST_ROOMS:
                 del self._rooms[next(iter(self._rooms))]

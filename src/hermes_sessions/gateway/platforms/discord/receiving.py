@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
@@ -152,19 +153,22 @@ class Receiver:
     # ── storing ───────────────────────────────────────────────────────────────────────────────
 
     async def run(self) -> None:
-        """Store what arrives, until `end` is called and what is being stored is."""
+        """Store what arrives, until `end` is called; then what has arrived, as far as it can be."""
         try:
             while True:
-                await self._ending.or_result(self._has_waiting.wait())
+                if not self._waiting:
+                    await self._ending.or_result(self._has_waiting.wait())
                 await self._work_on(self._waiting.popleft())
                 self._settle()
         except Stopped:
+            await self._marks.remember(self._unlisted())
             await self._marks.flush()
 
     async def _work_on(self, what: _Gap | object) -> None:
         try:
             await (self._catch_up(what) if isinstance(what, _Gap) else self._take_told(what))
         except Stopped:
+            self._waiting.appendleft(what)
             raise
         except Exception:
             # Whatever it is: those behind it go on.
@@ -172,8 +176,24 @@ class Receiver:
             logger.exception("discord: something could not be taken")
 
     def end(self) -> None:
-        """Stop; what waits is found in the history the next time."""
+        """Stop; what cannot be stored now is found in the history the next time."""
         self._ending.ask()
+
+    def _unlisted(self) -> dict[str, str]:
+        """Return the channels in which something waits that Discord may not list the next time: by
+        their ids the servers of threads, empty for private chats.
+        """
+        rooms = dict.fromkeys(self._dropped or (), "")
+        for what in self._waiting:
+            if isinstance(what, _Gap):
+                rooms |= dict.fromkeys(what.rooms, "")
+                continue
+            with suppress(UnreadablePayload):
+                message = locate(what)
+                place = self._directory.places.get(message.channel_id)
+                if message.guild_id is None or (place is not None and place.is_thread):
+                    rooms[message.channel_id] = message.guild_id or ""
+        return rooms
 
     def _settle(self) -> None:
         if self._waiting:

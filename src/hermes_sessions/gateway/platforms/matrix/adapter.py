@@ -87,7 +87,6 @@ class MatrixAdapter(Adapter):
         #: What came after that; and the messages in it that are not stored, once it was read.
         self._news: News | None = None
         self._waiting: deque[Inbound] | None = None
-        #: How often the first of them was offered in vain.
 
     @property
     def unreadable(self) -> int:

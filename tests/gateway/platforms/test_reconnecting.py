@@ -1,0 +1,43 @@
+"""How adapters end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hermes_sessions.gateway.platforms.reconnecting import Ending, Stopped
+
+
+def test_nothing_begins_after_the_end() -> None:
+    """However quickly it would be over: what is tried until it works would be tried for ever."""
+    begun = []
+
+    async def begin() -> None:
+        begun.append("it")
+
+    async def main() -> None:
+        ending = Ending()
+        assert await ending.or_result(begin()) is None
+        ending.ask()
+        with pytest.raises(Stopped):
+            await ending.or_result(begin())
+        await ending.pause(lambda _seconds: begin(), 60)
+
+    asyncio.run(main())
+    assert begun == ["it"]
+
+
+def test_what_is_there_when_the_end_comes_is_not_lost() -> None:
+    async def main() -> None:
+        ending = Ending()
+        brought: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def both() -> None:
+            ending.ask()
+            brought.set_result("a message")
+
+        asyncio.get_running_loop().call_soon(both)
+        assert await ending.or_result(brought) == "a message"
+
+    asyncio.run(main())
