@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.errors import NotFound
+from hermes_sessions.errors import NotFound, StoreUnavailable
 from hermes_sessions.lifecycle import running
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.host_files import host_name
@@ -223,6 +224,32 @@ class TestCrash:
             found = peer.recover()
         assert [process.id for process in found.dead] == [house.process.id]
         assert [one.turn.id for one in found.set_aside] == [taken.turn.id]
+
+    @pytest.mark.parametrize("is_late", [False, True], ids=["refused", "late"])
+    def test_peers_have_time_to_be_heard_of_after_the_store_was_away(
+        self, house: House, monkeypatch: pytest.MonkeyPatch, is_late: bool
+    ) -> None:
+        peer = house.new_process(pid=1)
+        peer.start()
+        works = Processes.beat
+
+        def beat(processes: Processes, process_id: str) -> bool:
+            house.clock.advance(61)
+            if not is_late:
+                raise StoreUnavailable("The database is away.")
+            return works(processes, process_id)
+
+        with monkeypatch.context() as away, suppress(StoreUnavailable):
+            away.setattr(Processes, "beat", beat)
+            peer.beat()
+        assert peer.recover().dead == []
+        assert house.process.beat()
+        for seconds in (29, 30):
+            house.clock.advance(seconds)
+            assert peer.beat()
+            assert peer.recover().dead == []
+        house.clock.advance(1)
+        assert [process.id for process in peer.recover().dead] == [house.process.id]
 
     def test_who_is_gone_is_not_waited_for_after_a_sleep(self, house: House) -> None:
         house.say("a")

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from hermes_sessions.lifecycle.applying import Cause, set_status
-from hermes_sessions.lifecycle.clock_jumps import ClockJumps
 from hermes_sessions.lifecycle.decide import resumes_by_itself
 from hermes_sessions.lifecycle.engine import Engine
 from hermes_sessions.lifecycle.host_files import HostFiles, host_name
 from hermes_sessions.lifecycle.host_processes import is_running, new_process_id
+from hermes_sessions.lifecycle.silence import Silence
 from hermes_sessions.lifecycle.sweeping import Sweeps
 from hermes_sessions.lifecycle.unfinished import INTERRUPTED, SetAside, Unfinished, resume_mark
 from hermes_sessions.model.lane import Lane
@@ -102,7 +102,7 @@ class GatewayProcess:
         self._pid = pid
         self._runs_here = runs_here
         self._stopwatch = stopwatch
-        self._jumps = ClockJumps(engine.store.clock, stopwatch, dead_after)
+        self._silence = Silence(engine.store.clock, stopwatch, dead_after)
         #: Heartbeats from times that are still to come, and when each was first seen.
         self._ahead: dict[str, tuple[float, float]] = {}
         self._host = host_name()
@@ -162,7 +162,8 @@ class GatewayProcess:
         """Say that this process is alive. False: the others took it for dead, and what it runs is
         theirs; it has to stop its turns and start again.
         """
-        return self._processes.beat(self.id)
+        with self._silence.while_speaking():
+            return self._processes.beat(self.id)
 
     def end(self) -> bool:
         """Say goodbye; return whether everything was finished.
@@ -212,8 +213,8 @@ class GatewayProcess:
         now = self._engine.store.clock()
         with self._engine.store.provider.read() as tx:
             leases = {turn.chain_id: lease_row(tx, turn.chain_id) for turn in unfinished}
-        # After the times were read: it may jump at any moment.
-        is_trusted = not self._jumps.is_recent()
+        # After the times were read: a clock may jump at any moment.
+        is_trusted = self._silence.means_something()
         return [
             turn
             for turn in unfinished
@@ -234,7 +235,7 @@ class GatewayProcess:
             for process in self._processes.dead(namespace, self._dead_after)
             if self._row is None or process.id != self._row.id
         ]
-        if self._jumps.is_recent():
+        if not self._silence.means_something():
             # Nobody had the time to be heard of since.
             silent = [process for process in silent if self._is_gone(process)]
         living = self._processes.living(namespace, self._dead_after)
