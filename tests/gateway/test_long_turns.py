@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.lifecycle.mailbox import Finished, Mailboxes
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
 from tests.gateway.town import Town
@@ -73,3 +76,24 @@ def test_a_turn_goes_on_when_the_clock_jumps(town: Town, clock: FrozenClock, hou
     assert town.wait_for_replies(1) == ["Done."]
     assert running.stop() is True
     assert town.replies() == ["Done."]
+
+
+def test_the_end_of_a_turn_is_stored_later_although_the_clock_jumps(
+    town: Town, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is away for a moment, and the model is not asked again for that."""
+    works, failures = Mailboxes.finish, [StoreUnavailable("the line was cut")]
+
+    def finish(mailboxes: Mailboxes, *given: Any, **options: Any) -> Finished:
+        if failures:
+            clock.advance(days=1)
+            raise failures.pop()
+        return works(mailboxes, *given, **options)
+
+    monkeypatch.setattr(Mailboxes, "finish", finish)
+    running = town.start()
+    town.telegram.write("Think")
+    assert town.wait_for_replies(1) == ["You said: Think"]
+    assert running.stop() is True
+    with town.open_db() as db, db.store.provider.read() as tx:
+        assert tx.all("SELECT outcome, attempt FROM turns") == [("completed", 1)]

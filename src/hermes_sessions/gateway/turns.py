@@ -281,7 +281,7 @@ class TurnRunner:
         """Store it, again and again while the database is away: the model is not asked again for
         that. Whoever takes the lane over meanwhile ends this, too.
         """
-        until = self.store.engine.store.clock() + _STORE_AGAIN_FOR
+        until = turn.stopwatch() + _STORE_AGAIN_FOR
         while True:
             try:
                 return self.mailboxes.finish(
@@ -294,7 +294,7 @@ class TurnRunner:
                 )
             except StoreUnavailable as error:
                 is_over = turn.cause in {"restart", "shutdown"}
-                if is_over or self.store.engine.store.clock() >= until:
+                if is_over or turn.stopwatch() >= until:
                     raise
                 logger.info("the end of turn %s is stored later: %s", turn.taken.turn.id, error)
                 self.wait(_STORE_AGAIN)
