@@ -113,6 +113,19 @@ def test_sent_parts_are_remembered_and_keep_the_claim(outbox: Outbox, clock: Fro
     assert (theirs.parts_sent, theirs.sent_ids) == (1, ("m1",))
 
 
+def test_what_is_to_be_sent_at_once_is_due_by_every_clock(
+    outbox: Outbox, clock: FrozenClock
+) -> None:
+    """One that was put back meanwhile, or that of another host."""
+    number = put(outbox, "one")
+    clock.advance(-3600)
+    (one,) = claim(outbox)
+    outbox.give_up(one, "blocked")
+    outbox.revive(number)
+    clock.advance(-3600)
+    assert texts(claim(outbox)) == ["one"]
+
+
 def test_a_dead_reply_can_be_revived(outbox: Outbox) -> None:
     number = put(outbox, "one")
     outbox.give_up(claim(outbox)[0], "blocked")

@@ -87,6 +87,7 @@ def test_one_that_nobody_goes_on_with(house: House, drafts: Drafts, outbox: Outb
     house.clock.advance(6)
     assert drafts.finish_left("I was interrupted.") == 1
     assert drafts.finish_left("I was interrupted.") == 0
+    house.clock.advance(-3600)
     (reply,) = outbox.claim(["telegram"], "p", seconds=60, limit=10)
     assert (reply.text, reply.draft_id) == ("I was interrupted.", "m1")
 

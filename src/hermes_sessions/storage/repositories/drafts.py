@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
+from hermes_sessions.storage.repositories.outbox import DUE_ALREADY, NewReply, Outbox
 from hermes_sessions.storage.store import Store
 
 DRAFT: Final = "draft"
@@ -100,7 +100,7 @@ class Drafts:
                 tx.run(
                     "UPDATE outbox SET status = ?, text = ?, next_at = ? "
                     "WHERE id = ? AND status = ?",
-                    ("waiting", text, now, number, DRAFT),
+                    ("waiting", text, DUE_ALREADY, number, DRAFT),
                 )
                 for (number,) in left
             )

@@ -20,6 +20,9 @@ from hermes_sessions.storage.store import Store
 
 Status = Literal["waiting", "sending", "sent", "dead"]
 UNFINISHED: Final = ("waiting", "sending")
+#: When a reply is due that was not tried yet, also by a clock that was put back meanwhile, or one
+#: of another host.
+DUE_ALREADY: Final = 0.0
 
 _COLUMNS: Final = (
     "id",
@@ -63,6 +66,7 @@ class Outgoing(NamedTuple):
     parts_sent: int
     draft_id: str | None
     sent_ids: tuple[str, ...]
+    #: When it is tried again, if it is later than `DUE_ALREADY`.
     next_at: float
     error: str | None
     created_at: float
@@ -103,7 +107,6 @@ class Outbox:
         status: Literal["waiting", "draft"] = "waiting",
     ) -> int:
         """Do so together with what else *tx* does. A ``draft`` is not sent: see `Drafts`."""
-        now = self._store.clock()
         return tx.insert(
             _INSERT,
             (
@@ -116,8 +119,8 @@ class Outbox:
                 reply.text,
                 status,
                 reply.draft_id,
-                now,
-                now,
+                DUE_ALREADY,
+                self._store.clock(),
             ),
         )
 
@@ -305,12 +308,11 @@ class Outbox:
         Raises:
             NotFound: there is no dead reply with this number.
         """
-        now = self._store.clock()
         changed = self._store.provider.write(
             lambda tx: tx.run(
                 "UPDATE outbox SET status = ?, attempts = 0, next_at = ?, finished_at = NULL "
                 "WHERE id = ? AND namespace = ? AND status = ?",
-                ("waiting", now, number, self._namespace, "dead"),
+                ("waiting", DUE_ALREADY, number, self._namespace, "dead"),
             ),
             isolated=False,
         )
