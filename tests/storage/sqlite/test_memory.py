@@ -36,7 +36,9 @@ def test_a_limit_holds_for_all_connections_together(tmp_path: Path) -> None:
         provider = db.provider
         assert isinstance(provider, SQLiteSessionDBProvider)
         assert kept_for_reading(provider) > KEPT_IDLE * LIMIT
-        provider.limit_memory(LIMIT)
+        with provider.reading_connection():
+            # Like the thread that indexes: in the middle of a read.
+            provider.limit_memory(LIMIT)
         assert kept_for_reading(provider) + provider.with_writer(kept) < LIMIT
         # Small as it is, everything can be read and written.
         db.append_messages("s", [{"role": "user", "content": "y" * 3000}] * 1_500)

@@ -379,7 +379,7 @@ class Engine:
         # Those for reading, one that writes, and one that makes checkpoints.
         share = most_bytes // 1024 // (KEPT_IDLE + 2)
         self.options = self.options._replace(cache_kib=max(1, share))
-        self._readers.close_idle()
+        self._readers.renew()
 
     def _connect_checkpointer(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(self.path, self.options, deadline, query_only=False)

@@ -19,11 +19,13 @@ KEPT_IDLE: Final = 8
 class Reader:
     """A connection for one read at a time, and how long that read may wait for a lock."""
 
-    __slots__ = ("__weakref__", "connection", "deadline")
+    __slots__ = ("__weakref__", "connection", "deadline", "is_outdated")
 
     def __init__(self) -> None:
         self.deadline = Deadline()
         self.connection: apsw.Connection | None = None
+        #: Whether the next one is to be opened in another way.
+        self.is_outdated = False
 
 
 class Readers:
@@ -72,7 +74,7 @@ class Readers:
         """End whatever the reader was used for, and *keep* its connection if there is room."""
         usable = False
         try:
-            usable = keep and _at_rest(reader.connection)
+            usable = keep and not reader.is_outdated and _at_rest(reader.connection)
         finally:
             with self._lock:
                 if usable and not self._closed and len(self._idle) < KEPT_IDLE:
@@ -94,6 +96,15 @@ class Readers:
             for reader in idle:
                 if reader.connection is not None:
                     reader.connection.close(True)
+
+    def renew(self) -> None:
+        """Use no connection again that is open now: how they are opened has changed."""
+        with self._lock:
+            self.close_idle()
+            for known, _ in self._busy.values():
+                reader = known()
+                if reader is not None:
+                    reader.is_outdated = True
 
     def close(self) -> None:
         """Close the idle connections now, and each of the others when it is given back."""
