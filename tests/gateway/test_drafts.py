@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ import yaml
 
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
 from hermes_sessions.gateway.drafts import LEFT
+from hermes_sessions.gateway.streaming import Draft
 from hermes_sessions.lifecycle.mailbox import Mailboxes
+from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.telegram_server import Sent, bad_request, too_many
 from tests.cli.harness import Hermes
@@ -174,3 +177,32 @@ def test_what_was_stopped_does_not_look_as_if_more_were_to_come(town: Town) -> N
     town.telegram.wait_for(lambda: any("Stopped" in sent.text for sent in town.telegram.sent))
     town.telegram.wait_for(lambda: CURSOR not in town.telegram.sent[0].text)
     assert town.telegram.sent[0].text.strip() == FIRST.strip()
+
+
+def test_what_is_about_to_be_left_is_not_replaced_when_the_clock_jumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, found, works = FrozenClock(), list[int](), Draft.leave
+    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
+        town.config["streaming"] = {"enabled": True, "edit_interval": 0.01, "buffer_threshold": 1}
+        gateway = town.start().gateway
+        assert gateway is not None
+
+        async def leave(draft: Draft, *, is_over: bool) -> None:
+            clock.advance(3600)
+            found.append(await asyncio.to_thread(gateway.board.finish_left))
+            await works(draft, is_over=is_over)
+
+        monkeypatch.setattr(Draft, "leave", leave)
+        gate = town.model.gate()
+        town.model.respond = lambda _request: streamed(FIRST, gate)
+        town.telegram.write("Go")
+        gate.wait_until_reached()
+        with town.open_db() as db:
+            wait_until(lambda: bool(drafts_of(db)))
+        town.telegram.write("/stop")
+        town.telegram.wait_for(
+            lambda: town.telegram.sent and CURSOR not in town.telegram.sent[0].text
+        )
+        assert town.telegram.sent[0].text.strip() == FIRST.strip()
+        assert found == [0]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.active import ActiveTurn
@@ -43,17 +44,19 @@ class DraftBoard:
         self._loop = loop
         self._adapters = adapters
         self._streaming = streaming
+        #: By turn, as long as somebody has to do with it: what runs here, or is being left.
+        self._at_hand: WeakValueDictionary[int, ShownDraft] = WeakValueDictionary()
 
     def show(self, target: Target, taken: Taken) -> ShownDraft:
         """Begin to show what a turn says, in the place of what an attempt before it showed. From
         the turn's thread.
         """
         turn, left = taken.turn, self._left_by_the_attempt_before(taken)
-        adapter = self._adapters.get(target.platform)
-        if adapter is None or not adapter.is_connected:
-            return ShownDraft(self._loop, None, left)
-        draft = self._do(self._begin(adapter, target, turn, left))
-        return ShownDraft(self._loop, draft, left)
+        adapter, draft = self._adapters.get(target.platform), None
+        if adapter is not None and adapter.is_connected:
+            draft = self._do(self._begin(adapter, target, turn, left))
+        self._at_hand[turn.id] = shown = ShownDraft(self._loop, draft, left)
+        return shown
 
     def _left_by_the_attempt_before(self, taken: Taken) -> str | None:
         before = taken.input.items[0].turn_id
@@ -79,7 +82,7 @@ class DraftBoard:
         Raises:
             StoreError: the store cannot be used.
         """
-        return self._drafts.finish_left(LEFT)
+        return self._drafts.finish_left(LEFT, besides=tuple(self._at_hand))
 
     def tell(self, turn: ActiveTurn, text: str, *, key: str) -> None:
         """Say something about a turn where it is answered; from any thread, and nobody waits for
@@ -148,7 +151,11 @@ class ShownDraft:
         is to come.
         """
         if self._draft is not None and not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self._draft.leave(is_over=is_over), self._loop)
+            asyncio.run_coroutine_threadsafe(self._leave(self._draft, is_over), self._loop)
+
+    async def _leave(self, draft: Draft, is_over: bool) -> None:
+        # Here, so that it is at hand until that is done.
+        await draft.leave(is_over=is_over)
 
 
 class _Note:

@@ -7,9 +7,10 @@ goes on with is found.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
-from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.provider import WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.outbox import DUE_ALREADY, NewReply, Outbox
 from hermes_sessions.storage.store import Store
 
@@ -76,21 +77,23 @@ class Drafts:
         """Do so together with what else *tx* does."""
         return bool(tx.run("DELETE FROM outbox WHERE turn_id = ? AND status = ?", (turn_id, DRAFT)))
 
-    def finish_left(self, text: str) -> int:
+    def finish_left(self, text: str, *, besides: Collection[int] = ()) -> int:
         """Have *text* put in the place of drafts that nobody goes on with; return how many.
 
-        That is so where nothing runs or waits in the lane, nor did a moment ago.
+        That is so where nothing runs or waits in the lane, nor did a moment ago, and not for the
+        turns *besides*: whoever still shows a draft knows that better than a clock, which may jump.
         """
         now = self._store.clock()
+        not_besides = f"AND turn_id NOT IN ({placeholders(len(besides))}) " if besides else ""
         with self._store.provider.read() as tx:
             left = tx.all(
-                "SELECT id FROM outbox WHERE namespace = ? AND status = ? "
+                f"SELECT id FROM outbox WHERE namespace = ? AND status = ? {not_besides}"
                 "AND NOT EXISTS (SELECT 1 FROM turns "
                 "WHERE turns.lane_id = outbox.lane_id "
                 "AND (turns.ended_at IS NULL OR turns.ended_at > ?)) "
                 "AND NOT EXISTS (SELECT 1 FROM mailbox "
                 "WHERE mailbox.lane_id = outbox.lane_id AND mailbox.status IN (?, ?))",
-                (self._namespace, DRAFT, now - _OWN_TIME, "waiting", "running"),
+                (self._namespace, DRAFT, *besides, now - _OWN_TIME, "waiting", "running"),
             )
         if not left:
             return 0
