@@ -57,7 +57,8 @@ def test_ctrl_c_frees_the_caller_and_the_write_is_finished(path: Path) -> None:
 
 
 def test_after_ctrl_c_nobody_waits_for_longer_than_the_lock_timeout(path: Path) -> None:
-    with start("append_until_interrupted", path, 0.5) as process, SessionDB(path) as db:
+    # Long enough for Ctrl-C to come first, on a busy machine.
+    with start("append_until_interrupted", path, 5.0) as process, SessionDB(path) as db:
         with written_to(db):
             assert said(process) == "waiting"
             process.send_signal(signal.SIGINT)
