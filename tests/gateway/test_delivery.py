@@ -182,7 +182,7 @@ def test_running_delivers_when_woken(outbox: Outbox, room: Room) -> None:
         room.before_send = lambda _target, _text: sent.set()
         await asyncio.to_thread(put, outbox, "hello")
         delivery.wake()
-        await asyncio.wait_for(sent.wait(), 30)
+        await asyncio.wait_for(sent.wait(), 60)
         await delivery.settle()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
