@@ -96,7 +96,7 @@ def test_too_much_to_look_at_while_somebody_writes(path: Path) -> None:
 
 def test_writes_do_not_wait_for_indexing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a text costs to analyse, it is done before the store is locked."""
-    with open_store(path, lock_timeout=5.0) as db:
+    with open_store(path, lock_timeout=60.0) as db:
         analysis = HeldAnalysis(monkeypatch)
         db.create_session("s", source="cli")
         append(db, "a walrus")
