@@ -1,6 +1,6 @@
 """Appending one message in one round trip: its session's row, the message and the mark.
 
-To a session that lists show, nearly always, it is one INSERT: triggers (`TRIGGERS`) give the
+To a session without another tip, nearly always, it is one INSERT: triggers (`TRIGGERS`) give the
 message its place in the session and write the mark. The server has read them already, and they
 need no answers of their own; so this takes a fifth less than statements of their own.
 What they need to know is in variables of the connection. Without these, whoever inserts a message,
@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.storage.provider import NewRow, placeholders
+from hermes_sessions.storage.servers.driver import HAS_NO_OTHER_TIP
 
 #: Makes the triggers do nothing again, after an INSERT that failed.
 FORGET: Final = "SET @hermes_mark = NULL"
@@ -38,7 +39,7 @@ _PLACED: Final = _COUNTED.format(
 #: Without such a session, ``session_id`` cannot be null, and nothing is done.
 TRIGGERS: Final = {
     "messages_append_place": f"BEFORE INSERT ON messages FOR EACH ROW "
-    f"IF @hermes_mark IS NOT NULL THEN {_PLACED} AND listed = 1; "
+    f"IF @hermes_mark IS NOT NULL THEN {_PLACED} AND {HAS_NO_OTHER_TIP}; "
     f"IF ROW_COUNT() > 0 THEN SET NEW.ordinal = LAST_INSERT_ID(); "
     f"ELSE SET NEW.session_id = NULL; END IF; END IF",
     "messages_append_mark": "AFTER INSERT ON messages FOR EACH ROW "
@@ -66,7 +67,7 @@ class Script(NamedTuple):
 
 
 @lru_cache(maxsize=128)
-def _to_listed(columns: tuple[str, ...]) -> str:
+def _alone(columns: tuple[str, ...]) -> str:
     return f"""SET @hermes_mark = ?, @hermes_marked_at = ?, @hermes_tool_calls = ?,
     @hermes_preview = ?, @hermes_fence = ?;
 INSERT INTO messages (session_id, ordinal, {", ".join(columns)})
@@ -74,7 +75,7 @@ VALUES (?, 0, {placeholders(len(columns))})"""
 
 
 @lru_cache(maxsize=128)
-def _to_any(columns: tuple[str, ...]) -> str:
+def _and_tip(columns: tuple[str, ...]) -> str:
     counted = _COUNTED.format(timestamp="?", tool_calls="?", preview="?", session_id="?", fence="?")
     return f"""START TRANSACTION; {counted};
 INSERT INTO messages (session_id, ordinal, {", ".join(columns)})
@@ -83,9 +84,10 @@ INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, LAST_INSERT_ID(
 {_TIP}; COMMIT"""
 
 
-def script(row: NewRow, mark: str, now: float, *, listed: bool) -> Script:
-    """Return the statements for a message. Those for *listed* sessions do not see others. Without
-    such a session, or with another fence, ``session_id`` cannot be null, and nothing is done.
+def script(row: NewRow, mark: str, now: float, *, tip_too: bool) -> Script:
+    """Return the statements for a message. Without *tip_too*, they see only sessions that have no
+    other tip. Without such a session, or with another fence, ``session_id`` cannot be null, and
+    nothing is done.
 
     Nearly every message lacks most columns; what is not named need not be read by the server.
     """
@@ -93,13 +95,13 @@ def script(row: NewRow, mark: str, now: float, *, listed: bool) -> Script:
         *[pair for pair in zip(row.columns, row.values, strict=True) if pair[1] is not None],
         strict=True,
     )
-    if listed:
+    if not tip_too:
         noted = (mark, now, row.tool_calls, row.preview, row.fence)
-        return Script(_to_listed(columns), (*noted, row.session_id, *values), inserting=1)
+        return Script(_alone(columns), (*noted, row.session_id, *values), inserting=1)
     params = (
         *(row.timestamp, row.timestamp, row.tool_calls, row.preview, row.session_id, row.fence),
         *(row.session_id, *values),
         *(mark, now),
         *(row.timestamp, row.timestamp, row.session_id),
     )
-    return Script(_to_any(columns), params, inserting=2)
+    return Script(_and_tip(columns), params, inserting=2)

@@ -160,9 +160,9 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         row: NewRow,
         mark: str,
         *,
-        listed: bool,
+        tip_too: bool,
     ) -> int | None:
-        script = appending.script(row, mark, time.time(), listed=listed)
+        script = appending.script(row, mark, time.time(), tip_too=tip_too)
         text = with_values(lent.connection, script.sql, script.params)
         first = lent.waiting(self._options.lock_timeout)
         try:

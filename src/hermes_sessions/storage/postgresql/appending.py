@@ -17,6 +17,7 @@ from psycopg.errors import InvalidSqlStatementName
 
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import NewRow
+from hermes_sessions.storage.servers.driver import HAS_NO_OTHER_TIP
 from hermes_sessions.storage.tables import MESSAGES
 
 _CASTS: Final = {"text": "TEXT", "name": "TEXT", "real": "FLOAT8", "integer": "BIGINT"}
@@ -41,13 +42,14 @@ class Statement(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def statement(columns: tuple[str, ...], *, listed: bool) -> Statement:
+def statement(columns: tuple[str, ...], *, tip_too: bool) -> Statement:
     """Return the statement for a message with these columns; see `parameters`.
 
     It gives the message's id, or no row when there is no such session or another fence. The one
-    for *listed* sessions does not see others, and costs the server a fifth less.
+    without *tip_too* sees only sessions that have no other tip, and costs the server a fifth less.
     """
     names = ", ".join(columns)
+    seen = "" if tip_too else f" AND {HAS_NO_OTHER_TIP}"
     # Types are named: in a SELECT the server cannot take them from the columns of the INSERT.
     values = ", ".join(
         f"CAST(${number} AS {_CASTS[_KINDS[name]]})"
@@ -63,17 +65,17 @@ WITH session AS (
         next_ordinal = next_ordinal + 1,
         preview = COALESCE(preview, $4)
     WHERE id = $1 AND trashed_at IS NULL
-        AND fence IS NOT DISTINCT FROM CAST($7 AS BIGINT){" AND listed = 1" if listed else ""}
+        AND fence IS NOT DISTINCT FROM CAST($7 AS BIGINT){seen}
     RETURNING id, next_ordinal - 1 AS ordinal, listed, chain_id
 ), message AS (
     INSERT INTO messages (session_id, ordinal, {names})
     SELECT session.id, session.ordinal, {values} FROM session
     RETURNING id
-){"" if listed else _TIP}
+){_TIP if tip_too else ""}
 INSERT INTO write_marks (mark, message_id, marked_at)
 SELECT CAST($5 AS TEXT), message.id, CAST($6 AS FLOAT8) FROM message
 RETURNING message_id"""
-    return Statement(b"append_to_listed" if listed else b"append", sql.encode())
+    return Statement(b"append_and_tip" if tip_too else b"append", sql.encode())
 
 
 def parameters(row: NewRow, mark: str, now: float) -> list[bytes | None]:

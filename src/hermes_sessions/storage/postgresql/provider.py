@@ -148,10 +148,10 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         row: NewRow,
         mark: str,
         *,
-        listed: bool,
+        tip_too: bool,
     ) -> int | None:
         params = appending.parameters(row, mark, time.time())
-        wanted = appending.statement(tuple(row.columns), listed=listed)
+        wanted = appending.statement(tuple(row.columns), tip_too=tip_too)
         if not connections.is_bare:
             return appending.run_prepared(lent, connections.prepared_on(lent), wanted, params)
         tx = self._transaction(connections, lent, "by row locks", None)

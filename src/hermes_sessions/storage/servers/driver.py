@@ -12,6 +12,10 @@ from hermes_sessions.storage.provider import WriteTransaction
 #: is frozen, or its machine gone, and others wait for its rows. Less than they do by default.
 IDLE_WRITE_SECONDS: int = 15
 
+#: True of sessions whose messages make no other one more recent: those that lists show, and those
+#: that begin a thread of which lists show nothing, like a subagent's.
+HAS_NO_OTHER_TIP: str = "(listed = 1 OR (chain_id = id AND tip_id IS NULL))"
+
 #: As if nobody else wrote; waiting for rows instead; a consistent look.
 Mode = Literal["isolated", "by row locks", "reading"]
 

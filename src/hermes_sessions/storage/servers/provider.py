@@ -87,8 +87,8 @@ OUR_TABLES: Final = [
 #: Marks of units that ended longer ago than this are of no use; so many units between two looks.
 _MARKS_KEPT: Final = 3600.0
 _UNITS_TO_CLEAN: Final = 1000
-#: Sessions outside lists that are remembered.
-_UNLISTED_KNOWN: Final = 10_000
+#: Sessions with another tip that are remembered.
+_TIPS_KNOWN: Final = 10_000
 #: Seconds that a statement waits for a commit whose connection is gone, before it asks again.
 _RESOLVING_WAIT: Final = 1.0
 _MARK: Final = ("mark", "message_id", "marked_at")
@@ -104,8 +104,8 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         self._opened: C | None = None
         self._level = WRITER_LEVEL
         self._units = 0
-        #: Sessions that are not in lists, as far as seen: appending to them takes more.
-        self._unlisted: set[str] = set()
+        #: Sessions of which lists show another one, as far as seen: appending to them takes more.
+        self._with_other_tip: set[str] = set()
 
     # ── what differs ──────────────────────────────────────────────────────────────────────────
 
@@ -132,11 +132,12 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
 
     @abstractmethod
     def _append(
-        self, connections: C, lent: S, row: NewRow, mark: str, *, listed: bool
+        self, connections: C, lent: S, row: NewRow, mark: str, *, tip_too: bool
     ) -> int | None:
         """Append a message in a transaction of its own, with its mark; return its id, None when
-        there is no such session or its fence is another. With *listed*, sessions outside lists are
-        not seen. May raise what the driver raises.
+        there is no such session or its fence is another. With *tip_too*, what lists show of its
+        thread becomes more recent as well; without, only sessions are seen that `HAS_NO_OTHER_TIP`
+        is true of. May raise what the driver raises.
         """
 
     @abstractmethod
@@ -329,23 +330,23 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         return result
 
     def _attempt_append(self, connections: C, row: NewRow) -> int | None:
-        if row.session_id not in self._unlisted:
-            number = self._attempt_append_to(connections, row, listed=True)
+        if row.session_id not in self._with_other_tip:
+            number = self._attempt_append_to(connections, row, tip_too=False)
             if number is not None:
                 return number
-        number = self._attempt_append_to(connections, row, listed=False)
+        number = self._attempt_append_to(connections, row, tip_too=True)
         if number is not None:
-            if len(self._unlisted) >= _UNLISTED_KNOWN:
-                self._unlisted.clear()
-            self._unlisted.add(row.session_id)
+            if len(self._with_other_tip) >= _TIPS_KNOWN:
+                self._with_other_tip.clear()
+            self._with_other_tip.add(row.session_id)
         return number
 
-    def _attempt_append_to(self, connections: C, row: NewRow, *, listed: bool) -> int | None:
+    def _attempt_append_to(self, connections: C, row: NewRow, *, tip_too: bool) -> int | None:
         lent = self._borrow(connections, None)
         mark = new_mark()
         number: int | None = None
         try:
-            number = self._append(connections, lent, row, mark, listed=listed)
+            number = self._append(connections, lent, row, mark, tip_too=tip_too)
         except self._failures.base as error:
             unknown = CommitUnknown(mark, None)
             raise self._failed(error, connections, lent, unknown) from error
