@@ -90,12 +90,13 @@ class Terminal:
 
     def press_interrupt(self) -> None:
         """Press Ctrl-C, again until something comes of it: Python does not notice one that comes
-        right before it begins to wait for input.
+        right before it begins to wait for input. One that it only answers late must not be followed
+        by another, which would come amid the end of the program.
         """
         shown = self.screen.replace("^C", "")
         while self.screen.replace("^C", "") == shown:
             self.keys("\x03")
-            while select.select([self._ours], [], [], 2.0)[0]:
+            while select.select([self._ours], [], [], 15.0)[0]:
                 if not self._read():
                     return
 

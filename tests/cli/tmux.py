@@ -9,13 +9,15 @@ from types import TracebackType
 
 from tests.cli.harness import Hermes
 
-# The command at the time of the tests. It waits for its terminal to be watched.
+# The command at the time of the tests, which stands still: no bar comes on a slow machine. It waits
+# for its terminal to be watched.
 _PROGRAM = """
 import sys
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.main import run
 open(sys.argv[1], "rb").read(1)
-code = run(sys.argv[3:], Console(clock=lambda: float(sys.argv[2])))
+now = float(sys.argv[2])
+code = run(sys.argv[3:], Console(clock=lambda: now, stopwatch=lambda: 0.0))
 print("[end]", flush=True)
 input()
 """

@@ -25,6 +25,8 @@ from typing import Any
 MARK = "\x1e"
 COLUMNS = 100
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: A progress bar, which comes when a machine takes its time. No page can say whether it does.
+_BAR = re.compile(r"(?:\r[^\r\n]* \[[#-]+\][^\r\n]*)+\n?")
 
 BlockData = dict[str, Any]
 
@@ -106,7 +108,7 @@ def output_of(script: str) -> tuple[int, str]:
                 break
     os.close(ours)
     text = b"".join(chunks).decode(errors="replace")
-    return process.wait(), _ANSI.sub("", text)
+    return process.wait(), _BAR.sub("", _ANSI.sub("", text))
 
 
 def tidy(lines: list[str]) -> list[str]:

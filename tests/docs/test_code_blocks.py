@@ -126,6 +126,25 @@ def test_a_page_that_tells_the_truth(tmp_path: Path, blocks: list[str]) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+BAR = """
+import itertools, sys
+from hermes_sessions.cli.progress import Progress
+seconds = itertools.count(0, 2)
+print("before")
+with Progress("Indexing", 3, visible=True, stopwatch=lambda: float(next(seconds))) as bar:
+    for _ in range(3):
+        bar.advance()
+print("after")
+"""
+
+
+def test_whether_a_machine_takes_its_time_is_not_on_a_page(tmp_path: Path) -> None:
+    (tmp_path / "bar.py").write_text(BAR)
+    page = write_page(tmp_path / "page.md", "console\n$ python ../bar.py 2>&1\nbefore\nafter")
+    result = run_page(page, "page.md", tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("blocks", "complaint"),
     [
