@@ -147,3 +147,25 @@ def test_stats_of_an_empty_store(hermes: Hermes) -> None:
     with hermes.db():
         pass  # made by a program that stored nothing
     assert hermes.call("sessions", "stats").out.splitlines()[-1] == "Search index: complete"
+
+
+def test_space_within_the_time_given(filled: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What there was no time for is not left out without a word."""
+    whole = filled.call("sessions", "stats", "--space", "--full", "--json").json["space"]
+    assert (whole["complete"], whole["text_complete"], whole["uncounted_bytes"]) == (True, True, 0)
+    assert filled.call("sessions", "stats", "--space", "--json").json["space"] == whole
+    assert "There was no time" not in filled.call("sessions", "stats", "--space").out
+    monkeypatch.setattr("hermes_sessions.cli.sessions.statistics.SECONDS", 0.0)
+    partial = filled.call("sessions", "stats", "--space", "--json").json["space"]
+    assert (partial["complete"], partial["text_messages"], partial["tables"]) == (False, 0, {})
+    assert partial["uncounted_bytes"] > 0
+    lines = filled.call("sessions", "stats", "--space").out.splitlines()
+    assert "By class, the text of the newest 0 messages alone:" in lines
+    assert lines[-2].startswith("In use by what was not looked at: ")
+    assert lines[-1].endswith("hermes sessions stats --space --full")
+    assert filled.call("sessions", "stats", "--space", "--full", "--json").json["space"] == whole
+
+
+def test_a_full_look_is_one_at_space(filled: Hermes) -> None:
+    result = filled.call("sessions", "stats", "--full")
+    assert (result.code, "--full belongs to --space" in result.err) == (2, True)

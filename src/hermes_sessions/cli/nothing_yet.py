@@ -43,8 +43,9 @@ class _NoFile(SQLiteSessionDBProvider):
         """Return 0."""
         return 0
 
-    def space(self) -> Space:
+    def space(self, has_time: Callable[[], bool] | None = None) -> Space:
         """Return that nothing takes any."""
+        del has_time
         return Space(free_bytes=0, log_bytes=0)
 
     def describe(self) -> dict[str, Any]:

@@ -318,9 +318,9 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_sizes`."""
         return await self._call(self._db.get_sizes)
 
-    async def get_space(self) -> Record:
+    async def get_space(self, *, within: float | None = None) -> Record:
         """See `SessionDB.get_space`."""
-        return await self._call(self._db.get_space)
+        return await self._call(self._db.get_space, within=within)
 
     async def measure_sessions(self, session_ids: Iterable[str]) -> dict[str, int]:
         """See `SessionDB.measure_sessions`."""

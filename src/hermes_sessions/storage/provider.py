@@ -200,8 +200,10 @@ class Space(NamedTuple):
     free_bytes: int | None = None
     #: Written, and not yet in its place.
     log_bytes: int | None = None
-    #: Whether these are the database's own estimates.
+    #: Whether these are estimates: the database's own, or without what is not yet in its place.
     is_estimate: bool = False
+    #: In use, and there was no time to see by what.
+    uncounted_bytes: int = 0
 
 
 class SessionDBProvider(ABC):
@@ -298,10 +300,14 @@ class SessionDBProvider(ABC):
     def size_bytes(self) -> int:
         """Return how much space the store takes."""
 
-    def space(self) -> Space:
-        """Return which tables and indexes take how much space. May look at the whole store; a
-        database that does not tell returns nothing.
+    def space(self, has_time: Callable[[], bool] | None = None) -> Space:
+        """Return which tables and indexes take how much space; a database that does not tell
+        returns nothing.
+
+        Without *has_time* it may look at the whole store. Otherwise it prefers what is fast, and
+        ends with what it knows when *has_time* says no.
         """
+        del has_time
         return Space()
 
     @abstractmethod

@@ -480,14 +480,19 @@ class SessionDB:
         """
         return self._sizes.by_class()
 
-    def get_space(self) -> Record:
+    def get_space(self, *, within: float | None = None) -> Record:
         """Return what takes up space: ``classes`` (human, cron, subagent, api) and ``sources``,
         each with ``sessions``, ``messages`` and ``text_bytes``, the trash included; ``tables`` and
         ``indexes`` in bytes, largest first, ``free_bytes`` that can be used again and
-        ``log_bytes``, as far as the database tells, and whether these are ``estimated``. Looks at
-        the whole store.
+        ``log_bytes``, as far as the database tells, and whether these are ``estimated``.
+
+        Looks at the whole store, or *within* so many seconds at what there is time for: then a
+        large SQLite file is measured by its map of pages, without what is still in the log
+        (``estimated``); ``uncounted_bytes`` are in use by what was not looked at, and
+        ``text_bytes`` are those of the newest ``text_messages``, unless ``text_complete``.
+        ``complete`` says that there was time for everything.
         """
-        return self._sizes.space()
+        return self._sizes.space(within)
 
     def measure_sessions(self, session_ids: Iterable[str]) -> dict[str, int]:
         """Return the bytes of text that each session holds, those in the trash included; 0 for an

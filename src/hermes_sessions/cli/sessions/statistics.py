@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from hermes_sessions.cli.console import Console
@@ -15,6 +17,9 @@ from hermes_sessions.cli.render.statistics import (
 )
 from hermes_sessions.cli.store import open_for_reading
 
+#: How long --space looks at a store.
+SECONDS: Final = 20.0
+
 
 @click.command(short_help="Count sessions and messages.")
 @click.option(
@@ -23,20 +28,25 @@ from hermes_sessions.cli.store import open_for_reading
 @click.option(
     "--space",
     is_flag=True,
-    help="Show space by class, source, table and index, too; looks at the whole store.",
+    help=f"Show space by class, source, table and index, too; takes {SECONDS:.0f} seconds at most.",
+)
+@click.option(
+    "--full", is_flag=True, help="With --space, look at the whole store, however long that takes."
 )
 @click.option("--usage", is_flag=True, help="Show tokens and cost, too; looks at every session.")
 @speaks_to_console
-def stats(console: Console, *, sizes: bool, space: bool, usage: bool) -> None:
+def stats(console: Console, *, sizes: bool, space: bool, full: bool, usage: bool) -> None:
     """Count sessions and messages, by source.
 
     Shows the size of the store, too, and whether its search index holds everything.
     """
+    if full and not space:
+        raise click.UsageError("--full belongs to --space.")
     with open_for_reading(console) as db:
         counted = db.get_stats()
         index = db.search_index_status()
         measured = db.get_sizes() if sizes else None
-        taken = db.get_space() if space else None
+        taken = db.get_space(within=None if full else SECONDS) if space else None
         used = used_by_all(db.get_insights(0)) if usage else None
     if console.as_json:
         state = {name: index[name] for name in ("complete", "pending")}

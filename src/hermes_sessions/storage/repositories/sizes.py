@@ -6,14 +6,15 @@ the database needs for itself are not in it: the store is larger than its texts.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.model.retention import CLASSES, SessionClass, class_of
-from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, Record
 from hermes_sessions.storage.repositories.trash import DOOMED
 from hermes_sessions.storage.store import Store
@@ -21,6 +22,11 @@ from hermes_sessions.storage.store import Store
 _TEXTS: Final = ("content", *MESSAGE_TEXTS, *MESSAGE_JSON)
 _BYTES: Final = " + ".join(f"COALESCE(OCTET_LENGTH(m.{name}), 0)" for name in _TEXTS)
 _CHUNK: Final = 500
+#: So many messages are measured before the time is looked at.
+_MESSAGES_AT_ONCE: Final = 1_000
+_ABOVE_ALL_IDS: Final = 2**63 - 1
+#: How much of the time given to `Sizes.space` texts may take.
+_SHARE_OF_TEXTS: Final = 0.5
 
 
 class Sizes:
@@ -78,8 +84,15 @@ class Sizes:
             "roles": _largest_first(roles),
         }
 
-    def space(self) -> Record:
+    def space(
+        self, within: float | None = None, stopwatch: Callable[[], float] = time.monotonic
+    ) -> Record:
         """See `SessionDB.get_space`."""
+        start = stopwatch()
+
+        def has_time(share: float = 1.0) -> bool:
+            return within is None or stopwatch() < start + within * share
+
         classes: dict[str, Counter[str]] = {name: Counter() for name in CLASSES}
         sources: dict[str, Counter[str]] = {}
         with self._store.provider.read() as tx:
@@ -92,15 +105,11 @@ class Sizes:
                 counted = {"sessions": int(sessions), "messages": int(messages or 0)}
                 classes[_class(source, is_subagent)].update(counted)
                 sources.setdefault(source, Counter()).update(counted)
-            for source, is_subagent, size in tx.stream(
-                f"SELECT s.source, CASE WHEN s.edge_kind = ? THEN 1 ELSE 0 END AS subagent, "
-                f"SUM({_BYTES}) FROM messages m JOIN sessions s ON s.id = m.session_id "
-                f"WHERE s.trashed_at IS NULL OR s.trashed_at > ? GROUP BY s.source, subagent",
-                (SUBAGENT, DOOMED),
-            ):
-                classes[_class(source, is_subagent)]["text_bytes"] += int(size)
-                sources.setdefault(source, Counter())["text_bytes"] += int(size)
-        space = self._store.provider.space()
+            texts = _measure_texts(tx, lambda: has_time(_SHARE_OF_TEXTS))
+        for (source, is_subagent), size in texts.sizes.items():
+            classes[_class(source, is_subagent)]["text_bytes"] += size
+            sources.setdefault(source, Counter())["text_bytes"] += size
+        space = self._store.provider.space(None if within is None else has_time)
         return {
             "size_bytes": self._store.provider.size_bytes(),
             "classes": {name: _facts(counts) for name, counts in classes.items()},
@@ -110,7 +119,45 @@ class Sizes:
             "free_bytes": space.free_bytes,
             "log_bytes": space.log_bytes,
             "estimated": space.is_estimate,
+            "uncounted_bytes": space.uncounted_bytes,
+            "text_messages": texts.messages,
+            "text_complete": texts.is_complete,
+            "complete": texts.is_complete and not space.uncounted_bytes,
         }
+
+
+class _Texts(NamedTuple):
+    """The text of messages, in bytes by source and whether a subagent's."""
+
+    sizes: Counter[tuple[str, int]]
+    #: How many messages were measured, the newest ones.
+    messages: int
+    #: Whether these are all.
+    is_complete: bool
+
+
+def _measure_texts(tx: ReadTransaction, has_time: Callable[[], bool]) -> _Texts:
+    sizes: Counter[tuple[str, int]] = Counter()
+    messages = 0
+    before = _ABOVE_ALL_IDS
+    while has_time():
+        rows = tx.all(
+            f"SELECT s.source, CASE WHEN s.edge_kind = ? THEN 1 ELSE 0 END AS subagent, "
+            f"CASE WHEN s.trashed_at IS NULL OR s.trashed_at > ? THEN 0 ELSE 1 END AS doomed, "
+            f"SUM(t.size), COUNT(*), MIN(t.id) FROM (SELECT m.id, m.session_id, {_BYTES} AS size "
+            f"FROM messages m WHERE m.id < ? ORDER BY m.id DESC LIMIT {_MESSAGES_AT_ONCE}) t "
+            f"JOIN sessions s ON s.id = t.session_id GROUP BY s.source, subagent, doomed",
+            (SUBAGENT, DOOMED, before),
+        )
+        for source, is_subagent, is_doomed, size, _, _ in rows:
+            if not is_doomed:
+                sizes[source, is_subagent] += int(size)
+        found = sum(int(number) for *_, number, _ in rows)
+        messages += found
+        if found < _MESSAGES_AT_ONCE:
+            return _Texts(sizes, messages, is_complete=True)
+        before = min(int(lowest) for *_, lowest in rows)
+    return _Texts(sizes, messages, is_complete=False)
 
 
 def _class(source: str, is_subagent: int) -> SessionClass:

@@ -424,8 +424,9 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         with self.read() as tx:
             return self._size(tx)
 
-    def space(self) -> Space:
-        """See `SessionDBProvider.space`; as far as the server tells it."""
+    def space(self, has_time: Callable[[], bool] | None = None) -> Space:
+        """See `SessionDBProvider.space`; as far as the server tells it, which is at once."""
+        del has_time
         with self.read() as tx:
             return self._space(tx)
 

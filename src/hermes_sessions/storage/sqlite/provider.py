@@ -223,13 +223,13 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         with self.reading_connection(keep=False) as connection:
             copy_snapshot(connection, target, nobody_waits=nobody_waits, on_progress=on_progress)
 
-    def space(self) -> Space:
-        """See `SessionDBProvider.space`; reads the whole file."""
+    def space(self, has_time: Callable[[], bool] | None = None) -> Space:
+        """See `SessionDBProvider.space`; without *has_time* it reads the whole file."""
         from hermes_sessions.storage.sqlite.space import measure
 
         with self.reading_connection() as connection:
             path = self.engine.path
-            return measure(connection, 0 if path == MEMORY else log_size(path))
+            return measure(connection, 0 if path == MEMORY else log_size(path), has_time)
 
     def reclaim(self) -> None:
         """Rebuild the file without its free pages (VACUUM) and copy the log back."""
