@@ -30,9 +30,14 @@ NO_IDS = ["a/b", "a b", "a\tb", "ä", "<x>", '"', "'", "%", "?", "#", "\\", "x" 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A gateway that nobody talks to successfully, for all tests of this module."""
-    with House(
-        tmp_path_factory.mktemp("strict"), max_body_bytes=4096, body_seconds=0.5, head_seconds=0.5
-    ) as house:
+    with House(tmp_path_factory.mktemp("strict"), max_body_bytes=4096) as house:
+        yield house
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """One that waits for nobody; on a busy machine, not even for those who do what they can."""
+    with House(tmp_path_factory.mktemp("hasty"), body_seconds=0.5, head_seconds=0.5) as house:
         yield house
 
 
@@ -247,17 +252,17 @@ def test_a_giant_head_is_refused(strict: House) -> None:
     assert received == b"" or received.startswith(b"HTTP/1.1 4")
 
 
-def test_a_client_that_sends_no_head_is_cut_off(strict: House) -> None:
-    assert exchange(strict, b"") == b""
+def test_a_client_that_sends_no_head_is_cut_off(hasty: House) -> None:
+    assert exchange(hasty, b"") == b""
 
 
-def test_a_client_that_never_ends_its_head_is_cut_off(strict: House) -> None:
-    assert exchange(strict, b"GET /healthz HTTP/1.1\r\nHost: x\r\n") == b""
+def test_a_client_that_never_ends_its_head_is_cut_off(hasty: House) -> None:
+    assert exchange(hasty, b"GET /healthz HTTP/1.1\r\nHost: x\r\n") == b""
 
 
-def test_a_client_whose_head_drips_is_cut_off(strict: House) -> None:
+def test_a_client_whose_head_drips_is_cut_off(hasty: House) -> None:
     """However much comes, there is one time for all of it; on a used connection, too."""
-    with socket.create_connection(("127.0.0.1", strict.port), timeout=60) as line:
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert line.recv(65536).startswith(b"HTTP/1.1 200")
         line.sendall(b"GET /healthz HTTP/1.1\r\n")
@@ -273,8 +278,8 @@ def test_a_client_whose_head_drips_is_cut_off(strict: House) -> None:
                 is_open = False
 
 
-def test_a_client_whose_body_never_comes_is_told(strict: House) -> None:
-    received = exchange(strict, head_of(100) + b'{"text":')
+def test_a_client_whose_body_never_comes_is_told(hasty: House) -> None:
+    received = exchange(hasty, head_of(100) + b'{"text":')
     assert received.startswith(b"HTTP/1.1 408")
     assert b"connection: close" in received.lower()
 

@@ -219,6 +219,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(
     async def act(scene: Scene) -> None:
         answer = await asyncio.to_thread(dawdle, scene.adapter.webhook_port or 0)
         assert answer.split()[1] == b"408"
+        # The body of what is brought now may come a moment after its head.
+        monkeypatch.undo()
         assert await scene.bring(UPDATE) == 200
 
     play(world, act)
