@@ -12,13 +12,15 @@ import pytest
 
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
 from hermes_sessions.agent.turn import Agent
-from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.errors import ConversationHeld, StoreUnavailable
+from hermes_sessions.gateway import commands
 from hermes_sessions.gateway.active import ActiveTurn
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.intake import Intake
 from hermes_sessions.gateway.spool import Spool
 from hermes_sessions.gateway.turns import TurnRunner
+from hermes_sessions.gateway.workers import LanePool, LaneWork
 from hermes_sessions.lifecycle.entry import SessionEntry
 from hermes_sessions.lifecycle.mailbox import Mailboxes
 from hermes_sessions.lifecycle.running import GatewayProcess
@@ -424,6 +426,37 @@ def test_commands_wait_for_whoever_holds_the_conversation(town: Town, command: s
             "You said: Hello",
         ]
         assert db.session_count() == 1
+
+
+def test_commands_wait_for_a_worker_that_has_answered(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes until that lets go."""
+    may_let_go, refused = threading.Event(), list[ConversationHeld]()
+    let_go, take_lease = LanePool._let_go, SessionDB.take_lease
+
+    def let_go_late(pool: LanePool, work: LaneWork) -> None:
+        assert work.lease is None or may_let_go.wait(PATIENCE)
+        let_go(pool, work)
+
+    def take(db: SessionDB, *given: Any, **options: Any) -> Lease:
+        try:
+            return take_lease(db, *given, **options)
+        except ConversationHeld as error:
+            refused.append(error)
+            if len(refused) == 3:
+                may_let_go.set()
+            raise
+
+    monkeypatch.setattr(commands, "_PATIENCE", 0.0)
+    monkeypatch.setattr(LanePool, "_let_go", let_go_late)
+    monkeypatch.setattr(SessionDB, "take_lease", take)
+    town.start()
+    town.telegram.write("Hello")
+    town.wait_for_replies(1)
+    town.telegram.write("/undo")
+    town.telegram.wait_for(lambda: len(town.replies()) == 2)
+    assert town.replies()[1].startswith("Took back 1 exchange")
 
 
 def test_whoever_watches_hears_of_an_end_in_another_process(town: Town, clock: FrozenClock) -> None:

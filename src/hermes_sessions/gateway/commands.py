@@ -38,8 +38,10 @@ _FOUND: Final = 5
 _SHOWN: Final = 60
 #: What is done here is done in a moment.
 _LEASE_SECONDS: Final = 60.0
-#: A worker that has just answered lets go of the conversation in a moment.
+#: Whoever holds a conversation may be about to let go. A worker of this gateway that has answered
+#: is, however busy the machine.
 _PATIENCE: Final = 2.0
+_OWN_PATIENCE: Final = 30.0
 _LOOK_EVERY: Final = 0.02
 _AT_WORK: Final = "I am at work; that has to wait until I have answered, or /stop me first."
 #: Work on a lane whose turn runs: they end it, or only look.
@@ -167,14 +169,26 @@ class _Visit:
             self._db.release_lease(lease)
 
     def _taken_lease(self, session_id: str) -> Lease:
-        until = time.monotonic() + _PATIENCE
+        began = time.monotonic()
         while True:
             try:
                 return self._db.take_lease(session_id, self._desk.holder(), ttl=_LEASE_SECONDS)
             except ConversationHeld:
-                if time.monotonic() > until or self.is_busy:
+                patience = _OWN_PATIENCE if self._is_let_go_soon(session_id) else _PATIENCE
+                if time.monotonic() - began > patience or self.is_busy:
                     raise InvalidInput(_AT_WORK) from None
                 time.sleep(_LOOK_EVERY)
+
+    def _is_let_go_soon(self, session_id: str) -> bool:
+        """Whether somebody in this gateway holds a session, or did just now, and runs no turn on
+        it: a worker that has answered.
+        """
+        held = self._db.lease_of(session_id)
+        if held is None:
+            return True
+        turns = Turns(self._store.engine.store)
+        is_ours = held.process_id == self._desk.holder().process_id
+        return is_ours and turns.running_on(chain_id=held.chain_id) is None
 
     # ── looking ───────────────────────────────────────────────────────────────────────────────
 
