@@ -300,6 +300,26 @@ def test_only_places_with_something_new_are_asked_for(world: DiscordWorld) -> No
     assert histories == [world.server.state.direct_channel(ANNA), post]
 
 
+def test_what_cannot_be_read_in_a_way_nobody_foresaw_costs_no_other_message(
+    world: DiscordWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(world, heard)
+    for text in ("poison", "after it"):
+        world.server.write(text)
+    works = Reader.read
+
+    def read(reader: Reader, message: Any, *others: Any) -> Any:
+        return 1 / 0 if message.data["content"] == "poison" else works(reader, message, *others)
+
+    monkeypatch.setattr(Reader, "read", read)
+
+    async def act(scene: Scene) -> None:
+        assert await scene.services.texts(1) == ["after it"]
+        assert scene.adapter.unreadable == 1
+
+    play(world, act)
+
+
 def test_a_history_is_asked_for_until_it_comes(world: DiscordWorld) -> None:
     play(world, heard)
     world.server.write("gap")

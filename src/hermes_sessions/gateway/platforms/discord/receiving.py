@@ -40,6 +40,7 @@ from hermes_sessions.gateway.platforms.reconnecting import (
     Stopped,
     pause_after,
 )
+from hermes_sessions.storage.logs import where
 
 logger = logging.getLogger(__name__)
 
@@ -224,7 +225,7 @@ class Receiver:
         inbound = None
         try:
             place = place or await self._place_of(message)
-            inbound = self._reader.read(message, place, self._directory)
+            inbound = self._read(message, place)
             if inbound is not None and await self._offer(await self._with_roles(inbound, message)):
                 room_of = (place.guild_id or "") if place.is_thread or not place.guild_id else None
                 await self._marks.stored(message.channel_id, message.message_id, room_of)
@@ -232,6 +233,15 @@ class Receiver:
         except UnreadablePayload as problem:
             self.skip(str(problem))
         await self._marks.passed(message.channel_id, message.message_id)
+
+    def _read(self, message: Located, place: Place) -> Inbound | None:
+        try:
+            return self._reader.read(message, place, self._directory)
+        except UnreadablePayload:
+            raise
+        except Exception as error:
+            # The next try would end like this one, and the rest of a history would wait for it.
+            raise UnreadablePayload(f"reading it failed: {where(error)}") from error
 
     async def _place_of(self, message: Located) -> Place:
         place = self._directory.places.get(message.channel_id)
