@@ -28,7 +28,8 @@ SECONDS: Final = 20.0
 @click.option(
     "--space",
     is_flag=True,
-    help=f"Show space by class, source, table and index, too; measures for {SECONDS:.0f} seconds at most.",
+    help="Show space by class, source, table and index, too; measures for "
+    f"{SECONDS:.0f} seconds at most.",
 )
 @click.option(
     "--full", is_flag=True, help="With --space, look at the whole store, however long that takes."
