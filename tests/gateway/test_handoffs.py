@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
+from hermes_sessions.gateway.platforms.slack.adapter import SlackAdapter
+from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
+from hermes_sessions.gateway.runner import Gateway
 from hermes_sessions.testing.discord_server import GENERAL
 from hermes_sessions.testing.slack_values import GENERAL as SLACK_GENERAL
 from hermes_sessions.testing.telegram_server import ANNA, BOT, GROUP
 from tests.gateway.platforms.discord.town import DiscordTown
 from tests.gateway.platforms.slack.town import SlackTown
-from tests.gateway.town import Town
+from tests.gateway.town import PATIENCE, Town
 
 
 @pytest.fixture
@@ -81,6 +86,19 @@ def test_another_platform_waits_for_its_gateway(town: Town) -> None:
 # ── a home channel in which nobody has written yet ────────────────────────────────────────────
 
 
+def taken(town: Any, gateway: Gateway) -> dict[str, Any]:
+    """Return what became of it, once the platform has told what the home channel is."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        gateway.handoffs.take_all()
+        with town.open_db() as db:
+            found = db.get_handoff_state("s2") or {}
+        if found["state"] != "pending":
+            return dict(found)
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def hand_over(town: Any, *, error: str | None = None) -> None:
     with town.open_db() as db:
         db.create_session("s2", "cli")
@@ -89,9 +107,7 @@ def hand_over(town: Any, *, error: str | None = None) -> None:
         assert db.request_handoff("s2", town.platform_name)
     running = town.start()
     assert running.gateway is not None
-    running.gateway.handoffs.take_all()
-    with town.open_db() as db:
-        found = db.get_handoff_state("s2") or {}
+    found = taken(town, running.gateway)
     assert found["state"] == ("completed" if error is None else "failed")
     assert error is None or error in found["error"]
 
@@ -157,3 +173,21 @@ def test_where_it_is_not_known_whose_it_is_it_stays(group_town: Any) -> None:
     section["allowed_users"] = [*section["allowed_users"], "U0OTHER"]
 
     hand_over(group_town, error="Write something there, and hand it over again.")
+
+
+def test_it_waits_until_the_platform_has_told_what_the_home_channel_is(
+    group_town: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with group_town.open_db() as db:
+        db.create_session("s2", "cli")
+        db.append_message("s2", "user", "The door is red.")
+        assert db.request_handoff("s2", group_town.platform_name)
+    with monkeypatch.context() as patch:
+        for kind in (TelegramAdapter, DiscordAdapter, SlackAdapter):
+            patch.setattr(kind, "chat_type_of", lambda _adapter, _chat_id: None)
+        running = group_town.start()
+        assert running.gateway is not None
+        assert running.gateway.handoffs.take_all() == 0
+        with group_town.open_db() as db:
+            assert (db.get_handoff_state("s2") or {})["state"] == "pending"
+    assert taken(group_town, running.gateway)["state"] == "completed"

@@ -37,11 +37,11 @@ class Handoffs:
         outbox: Outbox,
         is_connected: Callable[[str], bool],
         *,
-        chat_type_of: Callable[[str, str], str],
+        chat_type_of: Callable[[str, str], str | None],
         people: Callable[[str], Collection[str]],
     ) -> None:
         """*is_connected* tells whether messages of a platform arrive here, *chat_type_of* what kind
-        of chat one is, *people* who is listed as allowed to talk there.
+        of chat one is, as far as it is known yet, *people* who is listed as allowed to talk there.
         """
         self._store = store
         self._outbox = outbox
@@ -73,7 +73,12 @@ class Handoffs:
                 session_id, f"Nobody would see it: set platforms.{platform}.home_channel first."
             )
             return False
-        source = self._source(platform, home)
+        source = self._source_before(platform, home)
+        if source is None:
+            chat_type = self._chat_type_of(platform, home.chat_id)
+            if chat_type is None:
+                return False  # It waits until the platform has told.
+            source = self._source_to_come(platform, home, chat_type)
         if source is None:
             self._store.db.fail_handoff(session_id, _NOBODY.format(platform=platform))
             return False
@@ -85,10 +90,8 @@ class Handoffs:
         self._outbox.put(reply_to(target, f"We go on here with: {title}"))
         return True
 
-    def _source(self, platform: str, home: HomeChannel) -> SessionSource | None:
-        """Return where people write in the home channel: as they did, or as they will; None where
-        that depends on who does.
-        """
+    def _source_before(self, platform: str, home: HomeChannel) -> SessionSource | None:
+        """Return where people wrote in the home channel."""
         for entry in self._store.list_sessions():
             origin = entry.origin
             if (
@@ -97,11 +100,19 @@ class Handoffs:
                 and (origin.chat_id, origin.thread_id) == (home.chat_id, home.thread_id)
             ):
                 return origin
+        return None
+
+    def _source_to_come(
+        self, platform: str, home: HomeChannel, chat_type: str
+    ) -> SessionSource | None:
+        """Return where people will write in the home channel; None where that depends on who
+        does.
+        """
         source = SessionSource(
             Platform(platform),
             home.chat_id,
             chat_name=home.name,
-            chat_type=self._chat_type_of(platform, home.chat_id),
+            chat_type=chat_type,
             thread_id=home.thread_id,
         )
         config = self._store.config

@@ -156,9 +156,10 @@ class Adapter(ABC):
             RateLimited, Unreachable, Undeliverable
         """
 
-    def chat_type_of(self, chat_id: str) -> str:  # noqa: ARG002 - all are private here
+    def chat_type_of(self, chat_id: str) -> str | None:  # noqa: ARG002 - all are private here
         """Return what kind of chat it is in which nobody has written yet, as `SessionSource` has
-        it: ``dm``, ``group`` or ``channel``. Asks nobody, and may be called from any thread.
+        it: ``dm``, ``group`` or ``channel``; None when the platform has not told that yet. Asks
+        nobody, and may be called from any thread.
         """
         return "dm"
 

@@ -143,11 +143,12 @@ class Outbox:
         if not platforms:
             return []
         now = self._store.clock()
+        not_besides = f"AND id NOT IN ({placeholders(len(besides))}) " if besides else ""
         # What is before it in the same chat has to be sent or given up first.
         due = (
             f"{_SELECT} WHERE namespace = ? AND platform IN ({placeholders(len(platforms))}) "
             "AND ((status = ? AND next_at <= ?) OR (status = ? AND claimed_until < ?)) "
-            f"{_none_of(besides)}AND NOT EXISTS (SELECT 1 FROM outbox earlier "
+            f"{not_besides}AND NOT EXISTS (SELECT 1 FROM outbox earlier "
             "WHERE earlier.chat_hash = outbox.chat_hash AND earlier.namespace = outbox.namespace "
             "AND earlier.status IN (?, ?) AND earlier.id < outbox.id) ORDER BY id LIMIT ?"
         )
@@ -346,10 +347,6 @@ class Outbox:
 def chat_hash(platform: str, chat: str) -> str:
     """Return what stands for a chat in the index, however long its id is."""
     return hashlib.sha256(f"{platform}\0{chat}".encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _none_of(numbers: Collection[int]) -> str:
-    return f"AND id NOT IN ({placeholders(len(numbers))}) " if numbers else ""
 
 
 def _outgoing(row: Row) -> Outgoing:

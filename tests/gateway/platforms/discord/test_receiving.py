@@ -565,3 +565,22 @@ def test_the_role_of_the_bot_stands_for_the_bot(world: DiscordWorld) -> None:
         assert await scene.services.texts(1) == [text]
 
     play(world, act)
+
+
+def test_what_kind_a_channel_is_is_not_guessed_before_discord_has_told(world: DiscordWorld) -> None:
+    async def main() -> None:
+        receiver = await receiver_for(RecordingServices(world.states), RestClient(world.settings()))
+        tell = receiver.handlers()
+        private = world.server.state.direct_channel(ANNA)
+        tell["READY"]({"guilds": [{"id": GUILD, "unavailable": True}]})
+        assert [receiver.is_on_a_server(each) for each in (GENERAL, private)] == [None, None]
+        tell["GUILD_CREATE"]({"id": GUILD, "unavailable": True})
+        assert receiver.is_on_a_server(GENERAL) is None, "it has an outage"
+        tell["GUILD_CREATE"](world.server.state.guild())
+        assert [receiver.is_on_a_server(each) for each in (GENERAL, private)] == [True, False]
+        tell["READY"]({"guilds": [{"id": GUILD, "unavailable": True}]})
+        assert [receiver.is_on_a_server(each) for each in (GENERAL, private)] == [True, False]
+        tell["GUILD_DELETE"]({"id": GUILD})
+        assert receiver.is_on_a_server(GENERAL) is False
+
+    asyncio.run(main())

@@ -183,10 +183,10 @@ class DiscordAdapter(Adapter):
                 )
         return await self._rest.send(channel_id, shown, nonce=nonce)
 
-    def chat_type_of(self, chat_id: str) -> str:
+    def chat_type_of(self, chat_id: str) -> str | None:
         """A group, if it is a channel of a server that the bot is on."""
-        is_shared = self._receiver is not None and self._receiver.is_on_a_server(chat_id)
-        return "group" if is_shared else "dm"
+        is_shared = None if self._receiver is None else self._receiver.is_on_a_server(chat_id)
+        return None if is_shared is None else "group" if is_shared else "dm"
 
     async def edit(self, target: Target, message_id: str, text: str) -> None:
         """See `Adapter.edit`."""

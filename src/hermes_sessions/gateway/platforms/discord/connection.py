@@ -168,16 +168,15 @@ class Connection:
 
     def _take(self, name: str, data: Any) -> None:
         """Hand an event to its handler; one that nobody foresaw does no harm."""
+        try:
+            if handler := self._handlers.get(name):
+                handler(data)
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            self._unreadable(f"{name}: {type(error).__name__}")
+        # After that: whoever sees it may ask at once what was told.
         if name in _ARRIVALS:
             self._was_ready = True
             self.is_ready.set()
-        handler = self._handlers.get(name)
-        if handler is None:
-            return
-        try:
-            handler(data)
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            self._unreadable(f"{name}: {type(error).__name__}")
 
 
 async def _close(socket: DiscordWebSocket) -> None:

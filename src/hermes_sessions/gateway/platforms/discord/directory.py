@@ -55,6 +55,13 @@ class Directory:
     bot_id: str
     guilds: dict[str, Guild] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
+    #: Servers that the bot is on, and that Discord has not told about yet.
+    expected: set[str] = field(default_factory=set)
+
+    def expect(self, guilds: object) -> None:
+        """Note what servers there are, of which is told next, or when their outage is over."""
+        found = {each["id"] for each in _records(guilds) if is_snowflake(each.get("id"))}
+        self.expected = found - set(self.guilds)
 
     def take(self, event: str, data: object) -> None:
         """Learn from an event; those that say nothing about places are ignored."""
@@ -110,11 +117,14 @@ class Directory:
         self.guilds[guild_id] = Guild(guild_id, short(data.get("name")), role_id)
         for channel in (*_records(data.get("channels")), *_records(data.get("threads"))):
             self.add(channel, guild_id)
+        # Last: others may ask from another thread.
+        self.expected.discard(guild_id)
 
     def _guild_gone(self, data: Record) -> None:
         # An outage is no farewell: what is known stays true.
         if not data.get("unavailable") and is_snowflake(data.get("id")):
             self.guilds.pop(data["id"], None)
+            self.expected.discard(data["id"])
             for place in self.places_of(data["id"]):
                 del self.places[place.id]
 

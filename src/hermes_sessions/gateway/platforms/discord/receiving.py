@@ -98,10 +98,13 @@ class Receiver:
 
     # ── what Discord tells ────────────────────────────────────────────────────────────────────
 
-    def is_on_a_server(self, channel_id: str) -> bool:
-        """Tell whether a channel is one of a server, as far as Discord has told."""
+    def is_on_a_server(self, channel_id: str) -> bool | None:
+        """Tell whether a channel is one of a server; None: Discord has not told of all yet."""
+        is_complete = not self._directory.expected
         place = self._directory.places.get(channel_id)
-        return place is not None and place.guild_id is not None
+        if place is None:
+            return False if is_complete else None
+        return place.guild_id is not None
 
     def handlers(self) -> Mapping[str, Callable[[Any], None]]:
         """Return what takes events, by their names."""
@@ -116,7 +119,8 @@ class Receiver:
     def _learning(self, name: str) -> Callable[[Any], None]:
         return lambda data: self._directory.take(name, data)
 
-    def _begin_anew(self, _data: Any) -> None:
+    def _begin_anew(self, data: Any) -> None:
+        self._directory.expect(data.get("guilds") if isinstance(data, Mapping) else None)
         # Between two sessions Discord keeps nothing; what servers there are is told next.
         if self._catches_up:
             self._put(_Gap(None))
