@@ -9,7 +9,7 @@ from collections import deque
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
 from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, News
 from hermes_sessions.gateway.platforms.matrix.contents import (
@@ -25,6 +25,7 @@ from hermes_sessions.gateway.platforms.matrix.login import Identity
 from hermes_sessions.gateway.platforms.matrix.mapping import Reader
 from hermes_sessions.gateway.platforms.matrix.reading import NewsReader
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
+from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -225,21 +226,12 @@ class MatrixAdapter(Adapter):
         return True
 
     async def _offer(self, inbound: Inbound) -> bool:
-        """Hand a message to the gateway; return whether it need not be offered again."""
-        if self._services is None:
-            return False
-        try:
-            await self._services.accept(inbound)
-        except InvalidInput as error:
-            logger.warning("matrix: event %s is skipped: %s", inbound.message_id, error)
-        except HermesSessionsError as error:
-            logger.warning("matrix: a message cannot be stored yet: %s", error)
-            return False
-        except Exception:
-            # Whatever it is: the loop goes on, and what is not stored is not confirmed.
-            logger.exception("matrix: a message could not be taken")
-            return False
-        return True
+        def skip(why: str) -> None:
+            logger.warning("matrix: event %s is skipped: %s", inbound.message_id, why)
+
+        return await is_taken(
+            self._services, inbound, named="matrix: a message", skip=skip, logger=logger
+        )
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
-from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
+from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -289,21 +289,9 @@ class SignalAdapter(Adapter):
         await self._has_waiting.wait()
 
     async def _offer(self, inbound: Inbound) -> bool:
-        """Return whether a message may be forgotten."""
-        if self._services is None:
-            return False
-        try:
-            await self._services.accept(inbound)
-        except InvalidInput as error:
-            self._skip(str(error))
-        except HermesSessionsError as error:
-            logger.warning("signal: a message cannot be stored yet: %s", error)
-            return False
-        except Exception:
-            # Whatever it is: what is not stored is not forgotten.
-            logger.exception("signal: a message could not be taken")
-            return False
-        return True
+        return await is_taken(
+            self._services, inbound, named="signal: a message", skip=self._skip, logger=logger
+        )
 
     async def _forget(self) -> None:
         async with self._changing:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
-from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
 from hermes_sessions.gateway.platforms.markdown import readable
+from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -228,20 +228,13 @@ class TelegramAdapter(Adapter):
         return await self._offer(reading.inbound, reading.number)
 
     async def _offer(self, inbound: Inbound, number: int) -> bool:
-        if self._services is None:
-            return False
-        try:
-            await self._services.accept(inbound)
-        except InvalidInput as error:
-            self._skip(str(error), number)
-        except HermesSessionsError as error:
-            logger.warning("telegram: update %d cannot be stored yet: %s", number, error)
-            return False
-        except Exception:
-            # Whatever it is: the loop goes on, and what is not stored is not confirmed.
-            logger.exception("telegram: update %d could not be taken", number)
-            return False
-        return True
+        return await is_taken(
+            self._services,
+            inbound,
+            named=f"telegram: update {number}",
+            skip=lambda why: self._skip(why, number),
+            logger=logger,
+        )
 
     def _skip(self, why: str, number: int | None) -> None:
         self.unreadable += 1

@@ -14,8 +14,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
+from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -137,21 +138,9 @@ class WhatsAppAdapter(Adapter):
             return True
 
     async def _offer(self, inbound: Inbound) -> bool:
-        if self._services is None:
-            return False
-        try:
-            await self._services.accept(inbound)
-        except InvalidInput as error:
-            self._skip(str(error))
-        except HermesSessionsError as error:
-            logger.warning("whatsapp: a message cannot be stored yet: %s", error)
-            return False
-        except Exception:
-            # Whatever it is: it is not confirmed, and nobody waits behind it, as Meta brings
-            # other messages meanwhile.
-            logger.exception("whatsapp: a message could not be taken")
-            return False
-        return True
+        return await is_taken(
+            self._services, inbound, named="whatsapp: a message", skip=self._skip, logger=logger
+        )
 
     def _skip(self, why: str) -> None:
         self.unreadable += 1
