@@ -84,22 +84,27 @@ class Clone:
 
     def depend_on(self, version: str) -> None:
         """Publish a version of the dependency and lock it."""
-        wheel = self.wheels / f"dependency-{version}-py3-none-any.whl"
+        lock = self.root / "requirements" / "run.lock"
+        lock.parent.mkdir(exist_ok=True)
+        lock.write_text(self.publish("dependency", version))
+
+    def publish(self, name: str, version: str, *metadata: str) -> str:
+        """Make a wheel that can be had; return the line that locks it."""
+        wheel = self.wheels / f"{name}-{version}-py3-none-any.whl"
         wheel.parent.mkdir(exist_ok=True)
-        info = f"dependency-{version}.dist-info/"
+        info = f"{name}-{version}.dist-info/"
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *metadata]
         files = {
-            "dependency.py": f"VERSION = {version!r}\n",
-            info + "METADATA": f"Metadata-Version: 2.1\nName: dependency\nVersion: {version}\n",
+            f"{name}.py": f"VERSION = {version!r}\n",
+            info + "METADATA": "".join(f"{line}\n" for line in lines),
             info + "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         }
         record = "".join(f"{name},{checksum(text)},{len(text)}\n" for name, text in files.items())
         with zipfile.ZipFile(wheel, "w") as archive:
-            for name, text in {**files, info + "RECORD": f"{record}{info}RECORD,,\n"}.items():
-                archive.writestr(name, text)
+            for path, text in {**files, info + "RECORD": f"{record}{info}RECORD,,\n"}.items():
+                archive.writestr(path, text)
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        lock = self.root / "requirements" / "run.lock"
-        lock.parent.mkdir(exist_ok=True)
-        lock.write_text(f"dependency=={version} --hash=sha256:{digest}\n")
+        return f"{name}=={version} --hash=sha256:{digest}\n"
 
 
 def checksum(text: str) -> str:
@@ -156,6 +161,15 @@ def test_one_set_up_serves_every_way_of_calling(clone: Clone, tmp_path: Path) ->
     code, out, err = moved.run()
     assert (code, out) == (0, f"2.0|{moved.root}\n"), err
     assert moved.run() == (0, f"2.0|{moved.root}\n", "")
+
+
+def test_a_newer_release_of_what_is_locked_changes_nothing(clone: Clone) -> None:
+    asker = clone.publish("asker", "1.0", "Requires-Dist: dependency[more]>=1.0")
+    clone.publish("dependency", "1.1", "Provides-Extra: more")
+    lock = clone.root / "requirements" / "run.lock"
+    lock.write_text(asker + lock.read_text())
+    code, out, err = clone.run()
+    assert (code, out) == (0, f"1.0|{clone.root}\n"), err
 
 
 def test_a_set_up_cut_short_is_repaired_once_by_all_who_start_next(clone: Clone) -> None:

