@@ -36,8 +36,10 @@ def pins(lock: str | Path) -> dict[str, str]:
         requirement, *hashes = entry.split(" \\\n")
         assert hashes, entry
         assert all(re.fullmatch(r"\s+--hash=sha256:[0-9a-f]{64}", line) for line in hashes), entry
-        name, version = requirement.partition(";")[0].strip().split("==")
-        found[canonicalize_name(name)] = version
+        pin = Requirement(requirement)
+        (specifier,) = pin.specifier
+        assert specifier.operator == "==", entry
+        found[canonicalize_name(pin.name)] = specifier.version
     return found
 
 
@@ -85,6 +87,12 @@ def test_both_commands_can_share_one_environment() -> None:
 
 
 @pytest.mark.parametrize("lock", PLATFORMS, ids=lambda lock: lock.parent.name)
+def test_packages_of_a_platform_are_installed_without_building_any(lock: Path) -> None:
+    # 1.4.1, the newest of the only one that is not published as a wheel throughout, is not.
+    assert pins(lock).get("atomicwrites") in {None, "1.4.0"}
+
+
+@pytest.mark.parametrize("lock", PLATFORMS, ids=lambda lock: lock.parent.name)
 def test_packages_of_a_platform_fit_into_that_environment(lock: Path) -> None:
     assert pins(lock).items() <= pins("dev").items()
 
@@ -93,7 +101,10 @@ def test_nothing_is_missing_in_an_environment_made_of_a_lock_file_alone() -> Non
     found = subprocess.run(
         [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False
     )
-    assert found.returncode == 0, found.stdout
+    # The local model is there if somebody has talked to it here, and comes without dependencies.
+    alone = tuple(f"{name} " for name in pins(LOCAL_MODEL))
+    missing = [line for line in found.stdout.splitlines() if not line.startswith(alone)]
+    assert missing in ([], ["No broken requirements found."])
 
 
 def test_the_local_model_comes_alone() -> None:
