@@ -111,7 +111,7 @@ def install(requirements: str, lock: int) -> None:
     pip = (VENV / "bin" / "python", "-I", "-m", "pip", "install", "--no-input")
     pip = (*pip, "--disable-pip-version-check")
     locked = ROOT / "requirements" / f"{requirements}.lock"
-    # The lock is complete, so nothing is resolved: pip would look for the newest release of whatever
+    # The lock is complete, so nothing is resolved: pip would look for the newest release of what
     # is asked for with an extra, and refuse it for want of a hash.
     run(*pip, "--no-deps", "--require-hashes", "-r", locked, lock=lock)
     # Everything it needs is there, so nothing is resolved, fetched or isolated.
