@@ -87,22 +87,25 @@ class Server:
 
     def freeze(self) -> None:
         """Let it take calls, and never say a word, until it is thawed."""
-        self._signal_all(signal.SIGSTOP)
+        # A thread that runs on another core is stopped a moment after the signal was sent.
+        while any(map(_runs, self._signal_all(signal.SIGSTOP))):
+            time.sleep(0.001)
 
     def thaw(self) -> None:
         """Let it go on."""
         self._signal_all(signal.SIGCONT)
 
-    def _signal_all(self, what: signal.Signals) -> None:
-        """Send a signal to the server, then to the processes that work for it."""
+    def _signal_all(self, what: signal.Signals) -> list[int]:
+        """Send a signal to the server, then to the processes that work for it; return them."""
         if self._process is None:
-            return
+            return []
         number = self._process.pid
         self._process.send_signal(what)
         children = Path(f"/proc/{number}/task/{number}/children").read_text()
         for child in map(int, children.split()):
             with suppress(ProcessLookupError):
                 os.kill(child, what)
+        return [number, *map(int, children.split())]
 
     def restart(self, *, at_once: bool = False) -> None:
         """Stop and start it again; *at_once* does not let it finish anything."""
@@ -113,6 +116,16 @@ class Server:
         """Kill it and remove all it stored."""
         self.stop(signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _runs(number: int) -> bool:
+    """Whether some thread of a process is not stopped."""
+    try:
+        stats = [path.read_text() for path in Path(f"/proc/{number}/task").glob("*/stat")]
+    except OSError:
+        return Path(f"/proc/{number}").exists()
+    # The name before it may hold anything, a bracket included. Z and X: it has ended.
+    return any(stat.rpartition(") ")[2][0] not in "tTZX" for stat in stats)
 
 
 def program(name: str) -> Path:
