@@ -80,4 +80,14 @@ ensure_environment() {
     shift
   done
   "$python" -I "$root/scripts/environment.py" "$lock" "$@" || exit
+  ensure_engine_library
+}
+
+# ensure_engine_library: what the engine of the local model needs of the system, and a bare Debian
+# lacks. Where it cannot be installed, everything works but that model, which says so itself.
+ensure_engine_library() {
+  if can_apt && ! ls /usr/lib/*/libgomp.so.1 >/dev/null 2>&1; then
+    say "installing libgomp1"
+    apt_install libgomp1 || :
+  fi
 }

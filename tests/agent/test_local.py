@@ -222,6 +222,20 @@ def test_a_model_that_is_not_installed_says_how_to_get_it(
         list(LocalClient().stream(HI))
 
 
+def test_an_engine_that_lacks_a_library_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on a bare Debian."""
+    why = "libgomp.so.1: cannot open shared object file: No such file or directory"
+    (tmp_path / "xllamacpp.py").write_text(f"raise ImportError({why!r})\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    found = tmp_path / "weights"
+    monkeypatch.setattr("hermes_sessions.agent.clients.local.weights_path", lambda: found)
+    with pytest.raises(ModelUnavailable, match=r"libgomp.*apt-get install libgomp1.*HERMES_BASE"):
+        list(LocalClient().stream(HI))
+
+
 def test_weights_are_found_without_importing_their_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

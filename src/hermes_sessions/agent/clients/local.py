@@ -194,7 +194,10 @@ def load_engine() -> Engine:
     weights = weights_path()
     if weights is None:
         raise ModelUnavailable(NOT_INSTALLED)
-    import xllamacpp
+    try:
+        import xllamacpp
+    except ImportError as error:  # a library of the system is missing, or the processor is another
+        raise ModelUnavailable(_cannot_be_loaded(error)) from error
 
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(weights)
@@ -217,6 +220,16 @@ def load_engine() -> Engine:
         except RuntimeError as error:
             raise ModelUnavailable(f"The local model cannot be loaded: {error}") from error
     return engine
+
+
+def _cannot_be_loaded(error: ImportError) -> str:
+    advice = "Use another model: set HERMES_BASE_URL, HERMES_API_KEY and HERMES_MODEL."
+    if "libgomp" in str(error):
+        advice = (
+            "Install it once: apt-get install libgomp1 (Debian, Ubuntu), dnf install libgomp "
+            f"(Fedora), apk add libgomp (Alpine). {advice.replace('Use', 'Or use')}"
+        )
+    return f"The engine of the local model cannot be loaded: {error}. {advice}"
 
 
 NOT_INSTALLED: Final = (
