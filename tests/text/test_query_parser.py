@@ -68,13 +68,70 @@ def test_examples(text: str, printed: str) -> None:
         ("one ()", '"one"', "empty parentheses were left out"),
         ('one ""', '"one"', "empty quotes were left out"),
         ("rm -v", '"rm" "-v"', "-v was read as an option, not as something to exclude"),
+        ("tar -xzvf", '"tar" "-xzvf"', "-xzvf was read as an option, not as something to exclude"),
         ("a = b", '"a" "b"', "= is no word and was left out"),
+        ('one source:""', '"one"', "source: without a value was left out"),
         ("x" * 5_000, f'"{"x" * MAX_LENGTH}"', "only the first 4096 characters were read"),
     ],
 )
 def test_repairs(text: str, printed: str, repair: str) -> None:
     query = parse(text)
     assert (print_query(query), query.repairs) == (printed, (repair,))
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("report -🚀", '"report" NOT "🚀"'),
+        ("-🇩🇪 report", 'NOT "🇩🇪" "report"'),
+        ("report -❤️", '"report" NOT "❤️"'),
+        ("报告 -备份", '"报告" NOT "备份"'),
+        ("report -pdf -HTML", '"report" NOT "pdf" NOT "HTML"'),
+        ("p ->next", '"p" "->next"'),
+    ],
+)
+def test_what_a_dash_excludes(text: str, printed: str) -> None:
+    query = parse(text)
+    assert (print_query(query), query.repairs) == (printed, ())
+
+
+FILTERS_NARROW = "filters narrow the whole search, also beside OR and in what is excluded"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source:cron OR tea",
+        "tea OR source:cron",
+        "source:cron OR role:user",
+        "has:error OR has:title",
+        "after:7d OR before:2020",
+        "-source:cron OR -source:cli",
+        "tea -(source:cron pot)",
+        "tea -(source:cron role:user)",
+        "tea -((source:cron pot) OR cup)",
+    ],
+)
+def test_filters_that_cannot_be_joined_as_written(text: str) -> None:
+    assert parse(text).repairs == (FILTERS_NARROW,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "source:cron tea OR",
+        "source:cron tea OR pot",
+        "source:cron OR source:cli",
+        "(source:cron OR source:cli) (tea OR pot)",
+        "(source:cron OR source:cli OR (source:x)) role:user tea",
+        "tea -(source:cron OR source:cli)",
+        "tea -(source:cron OR pot)",
+        "tea -(has:error OR role:user)",
+        "-source:cron -source:cli tea",
+    ],
+)
+def test_filters_that_mean_what_was_written(text: str) -> None:
+    assert FILTERS_NARROW not in parse(text).repairs
 
 
 def depth_of(node: Node | None) -> int:

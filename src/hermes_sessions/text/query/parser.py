@@ -32,11 +32,13 @@ from hermes_sessions.text.query.tree import (
     all_of,
     any_of,
 )
-from hermes_sessions.text.segment import query_parts
+from hermes_sessions.text.segment import query_parts, words
 
 FILTER_NAMES: Final = frozenset(
     {"source", "role", "tool", "model", "session", "in", "user", "before", "after", "has"}
 )
+#: Of these, several values are alternatives; of the others, each one narrows further.
+_ALTERNATIVE: Final = FILTER_NAMES - {"before", "after", "has"}
 #: Longer queries are cut: nobody types them, and work must stay bounded.
 MAX_LENGTH: Final = 4096
 MAX_DEPTH: Final = 50
@@ -48,7 +50,13 @@ _WITHOUT_QUOTES: Final = dict.fromkeys(map(ord, _QUOTES), " ")
 _FILTER = re.compile(r"([a-z]+):(?=\S)", re.IGNORECASE)
 #: ``-rf``, ``-v``, ``-euo``, ``--force``: options of a command, not something to exclude.
 _OPTION = re.compile(
-    r"-(?:-|(?:[a-z0-9]{1,2}|[b-df-hj-np-tv-xz]+|[aeiou]+)(?![^\s)]))", re.IGNORECASE | re.ASCII
+    r"-(?:-|([a-z0-9]{1,2}|[b-df-hj-np-tv-xz]+|[aeiou]+)(?![^\s)]))", re.IGNORECASE | re.ASCII
+)
+#: Words without vowels all the same: who writes ``report -pdf`` wants none of them.
+_ABBREVIATIONS: Final = frozenset(
+    "bsd cdn css csv dns ftp gcp gdpr gpg gpt grpc gtk html http https jpg jvm jwt kvm llm llvm "
+    "mcp mqtt nfs nlp npm pdf php png psd rdp rpc rss sdk sftp smb sms smtp sql ssd ssh ssl "
+    "svg svn tcp tls tpm tts vpn wsl xml xss zsh".split()
 )
 _SIGNS: Final = tuple(string.punctuation)
 
@@ -72,6 +80,22 @@ def parse(text: str) -> Query:
     return Query(node, tuple(reader.filters), tuple(dict.fromkeys(reader.repairs)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """One side of an OR: words, filters, or both."""
+
+    node: Node | None
+    filters: list[Filter]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.node is None and not self.filters
+
+    @property
+    def names(self) -> set[str]:
+        return {item.name for item in self.filters}
+
+
 @dataclass(slots=True)
 class _Reader:
     text: str
@@ -86,18 +110,39 @@ class _Reader:
     # ── grammar ───────────────────────────────────────────────────────────────────────────────
 
     def either(self, depth: int) -> Node | None:
-        branches: list[Node] = []
-        several = False
+        branches: list[_Branch] = []
         while True:
             filters = len(self.filters)
-            branch = self.every(depth)
-            if branch is not None:
+            branch = _Branch(self.every(depth), self.filters[filters:])
+            goes_on = self._operator("OR")
+            if not branch.is_empty:
                 branches.append(branch)
-            elif (several or self._looking_at("OR")) and len(self.filters) == filters:
+            elif branches or goes_on:
                 self.repair("an OR without something on both sides was left out")
-            if not self._operator("OR"):
-                return any_of(branches)
-            several = True
+            if not goes_on:
+                break
+        if any(branch.filters for branch in branches) and not self._is_kept(branches):
+            self.repair("filters narrow the whole search, also beside OR and in what is excluded")
+        return any_of([branch.node for branch in branches if branch.node is not None])
+
+    def _is_kept(self, branches: list[_Branch]) -> bool:
+        """Whether filters that hold for the whole search mean what was written here."""
+        filters = [item for branch in branches for item in branch.filters]
+        if self.inside_not:
+            # Of what is excluded, each alternative is: it must not be a filter and more.
+            return all(item.excluded for item in filters) and not any(
+                branch.filters and (branch.node is not None or len(branch.names) > 1)
+                for branch in branches
+            )
+        # ``source:cli tea OR pot`` is how people narrow both; a filter as an alternative is not.
+        if len(branches) < 2 or all(branch.node is not None for branch in branches):
+            return True
+        return (
+            all(branch.node is None for branch in branches)
+            and len({item.name for item in filters}) == 1
+            and filters[0].name in _ALTERNATIVE
+            and not any(item.excluded for item in filters)
+        )
 
     def every(self, depth: int) -> Node | None:
         nodes: list[Node] = []
@@ -188,8 +233,11 @@ class _Reader:
         if match is None or (name := match[1].lower()) not in FILTER_NAMES:
             return False
         self.position = match.end()
-        value = self._quoted() if self.text[self.position] in _QUOTES else self._run()
-        self.filters.append(Filter(name, _unquoted(value), excluded=excluded != self.inside_not))
+        value = _unquoted(self._quoted() if self.text[self.position] in _QUOTES else self._run())
+        if value:
+            self.filters.append(Filter(name, value, excluded=excluded != self.inside_not))
+        else:
+            self.repair(f"{name}: without a value was left out")
         return True
 
     def _term(self) -> Node | None:
@@ -277,11 +325,15 @@ class _Reader:
         rest = self.text[self.position : self.position + 2]
         if len(rest) < 2 or rest[0] != "-" or rest[1].isspace():
             return False
-        if _OPTION.match(self.text, self.position):
+        option = _OPTION.match(self.text, self.position)
+        if option and (option[1] or "").lower() not in _ABBREVIATIONS:
             word = self.text[self.position :].split(maxsplit=1)[0]
             self.repair(f"{word} was read as an option, not as something to exclude")
             return False
-        return rest[1] in "(" + _QUOTES or rest[1].isalnum() or rest[1] in "*_/.@#"
+        if rest[1] in "(" + _QUOTES or rest[1].isalnum() or rest[1] in "*_/.@#":
+            return True
+        # Signs such as ``->`` exclude nothing; emoji are as good as words.
+        return bool(words(rest[1]))
 
 
 def _negated(node: Node) -> Node:
