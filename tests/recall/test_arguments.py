@@ -86,6 +86,7 @@ def test_lists_and_texts_with_commas() -> None:
     assert read(role_filter="all").roles == ()
     assert read(role_filter={}).roles is None
     assert read(source="cli,cron").sources == ("cli", "cron")
+    assert read(source="Telegram").sources == ("Telegram", "telegram")
     assert read(source=[]).sources is None
     assert read(exclude_conversations="a, b").exclude == ("a", "b")
     assert len(read(exclude_conversations=[str(i) for i in range(10_000)]).exclude) == 50

@@ -74,6 +74,7 @@ def test_work_for_others_is_hidden_and_scheduled_work_comes_last(db: SessionDB, 
     assert ids_of(ask(limit=10)) == ["person", "cron"]
     assert ids_of(ask(limit=1)) == ["person"]
     assert ids_of(ask(source="tool,cron")) == ["cron", "tool"]
+    assert ids_of(ask(source="Tool, CRON")) == ["cron", "tool"]
 
 
 def test_many_scheduled_runs_do_not_hide_people(db: SessionDB, ask: Ask) -> None:

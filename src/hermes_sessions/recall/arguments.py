@@ -86,7 +86,7 @@ def read_arguments(
         limit=_whole(given.get("limit"), DEFAULT_LIMIT, LIMITS),
         sort=_sort(given.get("sort")),
         roles=_roles(given.get("role_filter")),
-        sources=_names(given.get("source")) or None,
+        sources=_sources(given.get("source")),
         after=_moment("after", given.get("after"), now, zone, notes),
         before=_moment("before", given.get("before"), now, zone, notes),
         session_id=session_id,
@@ -167,6 +167,12 @@ def _names(value: Any) -> tuple[str, ...]:
         value = [value]
     names = [_text(item) for item in value[: _MOST_NAMES * 10]]
     return tuple(dict.fromkeys(name for name in names if name))[:_MOST_NAMES]
+
+
+def _sources(value: Any) -> tuple[str, ...] | None:
+    """Return the sources as named, and in small letters: models write Telegram, too."""
+    names = [spelling for name in _names(value) for spelling in (name, name.lower())]
+    return tuple(dict.fromkeys(names)) or None
 
 
 def _roles(value: Any) -> tuple[str, ...] | None:

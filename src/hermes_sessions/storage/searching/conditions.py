@@ -76,7 +76,7 @@ def as_sql(
     special: dict[str, Callable[[str], Where]] = {
         "sessions": partial(_session, dialect=dialect, known=known_sessions),
         "titles": _title,
-        "tools": _tool,
+        "tools": partial(_tool, dialect=dialect),
         "models": partial(_model, dialect=dialect),
     }
     for name, condition in special.items():
@@ -141,11 +141,14 @@ def _title(title: str) -> Where:
     return Where("s.title_key = ?", (family_key(title),))
 
 
-def _tool(name: str) -> Where:
+def _tool(name: str, dialect: Dialect) -> Where:
     """The tool that answered, or one that was called."""
+    # Folded, because LIKE looks at capitals on some databases and not on others.
+    name = ascii_lower(name)
+    answered, calls = dialect.ascii_lower("m.tool_name"), dialect.ascii_lower("m.tool_calls")
     quoted = like_pattern(to_json(name))
     return Where(
-        "(m.tool_name = ? OR m.tool_calls LIKE ? ESCAPE '!' OR m.tool_calls LIKE ? ESCAPE '!')",
+        f"({answered} = ? OR {calls} LIKE ? ESCAPE '!' OR {calls} LIKE ? ESCAPE '!')",
         (name, f'%"name": {quoted}%', f'%"name":{quoted}%'),
     )
 

@@ -55,9 +55,16 @@ FILTERS: dict[str, tuple[dict[str, Any], set[str]]] = {
         {"exclude_sources": ("cli", "cron")},
         {"plum in s10", "plum in S1b"},
     ),
+    "source:CLI": ({"sources": ("CLI", "cli")}, IN_S1),
+    "-source:Cli -source:Cron": (
+        {"exclude_sources": ("cli", "cron")},
+        {"plum in s10", "plum in S1b"},
+    ),
+    "role:Tool": ({"roles": ("tool",)}, {"plum Error: none left"}),
     "role:tool": ({"roles": ("tool",)}, {"plum Error: none left"}),
     "-role:user": ({"exclude_roles": ("user",)}, {"plum is called", "plum Error: none left"}),
     "tool:web_search": ({"tools": ("web_search",)}, {"plum is called", "plum Error: none left"}),
+    "tool:Web_Search": ({"tools": ("Web_Search",)}, {"plum is called", "plum Error: none left"}),
     "tool:web": ({"tools": ("web",)}, set()),
     "tool:web%search": ({"tools": ("web%search",)}, set()),
     "-tool:web_search": (
@@ -70,6 +77,7 @@ FILTERS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "model:claude model:gpt": ({"models": ("claude", "gpt")}, IN_S1 | {"plum in s10"}),
     "-model:claude": ({"exclude_models": ("claude",)}, EVERYTHING - IN_S1),
     "user:anna": ({"users": ("anna",)}, IN_S1 | {"plum in S1b"}),
+    "user:Anna": ({"users": ("Anna",)}, set()),
     "user:ann": ({"users": ("ann",)}, set()),
     "-user:anna": ({"exclude_users": ("anna",)}, {"plum in s10", "plum in other"}),
     "session:s1": ({"sessions": ("s1",)}, IN_S1),
@@ -85,6 +93,7 @@ FILTERS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "in:frui_": ({"titles": ("frui_",)}, set()),
     '-in:"Fruit Salad"': ({"exclude_titles": ("Fruit Salad",)}, EVERYTHING - {"plum in S1b"}),
     "has:error": ({"has": ("error",)}, {"plum Error: none left"}),
+    "has:Error": ({"has": ("error",)}, {"plum Error: none left"}),
     "has:tool_calls": ({"has": ("tool_calls",)}, {"plum is called"}),
     "has:title": ({"has": ("title",)}, EVERYTHING - {"plum in other"}),
     "has:title has:tool_calls": ({"has": ("title", "tool_calls")}, {"plum is called"}),
@@ -211,7 +220,7 @@ class TestSearchFilters:
     def test_filters_that_cannot_be_read(self, db: SessionDB, clock: FrozenClock) -> None:
         """In the text they are left out, and the answer says so; as a parameter it is an error."""
         fill(db, clock)
-        for text in ("after:soon", "before:2025-02-30", "has:wings", "-after:never"):
+        for text in ("after:soon", "before:2025-02-30", "has:wings", "-after:never", 'source:""'):
             answer = db.search(f"plum {text}")
             assert len(answer.hits) == len(EVERYTHING), text
             assert any("left out" in repair for repair in answer.account.repairs), text

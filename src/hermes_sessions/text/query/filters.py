@@ -92,7 +92,7 @@ def with_filters(
     for item in filters:
         if item.name in ("before", "after"):
             problem = _add_time(added, item, conditions, read_time(item.value, now, zone))
-        elif item.name == "has" and item.value not in HAS_VALUES:
+        elif item.name == "has" and item.value.lower() not in HAS_VALUES:
             problem = f"has:{item.value} is unknown; use one of: {', '.join(HAS_VALUES)}"
         else:
             problem = None
@@ -100,10 +100,21 @@ def with_filters(
             if item.excluded:
                 name = "exclude_" + name
             earlier = added.get(name, getattr(conditions, name)) or ()
-            added[name] = (*earlier, item.value)
+            added[name] = (*earlier, *_spellings(item))
         if problem:
             problems.append(problem)
     return replace(conditions, **added), problems
+
+
+def _spellings(item: Filter) -> tuple[str, ...]:
+    """Return what a filter looks for: names of sources and roles, which people write with
+    capitals, in small letters, too.
+    """
+    small = item.value.lower()
+    if item.name == "has":
+        return (small,)
+    is_name = item.name in ("source", "role") and small != item.value
+    return (item.value, small) if is_name else (item.value,)
 
 
 def _add_time(
