@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions.model.scope import OWNER, Scope
+from hermes_sessions.storage.searching import view
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.scenes import compress, exchange, found, ids, say
@@ -222,6 +223,20 @@ class TestScope:
         plant_for_others(db, clock)
         assert db.list_conversation("b-branch", scope=ANNA) == []
         assert ids(db.list_conversation("a-more", scope=ANNA)) == ["a-plan", "a-more"]
+
+    def test_titles_of_others_are_not_looked_through(
+        self, db: SessionDB, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """However many they are, whoever asks finds their own: bounds count what may be seen."""
+        say(db, "own", "hello", title="My kettle", user_id="anna")
+        for number in range(2 * view.MOST_TITLES + 10):
+            say(db, f"b-titled{number}", "hello", title=f"A kettle {number}", user_id="bert")
+        monkeypatch.setattr(view, "SCANNED_TITLES", 2 * view.MOST_TITLES)
+        for query in ("kettle", "kett*", "*ettl*", "ettl", "kettle zeppelin"):
+            for sort in ORDERS:
+                answer = db.search(query, sort=sort, scope=ANNA)
+                assert [hit.session_id for hit in answer.hits] == ["own"], query
+                assert answer.account.total == 1, query
 
     def test_by_source_and_by_conversation(self, db: SessionDB) -> None:
         """Everything that is set must hold; no conversation at all means nothing."""
