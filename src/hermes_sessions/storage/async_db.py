@@ -847,6 +847,7 @@ class AsyncSessionDB(AsyncHandle):
         *,
         sort: str | None = None,
         include_inactive: bool = False,
+        conditions: Conditions | None = None,
         scope: Scope = OWNER,
     ) -> list[Record]:
         """See `SessionDB.search_messages`."""
@@ -860,6 +861,7 @@ class AsyncSessionDB(AsyncHandle):
             offset,
             sort=sort,
             include_inactive=include_inactive,
+            conditions=conditions,
             scope=scope,
         )
 

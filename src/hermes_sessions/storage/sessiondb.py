@@ -1150,6 +1150,7 @@ class SessionDB:
         *,
         sort: str | None = None,
         include_inactive: bool = False,
+        conditions: Conditions | None = None,
         scope: Scope = OWNER,
     ) -> list[Record]:
         """Return messages that match, best first, with ``snippet`` (``>>>match<<<``) and
@@ -1157,7 +1158,8 @@ class SessionDB:
 
         Any text is a query and none raises; see docs/search.md for the language. *limit* -1 means
         all. *sort* is relevance (default), newest or oldest. With *include_inactive* rewound
-        messages are found, too. `search` tells more.
+        messages are found, too. *conditions* are the filters of `search`; the documented ones
+        replace theirs, *exclude_sources* adds to them. `search` tells more, and has pages.
         """
         return self._search.messages(
             query,
@@ -1168,6 +1170,7 @@ class SessionDB:
             offset=offset,
             sort=sort,
             include_inactive=include_inactive,
+            conditions=conditions,
             scope=scope,
         )
 

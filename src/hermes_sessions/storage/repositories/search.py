@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
@@ -62,20 +63,25 @@ class Search:
         offset: int,
         sort: str | None,
         include_inactive: bool,
+        conditions: Conditions | None,
         scope: Scope,
     ) -> list[Record]:
         """See `SessionDB.search_messages`."""
         self._check_open()
         wanted_sort = _sort(sort)
         _require_types(query, scope, limit=limit, offset=offset)
+        conditions = _checked(conditions)
         if limit == 0 or not (query or "").strip():
             return []
-        conditions = Conditions(
-            sources=None if source_filter is None else tuple(source_filter),
-            exclude_sources=tuple(exclude_sources or ()),
-            roles=tuple(role_filter or ()),
-            include_rewound=include_inactive,
-        )
+        if source_filter is not None:
+            conditions = replace(conditions, sources=tuple(source_filter))
+        if exclude_sources:
+            excluded = (*conditions.exclude_sources, *exclude_sources)
+            conditions = replace(conditions, exclude_sources=excluded)
+        if role_filter:
+            conditions = replace(conditions, roles=tuple(role_filter))
+        if include_inactive:
+            conditions = replace(conditions, include_rewound=True)
         request = Request(
             text=query or "",
             conditions=conditions,
@@ -105,10 +111,7 @@ class Search:
         _require_types(query, scope, limit=limit)
         if limit < 1:
             raise InvalidInput(f"limit must be 1 or more, not {limit}.")
-        conditions = conditions or Conditions()
-        for value in (*conditions.has, *conditions.exclude_has):
-            if value not in HAS_VALUES:
-                raise InvalidInput(f"has must be one of: {', '.join(HAS_VALUES)}; not {value!r}.")
+        conditions = _checked(conditions)
         started = time.perf_counter()
         answer = self._finder.answer(
             Request(
@@ -183,6 +186,14 @@ def _require_types(query: object, scope: object, **numbers: object) -> None:
     for name, number in numbers.items():
         if not isinstance(number, int):
             raise InvalidInput(f"{name} must be a whole number, not {type(number).__name__}.")
+
+
+def _checked(conditions: Conditions | None) -> Conditions:
+    conditions = conditions or Conditions()
+    for value in (*conditions.has, *conditions.exclude_has):
+        if value not in HAS_VALUES:
+            raise InvalidInput(f"has must be one of: {', '.join(HAS_VALUES)}; not {value!r}.")
+    return conditions
 
 
 def _sort(sort: str | None) -> Sort:

@@ -129,6 +129,29 @@ class TestSearchFilters:
         }
         assert answers == {text: kept for text, (_, kept) in FILTERS.items()}
 
+    def test_as_parameters_of_the_documented_verb(self, db: SessionDB, clock: FrozenClock) -> None:
+        """The same filters; the documented ones stand in for theirs or add to them."""
+        fill(db, clock)
+
+        def by(given: dict[str, Any], **options: Any) -> set[tuple[str, int]]:
+            rows = db.search_messages("plum", conditions=Conditions(**given), limit=-1, **options)
+            return {(row["session_id"], row["ordinal"]) for row in rows}
+
+        def as_search(given: dict[str, Any]) -> set[tuple[str, int]]:
+            answer = db.search("plum", conditions=Conditions(**given), limit=100)
+            return {(hit.session_id, hit.ordinal) for hit in answer.hits}
+
+        for given, _ in FILTERS.values():
+            assert by(given) == as_search(given)
+        assert by({"users": ("anna",)}, role_filter=["tool"]) == {("s1", 3)}
+        assert by({"sources": ("cron",)}, source_filter=["telegram"]) == {("s10", 1), ("S1b", 1)}
+        assert by({"exclude_sources": ("cli",)}, exclude_sources=["cron"]) == {
+            ("s10", 1),
+            ("S1b", 1),
+        }
+        with pytest.raises(InvalidInput):
+            db.search_messages("plum", conditions=Conditions(has=("wings",)))
+
     def test_filters_alone_list_what_they_keep(self, db: SessionDB, clock: FrozenClock) -> None:
         """Newest first, whatever is said there."""
         fill(db, clock)
