@@ -351,6 +351,25 @@ class TestLeftBehind:
         assert watching.run_pass().left_behind == []
         assert len(hook.calls) == 1
 
+    def test_nor_what_was_compacted_in_the_last_turn(self, house: House) -> None:
+        """One thread: it is ended and saved once, where it goes on."""
+        hook, saved = Hook(), list[str]()
+        watching = watcher(house, hook, save=lambda claim, _: saved.append(claim.session_id))
+        watching.run_pass()
+        head = house.lane().session_id
+        house.db.append_message(head, "user", "remember this")
+        summary = [{"role": "user", "content": "what was said"}] * 3
+        tip = house.db.continue_session(head, "20250115_120001_1a2b3c4d", summary)
+        house.clock.advance(3601)
+        assert len(watching.run_pass().finalized) == 1
+        house.lane()
+        house.clock.advance(61)
+        assert watching.run_pass().left_behind == []
+        assert [(call.session_id, call.message_count) for call in hook.calls] == [(tip, 3)]
+        assert saved == [tip]
+        done = [action for action, _ in house.explained()]
+        assert done == ["create", "follow", "finalize", "reset"]
+
     def test_nor_what_somebody_asked_for(self, house: House) -> None:
         watching = watcher(house)
         watching.run_pass()

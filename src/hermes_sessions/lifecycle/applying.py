@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from hermes_sessions.lifecycle.engine import Engine
 from hermes_sessions.model.lane import Lane, Notice, NoticeKind
 from hermes_sessions.model.source import SessionSource
-from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions
 from hermes_sessions.storage.repositories.lane_sessions import PointedSession
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
@@ -161,6 +161,17 @@ def _point(
         **changes,
     )
     return Placed(changed, session)
+
+
+def follow(
+    tx: ReadTransaction, lane: Lane, current: PointedSession
+) -> tuple[Lane, PointedSession, dict[str, Any]]:
+    """Go on where the session was continued by compaction; returns what is to be written, too."""
+    tip = lane_sessions.tip_of(tx, current)
+    if tip.id == current.id or not tip.is_there:
+        return lane, current, {}
+    changes: dict[str, Any] = {"session_id": tip.id, "last_prompt_tokens": 0}
+    return lane._replace(**changes), tip, changes
 
 
 def set_status(

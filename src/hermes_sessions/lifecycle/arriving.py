@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hermes_sessions.lifecycle.applying import Cause, Placed, begin_session, record
+from hermes_sessions.lifecycle.applying import Cause, Placed, begin_session, follow, record
 from hermes_sessions.lifecycle.decide import Decision, decide
 from hermes_sessions.lifecycle.engine import Engine
 from hermes_sessions.model.key import LaneKey
@@ -61,7 +61,7 @@ def _place(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> Placed | 
     followed: dict[str, Any] = {}
     as_it_was = lane
     if current is not None:
-        lane, current, followed = _follow(tx, lane, current)
+        lane, current, followed = follow(tx, lane, current)
     decision = _decided(engine, lane, arrival, busy=False, exists=current is not None)
     if current is not None and decision.reason in {"idle", "daily"}:
         is_running = lane_sessions.is_running(tx, current.chain_id, arrival.now)
@@ -115,17 +115,6 @@ def _begin(
         notice=notice,
         source=arrival.source,
     )
-
-
-def _follow(
-    tx: WriteTransaction, lane: Lane, current: PointedSession
-) -> tuple[Lane, PointedSession, dict[str, Any]]:
-    """Go on where the session was continued by compaction; returns what is to be written, too."""
-    tip = lane_sessions.tip_of(tx, current)
-    if tip.id == current.id or not tip.is_there:
-        return lane, current, {}
-    changes: dict[str, Any] = {"session_id": tip.id, "last_prompt_tokens": 0}
-    return lane._replace(**changes), tip, changes
 
 
 def _keep(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.lifecycle.applying import SESSION_RESET, Cause, record
+from hermes_sessions.lifecycle.applying import SESSION_RESET, Cause, follow, record
 from hermes_sessions.lifecycle.decide import Decision, decide
 from hermes_sessions.lifecycle.engine import Engine
 from hermes_sessions.model.lane import Lane
@@ -82,11 +82,17 @@ class Finalizing:
                 return None
             if decision.action != "reset" or busy:
                 return None
+            # What ends is the session in which the thread goes on: that one has what was said last,
+            # and is what a message would leave behind.
+            as_it_was = lane
+            lane, session, followed = follow(tx, lane, session)
+            if followed:
+                cause = Cause("follow", "compaction", _ACTOR)
+                record(tx, self._engine, as_it_was, cause, now, to_session_id=lane.session_id)
             attempt = lane.finalize_attempts + 1
             claim = {"claimed_by": self._who, "until": now + self._claim_seconds}
-            lane = self._engine.lanes.change(
-                tx, lane, finalize_attempts=attempt, finalize_error=json.dumps(claim)
-            )
+            changes = {"finalize_attempts": attempt, "finalize_error": json.dumps(claim)}
+            lane = self._engine.lanes.change(tx, lane, **followed, **changes)
             return Claim(lane, decision, attempt, session.message_count)
 
         return self._engine.store.provider.write(work, isolated=False)
