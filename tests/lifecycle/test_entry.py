@@ -112,6 +112,7 @@ def test_the_older_name_of_finalized() -> None:
         {"input_tokens": -1},
         {"total_tokens": 1e300},
         {"estimated_cost_usd": "much"},
+        {"estimated_cost_usd": 10**400},
         {"display_name": ["Ann"]},
     ],
 )

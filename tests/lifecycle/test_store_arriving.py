@@ -428,6 +428,23 @@ def test_the_ids_of_one_person_lead_to_one_lane(sessions: SessionStore) -> None:
     assert len(found) == 1
 
 
+def test_a_private_chat_whose_id_is_not_its_persons(open_sessions: Open, db: SessionDB) -> None:
+    """WhatsApp may name a chat by an opaque id, and who writes in it by a number."""
+    chat = SessionSource(Platform.WHATSAPP, "987@lid", user_id="60123456789@s.whatsapp.net")
+    begun = open_sessions().get_or_create_session(chat)
+    # Of a lane that another program made, nobody has decided yet who is in it.
+    sessions = open_sessions(namespace="another")
+    other = SessionSource(Platform.WHATSAPP, "988@lid", user_id="60123456788@s.whatsapp.net")
+    key = sessions.session_key(other)
+    db.provider.write(
+        lambda tx: sessions.engine.lanes.ensure(tx, "another", key, now=1.0, origin=other)
+    )
+    reset = sessions.reset_session(key)
+    assert reset is not None
+    rows = [db.get_session(entry.session_id) for entry in (begun, reset)]
+    assert [row and row["user_id"] for row in rows] == ["60123456789", "60123456788"]
+
+
 def test_colons_do_not_make_lanes_collide(sessions: SessionStore) -> None:
     one = SessionSource(Platform.MATRIX, "a:b", chat_type="group", user_id="c")
     other = SessionSource(Platform.MATRIX, "a", chat_type="group", user_id="b:c")

@@ -36,6 +36,7 @@ def place(engine: Engine, source: SessionSource, *, force_new: bool) -> Placed:
     whether processes of it run.
     """
     arrival = _Arrival(source, engine.key_of(source), engine.store.clock(), force_new)
+    engine.owner_of(arrival.key, source)
     placed = _placed(engine, arrival)
     if placed is None:
         asked = arrival._replace(has_processes=engine.has_processes(arrival.key.render()))

@@ -74,6 +74,11 @@ class Changes:
                 **changes,
             )
 
+        engine = self._engine
+        with engine.store.provider.read() as tx:
+            seen = engine.lanes.find(tx, engine.namespace, session_key)
+        if seen is not None:
+            engine.owner_of(seen.key, seen.origin)
         return self._on_lane(session_key, None, work)
 
     def switch(self, session_key: str, target_id: str, scope: Scope) -> Placed | None:

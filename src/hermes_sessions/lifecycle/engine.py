@@ -56,7 +56,11 @@ class Engine(NamedTuple):
         return self.config.get_reset_policy(key.platform, key.chat_type)
 
     def owner_of(self, key: LaneKey, source: SessionSource | None) -> str | None:
-        """Return the person whose sessions these are; None where several share the lane."""
+        """Return the person whose sessions these are; None where several share the lane.
+
+        To be asked before a transaction that asks it: who somebody is with several ids is decided
+        once, in a transaction of its own.
+        """
         if key.participant_id or key.chat_type != "dm":
             return key.participant_id
         # In a private chat, the chat stands for a person whom the platform does not name.

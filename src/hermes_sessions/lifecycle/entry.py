@@ -239,4 +239,8 @@ def _cost(values: Mapping[str, Any]) -> float:
     value = values.get("estimated_cost_usd") or 0.0
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidInput(f"estimated_cost_usd must be a number, not {type(value).__name__}.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        # JSON has whole numbers of any length.
+        raise InvalidInput(f"estimated_cost_usd is too large: {error}.") from error
