@@ -618,6 +618,34 @@ class TestGoingOn:
         assert house.process.resume() == []
         assert house.mail.depth(house.seen()) == 0
 
+    def test_one_that_went_on_and_was_interrupted_again(self, house: House) -> None:
+        """However long ago the first time was, it goes on in its session."""
+        house.say("a long task")
+        session = begun(house).turn.session_id
+        house.crash()
+        house.clock.advance(1)
+        begun(house)
+        # Longer than the mark would be fresh, and than a session may be idle.
+        house.crash(after=25 * 3600)
+        lane = house.seen()
+        assert (lane.status, lane.status_at) == ("resume_pending", house.clock())
+        assert house.process.resume() == [lane]
+        again = begun(house)
+        assert (again.input.text, again.turn.session_id) == ("a long task", session)
+
+    def test_a_drain_of_long_ago(self, house: House) -> None:
+        """A drain knows when it was: the mark is as old as that, whenever it is found."""
+        house.say("a long task")
+        begun(house)
+        house.process.begin_drain("shutdown")
+        marked_at = house.clock()
+        house.process.end_drain()
+        house.process.end()
+        house.clock.advance(3601)
+        house.restart()
+        assert house.seen().status_at == marked_at
+        assert house.process.resume() == []
+
     def test_without_a_limit_any_age_is_fresh(self, house: House) -> None:
         """Acceptance 35."""
         self.interrupted(house)

@@ -59,7 +59,8 @@ class Unfinished:
         """End a turn that nobody will finish, on its lane, which is locked; None when it had ended.
 
         The lane is marked with *detail*, if that is a reason to go on by itself, and otherwise as
-        interrupted. One that a drain marked keeps its reason, and a suspended one stays so.
+        interrupted. One that a drain marked keeps its reason and time, one that was marked before
+        the turn its reason, and a suspended one stays so.
         """
         if not self._turns.end(turn, "abandoned", detail, tx=tx):
             return None
@@ -89,7 +90,13 @@ class Unfinished:
             cause = Cause("mark", reason, actor, facts)
             lane = set_status(tx, self._engine, lane, "resume_pending", cause, now)
         elif lane.status == "resume_pending":
-            record(tx, self._engine, lane, Cause("mark", lane.status_reason, actor, facts), now)
+            cause = Cause("mark", lane.status_reason, actor, facts)
+            if lane.status_at is None or turn.started_at > lane.status_at:
+                # It went on, and was interrupted again: what counts is how long ago that was.
+                lane = set_status(tx, self._engine, lane, "resume_pending", cause, now)
+            else:
+                # A drain marked it while the turn ran.
+                record(tx, self._engine, lane, cause, now)
         lane = self._engine.lanes.change(tx, lane, unfinished_starts=starts)
         return SetAside(turn, lane, returned)
 
