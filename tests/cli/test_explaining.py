@@ -34,6 +34,17 @@ def test_the_ways_to_name_a_conversation(lived: Hermes) -> None:
     assert lanes(lived, "the", "first", "one") == [LANE]
 
 
+def test_a_session_that_was_compacted_in_the_last_turn(lived: Hermes) -> None:
+    """Lists show where it goes on; the lane follows with its next message."""
+    with lived.db() as db:
+        current = db.resolve_session_id("20250301_12")
+        assert current is not None
+        db.continue_session(
+            current, "20250302_090000_0d0d0d0d", [{"role": "user", "content": "Sum"}]
+        )
+    assert lanes(lived, "20250302_090000_0d0d0d0d") == [LANE]
+
+
 def test_every_step_is_there(lived: Hermes) -> None:
     [lane] = lived.call("sessions", "explain", LANE, "--json").json["lanes"]
     assert [(step["action"], step["reason"]) for step in lane["steps"]] == [

@@ -306,6 +306,11 @@ def test_a_compacted_session_is_followed(
     for new_id, old_id in (("c1", first.session_id), ("c2", "c1")):
         clock.advance(1)
         db.continue_session(old_id, new_id, [{"role": "user", "content": "Summary"}])
+    # The lane goes on there with its next message, and is found all the same.
+    for session_id in (first.session_id, "c1", "c2"):
+        found = sessions.lookup_by_session_id(session_id)
+        assert found is not None
+        assert found.session_id == first.session_id
     second = sessions.get_or_create_session(ANN)
     assert (second.session_id, second.last_prompt_tokens) == ("c2", 0)
     assert not second.was_auto_reset

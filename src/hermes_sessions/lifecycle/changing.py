@@ -17,7 +17,8 @@ from hermes_sessions.lifecycle.applying import (
     switch_session,
 )
 from hermes_sessions.lifecycle.engine import Engine
-from hermes_sessions.model.key import digests_of
+from hermes_sessions.model.identity import WITH_ALIASES
+from hermes_sessions.model.key import digests_of, parse_key
 from hermes_sessions.model.lane import Lane, Notice
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import SessionSource
@@ -74,12 +75,21 @@ class Changes:
                 **changes,
             )
 
-        engine = self._engine
-        with engine.store.provider.read() as tx:
-            seen = engine.lanes.find(tx, engine.namespace, session_key)
-        if seen is not None:
-            engine.owner_of(seen.key, seen.origin)
+        self._decide_owner(session_key)
         return self._on_lane(session_key, None, work)
+
+    def _decide_owner(self, session_key: str) -> None:
+        """Have it decided who is in a lane, before the transaction that asks for it."""
+        engine = self._engine
+        try:
+            if parse_key(session_key).platform not in WITH_ALIASES:
+                return
+        except InvalidInput:
+            return
+        with engine.store.provider.read() as tx:
+            lane = engine.lanes.find(tx, engine.namespace, session_key)
+        if lane is not None:
+            engine.owner_of(lane.key, lane.origin)
 
     def switch(self, session_key: str, target_id: str, scope: Scope) -> Placed | None:
         """See `SessionStore.switch_session`."""

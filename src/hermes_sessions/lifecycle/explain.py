@@ -80,10 +80,7 @@ def _by_key(tx: ReadTransaction, lanes: Lanes, reference: str, limit: int) -> li
 
 
 def _by_session(tx: ReadTransaction, lanes: Lanes, reference: str, limit: int) -> list[Lane]:
-    ids = [reference]
-    session = lane_sessions.find(tx, reference)
-    if session is not None:
-        ids.append(lane_sessions.tip_of(tx, session).id)
+    ids = lane_sessions.in_thread(tx, reference) or [reference]
     return lanes.in_sessions(tx, ids, limit)
 
 

@@ -35,10 +35,14 @@ class Looks:
             return None
         with engine.store.provider.read() as tx:
             lane = engine.lanes.by_session(tx, engine.namespace, session_id)
-            session = None if lane else lane_sessions.find(tx, session_id)
-            if session is not None:
-                tip = lane_sessions.tip_of(tx, session)
-                lane = engine.lanes.by_session(tx, engine.namespace, tip.id)
+            if lane is None:
+                # After compaction, a lane goes on to the continuation with its next message.
+                others = [
+                    engine.lanes.by_session(tx, engine.namespace, other)
+                    for other in lane_sessions.in_thread(tx, session_id)
+                ]
+                found = (one for one in others if one is not None)
+                lane = max(found, key=lambda one: one.updated_at, default=None)
             return _entry(tx, lane)
 
     def entries(self, active_minutes: float | None) -> Iterator[SessionEntry]:

@@ -299,7 +299,9 @@ class SessionStore:
         return list(self._looks.entries(active_minutes))
 
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
-        """Return the lane that is in this session, or in what continues it; None when none is."""
+        """Return the lane that is in this session, or in one that it continues or is continued by
+        after compaction; None when none is.
+        """
         return self._looks.by_session(session_id)
 
     def has_any_sessions(self, *, besides: str | None = None) -> bool:

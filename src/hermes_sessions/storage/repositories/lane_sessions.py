@@ -87,6 +87,20 @@ def tip_of(tx: ReadTransaction, session: PointedSession) -> PointedSession:
     return tip or session
 
 
+def in_thread(tx: ReadTransaction, session_id: str) -> list[str]:
+    """Return the ids of the sessions of one thread: this one first, if it exists, and what it
+    continues or is continued by after compaction.
+    """
+    row = tx.one(
+        "SELECT COALESCE(conversation_id, id), COALESCE(chain_id, id) FROM sessions WHERE id = ?",
+        (session_id,),
+    )
+    if row is None:
+        return []
+    rows = tx.all("SELECT id FROM sessions WHERE conversation_id = ? AND chain_id = ?", row)
+    return list(dict.fromkeys([session_id, *(found for (found,) in rows)]))
+
+
 def begin(
     tx: WriteTransaction, session_id: str, *, source: str, user_id: str | None, now: float
 ) -> PointedSession:
