@@ -400,6 +400,27 @@ def test_a_summary_that_takes_long_delays_nobody_else(town: Town) -> None:
     assert town.wait_for_replies(8)[7] == "You said: And then?"
 
 
+def test_commands_are_about_the_session_that_goes_on_after_compaction(town: Town) -> None:
+    """Also before the next message; what was summarised stays as it is."""
+    running = town.start()
+    town.telegram.write("Hello")
+    town.wait_for_replies(1)
+    running.wait_until_idle()
+    with town.open_db() as db:
+        (session,) = db.list_sessions_rich()
+        kept = [{"role": role, "content": role} for role in ("user", "assistant")]
+        tip = db.continue_session(session["id"], "20250115_120000_5e5e5e5e", kept)
+        town.telegram.write("/status")
+        assert f"Session: {tip}" in town.wait_for_replies(2)[1]
+        town.telegram.write("/undo")
+        assert town.wait_for_replies(3)[2] == "Took back 1 exchange, from: user"
+        assert db.get_messages(tip) == []
+        assert [row["content"] for row in db.get_messages(session["id"])] == [
+            "Hello",
+            "You said: Hello",
+        ]
+
+
 def test_what_became_of_a_command_is_said_although_the_platform_failed(tmp_path: Path) -> None:
     with Town(tmp_path) as town:
         town.start()

@@ -306,11 +306,14 @@ def test_a_compacted_session_is_followed(
     for new_id, old_id in (("c1", first.session_id), ("c2", "c1")):
         clock.advance(1)
         db.continue_session(old_id, new_id, [{"role": "user", "content": "Summary"}])
-    # The lane goes on there with its next message, and is found all the same.
+    # The lane goes on there with its next message; whoever looks sees it there already.
+    seen = sessions.peek(ANN)
+    assert seen is not None
+    assert (seen.session_id, seen.last_prompt_tokens) == ("c2", 0)
+    assert sessions.list_sessions() == [seen]
     for session_id in (first.session_id, "c1", "c2"):
-        found = sessions.lookup_by_session_id(session_id)
-        assert found is not None
-        assert found.session_id == first.session_id
+        assert sessions.lookup_by_session_id(session_id) == seen
+    assert "In session c2" in str(sessions.explain(ANNS_KEY))
     second = sessions.get_or_create_session(ANN)
     assert (second.session_id, second.last_prompt_tokens) == ("c2", 0)
     assert not second.was_auto_reset

@@ -98,10 +98,16 @@ def _by_beginning(tx: ReadTransaction, lanes: Lanes, reference: str, limit: int)
 def explanation_of(tx: ReadTransaction, lane: Lane) -> Explanation:
     """Return what happened to a lane."""
     steps = tuple(_step(one) for one in transitions.history(tx, lane.id))
-    return Explanation(lane, _state(lane), steps)
+    return Explanation(lane, _state(lane, _current(tx, lane)), steps)
 
 
-def _state(lane: Lane) -> str:
+def _current(tx: ReadTransaction, lane: Lane) -> str:
+    """Return the session that a lane is in: where it was continued by compaction, the latest."""
+    session = lane_sessions.find(tx, lane.session_id)
+    return lane.session_id if session is None else lane_sessions.tip_of(tx, session).id
+
+
+def _state(lane: Lane, session_id: str) -> str:
     if lane.session_id == NO_SESSION:
         return "Something was received, and no session has begun yet."
     if lane.status == "suspended":
@@ -109,8 +115,8 @@ def _state(lane: Lane) -> str:
         return f"Stopped{because}: the next message starts a new session."
     if lane.status == "resume_pending":
         because = f" ({lane.status_reason})" if lane.status_reason else ""
-        return f"Interrupted{because}: the next message goes on in session {lane.session_id}."
-    return f"In session {lane.session_id}, last used {_moment(lane.updated_at)}."
+        return f"Interrupted{because}: the next message goes on in session {session_id}."
+    return f"In session {session_id}, last used {_moment(lane.updated_at)}."
 
 
 def _step(transition: Transition) -> Step:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from hermes_sessions.lifecycle.applying import follow
 from hermes_sessions.lifecycle.engine import Engine
 from hermes_sessions.lifecycle.entry import SessionEntry, entry_of
 from hermes_sessions.model.key import LaneKey
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.repositories import lane_sessions
+from hermes_sessions.storage.repositories.lane_sessions import PointedSession
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 
 #: Lanes read at a time.
@@ -60,7 +62,7 @@ class Looks:
                 last = lanes[-1]
                 sessions = lane_sessions.find_many(tx, {lane.session_id for lane in lanes})
                 for lane in lanes:
-                    yield entry_of(lane, sessions.get(lane.session_id))
+                    yield _shown(tx, lane, sessions.get(lane.session_id))
 
     def has_any_sessions(self, besides: str | None) -> bool:
         """See `SessionStore.has_any_sessions`."""
@@ -72,4 +74,13 @@ class Looks:
 def _entry(tx: ReadTransaction, lane: Lane | None) -> SessionEntry | None:
     if lane is None or lane.session_id == NO_SESSION:
         return None
-    return entry_of(lane, lane_sessions.find(tx, lane.session_id))
+    return _shown(tx, lane, lane_sessions.find(tx, lane.session_id))
+
+
+def _shown(tx: ReadTransaction, lane: Lane, session: PointedSession | None) -> SessionEntry:
+    """Return a lane as the next message would find it after compaction: where its session goes on.
+    Until then, the lane itself is in the one before.
+    """
+    if session is not None and session.is_there:
+        lane, session, _ = follow(tx, lane, session)
+    return entry_of(lane, session)

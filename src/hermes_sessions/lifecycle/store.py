@@ -188,7 +188,7 @@ class SessionStore:
 
     def peek(self, source: SessionSource) -> SessionEntry | None:
         """Return the lane of *source* as it is, without deciding or changing anything; None when it
-        has had no session.
+        has had no session. After compaction it is in the continuation.
         """
         return self._looks.find(self.engine.key_of(source))
 
