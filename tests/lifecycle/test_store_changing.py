@@ -130,6 +130,21 @@ def test_a_run_that_ends_after_a_reset(sessions: SessionStore, clock: FrozenCloc
     assert sessions.load_transcript(first.session_id) == [late]
 
 
+def test_a_run_that_ends_after_compaction(
+    sessions: SessionStore, db: SessionDB, clock: FrozenClock
+) -> None:
+    """It may name the session it began in, or the one it ended in."""
+    first = sessions.get_or_create_session(ANN).session_id
+    tip = db.continue_session(first, "c1", [{"role": "user", "content": "Summary"}])
+    for session_id in (first, tip):
+        clock.advance(60)
+        assert sessions.update_session(ANNS_KEY, session_id=session_id)
+        assert sessions.peek(ANN).updated_at.timestamp() == clock()  # type: ignore[union-attr]
+        sessions.mark_resume_pending(ANNS_KEY, "restart_timeout")
+        assert sessions.clear_resume_pending(ANNS_KEY, session_id=session_id)
+    assert not sessions.update_session(ANNS_KEY, session_id="another")
+
+
 def test_switch_goes_back_to_an_old_session(sessions: SessionStore, db: SessionDB) -> None:
     first = sessions.get_or_create_session(ANN)
     second = sessions.reset_session(ANNS_KEY)

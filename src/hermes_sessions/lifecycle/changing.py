@@ -168,7 +168,12 @@ class Changes:
         """See `SessionStore.clear_resume_pending`."""
 
         def work(tx: WriteTransaction, lane: Lane, now: float) -> bool:
-            if lane.status != "resume_pending" or session_id not in {None, lane.session_id}:
+            if lane.status != "resume_pending":
+                return False
+            if session_id is not None and lane.session_id not in {
+                session_id,
+                *lane_sessions.in_thread(tx, session_id),
+            }:
                 return False
             cause = Cause("unmark", "completed", "gateway")
             cleared = set_status(tx, self._engine, lane, "active", cause, now)
@@ -206,8 +211,8 @@ class Changes:
         ]
         params += [engine.namespace, *digests, NO_SESSION]
         if session_id is not None:
-            conditions.append("session_id = ?")
-            params.append(session_id)
+            conditions.append(lane_sessions.IS_IN_THREAD)
+            params += [session_id, session_id]
         statement = f"UPDATE lanes SET {', '.join(changes)} WHERE {' AND '.join(conditions)}"
         return bool(
             engine.store.provider.write(lambda tx: tx.run(statement, params), isolated=False)

@@ -202,8 +202,9 @@ class SessionStore:
         """Note that a lane was used just now, and how long the last prompt was; return whether
         there is such a lane.
 
-        With *session_id*, only if the lane is still in that session: a run that ends after a reset
-        must not touch the new one.
+        With *session_id*, only if the lane is still in that session, or in one that this continues
+        or is continued by after compaction: a run that ends after a reset must not touch the new
+        session.
         """
         return self._noted(self._changes.used(session_key, last_prompt_tokens, session_id))
 
@@ -253,7 +254,7 @@ class SessionStore:
     def clear_resume_pending(self, session_key: str, *, session_id: str | None = None) -> bool:
         """Take the mark away after a turn that succeeded; return whether it was there.
 
-        With *session_id*, only if the lane is still in that session.
+        With *session_id*, only if the lane is still in that session, as in `update_session`.
         """
         return self._noted(self._changes.clear_resume(session_key, session_id))
 

@@ -27,6 +27,12 @@ _SELECT: Final = (
     f"{', '.join(f'COALESCE(s.{name}, 0)' for name in _COUNTERS)}, head.tip_id "
     f"FROM sessions s LEFT JOIN sessions head ON head.id = s.chain_id"
 )
+#: That a lane is in a session, or in one that this continues or is continued by after compaction;
+#: for the id of the session given twice.
+IS_IN_THREAD: Final = (
+    "(session_id = ? OR EXISTS (SELECT 1 FROM sessions mine JOIN sessions meant "
+    "ON meant.chain_id = mine.chain_id WHERE mine.id = lanes.session_id AND meant.id = ?))"
+)
 #: Sessions asked for at a time.
 _PAGE: Final = 500
 
