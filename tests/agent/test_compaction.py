@@ -50,6 +50,18 @@ def test_the_session_goes_on(db: SessionDB) -> None:
     assert (usage["task"], usage["input_tokens"]) == ("compression", 90)
 
 
+def test_a_short_session_keeps_how_it_ended(db: SessionDB) -> None:
+    db.create_session("short", "cli")
+    for text in ("one", "two"):
+        db.append_message("short", "user", text)
+        db.append_message("short", "assistant", f"to {text}")
+    client = ScriptedClient(says("They counted."))
+    compact(db, "short", client, new_session_id="t")
+    contents = [message["content"] for message in db.get_messages("t")]
+    assert contents == [f"{HEADING}\nThey counted.", "two", "to two"]
+    assert "to one" in client.requests[0].messages[0]["content"]
+
+
 def test_a_call_keeps_its_result(db: SessionDB) -> None:
     call = ToolCall("c", "f", "{}")
     for number in range(8):

@@ -167,10 +167,10 @@ def _kept(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         characters += len(_text(history[place]))
         if characters > _KEPT_CHARACTERS:
             break
-        if history[place].get("role") == "user":
+        # Of a short session, something must be left to summarise.
+        if history[place].get("role") == "user" and place > 0:
             start = place
-    # Of a session that consists of one question alone, something must be left to summarise.
-    return list(history[start:]) if start > 0 else []
+    return list(history[start:])
 
 
 def _stored(message: Mapping[str, Any]) -> dict[str, Any]:
