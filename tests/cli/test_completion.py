@@ -122,9 +122,21 @@ def in_bash(hermes: Hermes, *words: str) -> list[str]:
 def test_bash(filled: Hermes) -> None:
     assert in_bash(filled, "sessions", "sho") == ["show"]
     assert in_bash(filled, "sessions", "show", "refa") == [r"refactoring\ auth"]
-    # As bash hands over a word with a blank in it, and one whose quotes are still open.
-    for typed in (r"refactoring\ a", "'refactoring a", '"refactoring a'):
-        assert in_bash(filled, "sessions", "show", typed) == [r"refactoring\ auth"]
+    # As bash hands over a word with a blank in it, and one whose quotes are still open: those stay.
+    assert in_bash(filled, "sessions", "show", r"refactoring\ a") == [r"refactoring\ auth"]
+    for quote in "'\"":
+        assert in_bash(filled, "sessions", "show", f"{quote}refac") == ["refactoring auth"]
+
+
+def test_what_bash_puts_between_quotes_is_the_title(hermes: Hermes) -> None:
+    title = 'it\'s "50%" of $HOME \\ `x`'
+    with hermes.db() as db:
+        db.create_session("s", "cli")
+        db.set_session_title("s", title)
+    for quote, typed in (("'", "'it"), ('"', '"it'), ("", "it")):
+        (completed,) = in_bash(hermes, "-c", typed)
+        read = ["bash", "-c", f"printf %s {quote}{completed}{quote}"]
+        assert subprocess.check_output(read, encoding="utf-8") == title
 
 
 def in_fish(hermes: Hermes, line: str) -> list[str]:

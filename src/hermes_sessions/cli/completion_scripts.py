@@ -6,10 +6,16 @@ from typing import Final
 
 _BASH: Final = r"""# Completion of hermes for bash. In ~/.bashrc: source <(hermes completion bash)
 _hermes_completion() {
-    local candidate
+    local candidate quoted
     COMPREPLY=()
     while IFS= read -r candidate; do
-        COMPREPLY+=("$(printf %q "$candidate")")
+        case ${COMP_WORDS[COMP_CWORD]} in
+            # Bash keeps the quote that was typed, and what is special inside it differs.
+            \'*) quoted=${candidate//\'/\'\\\'\'} ;;
+            \"*) quoted=$(sed 's/[\\"$`]/\\&/g' <<<"$candidate") ;;
+            *) quoted=$(printf %q "$candidate") ;;
+        esac
+        COMPREPLY+=("$quoted")
     done < <("${COMP_WORDS[0]}" completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -o default -F _hermes_completion hermes hermes-sessions
