@@ -6,15 +6,25 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from hermes_sessions.agent.clients.choosing import choose_model
+from hermes_sessions.agent.commands import COMMANDS, Typed
+from hermes_sessions.agent.interrupting import Interrupt
+from hermes_sessions.cli.chat.asking import Lines
+from hermes_sessions.cli.chat.doing import Commands
+from hermes_sessions.cli.console import Console
+from hermes_sessions.config import load_settings
+from hermes_sessions.errors import InvalidInput
 from hermes_sessions.testing.scripted_model import Call, ScriptedModel, Thought, failure, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal
 
 # The title is asked for in the background, at any moment: these sessions have one already.
 TITLED = "/title mine\r"
+(MODEL,) = (command for command in COMMANDS if command.name == "model")
 
 
 @pytest.fixture
@@ -81,6 +91,20 @@ class TestOnce:
         model.add(streamed("yes"), streamed("A title"))
         result = hermes.run("chat", stdin="Is it?\n", env=hermes.environ(**settings(model)))
         assert (result.code, result.out) == (0, "yes\n")
+
+    def test_bytes_that_are_no_text(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed("yes"), streamed("A title"))
+        # As in a locale such as en_US.UTF-8.
+        environ = {**settings(model), "PYTHONIOENCODING": "utf-8:strict"}
+        asked = {"stdin": "caf\udce9?\n", "environ": environ, "errors": "surrogateescape"}
+        result = hermes.run("chat", **asked)
+        assert (result.code, result.out) == (0, "yes\n")
+        assert said(hermes) == ["caf\udce9?", "yes"]
+        with hermes.db() as db:
+            session_id = db.list_sessions_rich()[0]["id"]
+        refused = hermes.run("sessions", "delete", session_id, **asked)
+        assert refused.code == 1
+        assert "Cancelled" in refused.err
 
     def test_json(self, hermes: Hermes, model: ScriptedModel) -> None:
         model.add(streamed("yes"), streamed("A title"))
@@ -375,6 +399,8 @@ class TestConversation:
                 ("/undo\r", "Took back 1 exchange, from: one"),
                 ("/undo\r", "There is nothing to take back"),
                 ("two\r", "Second."),
+                ("/model other-0\r", "other-0 is asked"),
+                ("/status\r", "Model: other-0 at"),
                 ("/branch\r", "(mine #2)"),
                 ("/sessions\r", "about the ledger"),
                 ("/search ledger\r", "1 match."),
@@ -389,6 +415,17 @@ class TestConversation:
             terminal.keys("/exit\r")
             assert terminal.finish() == 0
         assert model.requests[-1].body["model"] == "other-1"
+
+    def test_taking_back_more_than_there_is(self, hermes: Hermes, model: ScriptedModel) -> None:
+        model.add(streamed("First."), streamed("Second."))
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            type_in(terminal, "one\r", "First.")
+            type_in(terminal, "two\r", "Second.")
+            type_in(terminal, f"/undo {'9' * 30}\r", "Took back 2 exchanges, from: one")
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+        assert said(hermes) == []
 
     def test_what_it_cost(self, hermes: Hermes, model: ScriptedModel) -> None:
         hermes.home.mkdir()
@@ -439,6 +476,23 @@ class TestConversation:
             terminal.keys("\x04")
             assert terminal.finish() == 0
         assert said(hermes)[0] == "one\ntwo\nthree"
+
+    def test_what_is_pasted_does_not_act_on_the_terminal(
+        self, hermes: Hermes, model: ScriptedModel
+    ) -> None:
+        model.add(streamed("Thank you."))
+        pasted = "if x:\n    \x1b]0;owned\x07red"
+        with Terminal(hermes, **settings(model)) as terminal:
+            begin(terminal)
+            terminal.keys(f"\x1b[200~{pasted}\x1b[201~")
+            appears(terminal, "owned")
+            terminal.keys("\\\r")
+            type_in(terminal, "end\r", "Thank you.")
+            assert "❯ if x:\n      \ufffd]0;owned\ufffdred\n  end\nThank you." in terminal.shown
+            terminal.keys("\x04")
+            assert terminal.finish() == 0
+            assert "\x1b]0;" not in terminal.screen
+        assert said(hermes)[0] == f"{pasted}\nend"
 
     def test_room_is_made_in_time(self, hermes: Hermes, model: ScriptedModel) -> None:
         hermes.home.mkdir()
@@ -510,6 +564,8 @@ class TestConversation:
                 type_in(terminal, f"/export {asked}\r", f"Wrote {here}/{name}.")
             type_in(terminal, f"/export {here}/a.md\r", "is there already.")
             type_in(terminal, f"/export {hermes.store}-wal\r", "Error:")
+            type_in(terminal, "/export ~nobody/x.md\r", "cannot be written: No such file")
+            type_in(terminal, f"/export {'x' * 300}\r", "cannot be written: File name too long.")
             terminal.keys("\x04")
             assert terminal.finish() == 0
         assert (here / "a.md").read_text().startswith("#")
@@ -525,3 +581,37 @@ class TestConversation:
             assert terminal.finish() == 0
             assert ">\nStored: " in terminal.shown
         assert "\x1b" not in terminal.screen
+
+    @pytest.mark.parametrize(
+        ("given", "ending"), [(KeyboardInterrupt, KeyboardInterrupt), ("", EOFError)]
+    )
+    def test_a_line_that_is_given_up(
+        self,
+        given: object,
+        ending: type[BaseException],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """What follows begins on a line of its own."""
+        keyboard = mock.Mock()
+        keyboard.readline.side_effect = ["one\\\n", given]
+        monkeypatch.setattr("sys.stdin", keyboard)
+        with pytest.raises(ending):
+            Lines().ask()
+        assert capsys.readouterr().err == ">   \n"
+
+
+def test_the_model_on_this_machine_is_not_called_another(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chosen = choose_model(load_settings(tmp_path).model, environ={})
+    talk = mock.Mock()
+    commands = Commands(talk, Console(environ={}), chosen)
+    asked = talk.conversation.agent
+    with pytest.raises(InvalidInput, match="no other model on this machine"):
+        commands.do(Typed(MODEL, "gpt-4o"), Interrupt())
+    for name in ("", "local"):
+        commands.do(Typed(MODEL, name), Interrupt())
+        assert "smollm2-135m answers" in capsys.readouterr().err
+    assert talk.conversation.agent is asked

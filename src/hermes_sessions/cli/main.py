@@ -132,11 +132,17 @@ def _open_missing_streams() -> None:
 
 
 def _never_fail_on_encoding() -> None:
-    """Show characters that the terminal's encoding lacks as escapes instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
+    """Show characters that the terminal's encoding lacks as escapes instead of failing, and read
+    bytes that are no text there as what the arguments of a command have for them.
+    """
+    for stream, errors in (
+        (sys.stdin, "surrogateescape"),
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+    ):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+            reconfigure(errors=errors)
 
 
 def _end_line() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from hermes_sessions.cli.render.safety import piece
+
 if TYPE_CHECKING:
     from hermes_sessions.cli.chat.completing import Candidate
     from hermes_sessions.cli.chat.screen import Screen
@@ -58,13 +60,19 @@ class Lines:
 
     def ask(self) -> str:
         """See `Asks.ask`. A backslash at the end goes on in the next line."""
+        try:
+            return self._read()
+        except (EOFError, KeyboardInterrupt):
+            sys.stderr.write("\n")  # what follows begins on a line of its own
+            raise
+
+    def _read(self) -> str:
         parts: list[str] = []
         while True:
             sys.stderr.write(_FURTHER if parts else f"{self._state()}{_PLAIN_SIGN}")
             sys.stderr.flush()
             line = sys.stdin.readline()
             if not line:
-                sys.stderr.write("\n")  # what follows begins on a line of its own
                 raise EOFError
             line = line.rstrip("\n")
             if not line.endswith("\\"):
@@ -114,7 +122,8 @@ class Prompt:
             parts.append(line.removesuffix("\\"))
             if not line.endswith("\\"):
                 break
-        shown = f"\n{_FURTHER}".join("\n".join(parts).split("\n"))
+        # Somebody may have pasted what would act on the terminal; what is said stays as it is.
+        shown = f"\n{_FURTHER}".join(piece("\n".join(parts)).split("\n"))
         self._screen.show_aside(f"{self._sign}{shown}\n")
         return "\n".join(parts)
 
@@ -154,8 +163,9 @@ class Prompt:
             shown = rows(unfinished, size.columns, max(size.rows // 2, _LEAST_ROWS))
             busy = f"{self._ellipsis} " if self._is_busy() else ""
             sign = f"{self._state()}{busy}{self._sign}"
-            said = [f"{sign}{part}" for part in parts[:1]]
-            said += [f"{_FURTHER}{part}" for part in parts[1:]]
+            lines = piece("\n".join(parts)).split("\n") if parts else []
+            said = [f"{sign}{line}" for line in lines[:1]]
+            said += [f"{_FURTHER}{line}" for line in lines[1:]]
             return ANSI("\n".join([*shown, *said, _FURTHER if parts else sign]))
 
         return message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hermes_sessions.agent.commands import Typed, commands_for
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _LISTED = 10
 _OFFERED = 200
 _FOUND = 5
+#: What fits into 64 bits, whatever the digits are.
+_DIGITS = 18
 
 
 class Commands:
@@ -149,7 +152,9 @@ class Commands:
     def _undo(self, number: str) -> None:
         if number and not number.isdecimal():
             raise InvalidInput("Say how many exchanges to take back: /undo 2")
-        done = self._held.undo(int(number) if number else 1)
+        # With more digits than any count has: as many as there are.
+        wanted = 10**_DIGITS if len(number) > _DIGITS else int(number or 1)
+        done = self._held.undo(wanted)
         taken = counted(done["exchanges"], "exchange")
         text = cut(one_line(done["text"] or ""), 60, self._console.style.ellipsis)
         self._tell(f"Took back {taken}, from: {text}")
@@ -175,7 +180,8 @@ class Commands:
         )
 
     def _status(self, _argument: str) -> None:
-        self._tell(f"Model: {self._chosen.description}")
+        asked = replace(self._chosen, model=self._held.agent.model)
+        self._tell(f"Model: {one_line(asked.description)}")
         health = self._talk.away.health.now
         if not health.is_healthy:
             self._tell(f"Store: {health.state.value}: {one_line(health.why or '')}")
@@ -214,11 +220,23 @@ class Commands:
 
     def _model(self, name: str) -> None:
         agent = self._held.agent
-        if name:
+        if self._chosen.is_local:
+            self._require_local(name)
+            self._tell(self._chosen.description)
+        elif name:
             self._held.agent = agent.with_model(name)
-            self._tell(f"{name} is asked from now on.")
+            self._tell(f"{one_line(name)} is asked from now on.")
         else:
             self._tell(f"{agent.asked_model} is asked; /model NAME asks another one there.")
+
+    def _require_local(self, name: str) -> None:
+        from hermes_sessions.agent.clients.choosing import LOCAL_NAMES
+
+        if name and name.lower() not in LOCAL_NAMES:
+            raise InvalidInput(
+                f"There is no other model on this machine. To ask {one_line(name)}, leave, and set "
+                f"HERMES_BASE_URL to where it is."
+            )
 
     def _session(self) -> dict[str, Any] | None:
         held = self._held.session_id
