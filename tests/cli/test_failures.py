@@ -63,6 +63,23 @@ def test_a_wrong_digit_in_an_id(filled: Hermes) -> None:
     assert_one_line(result, 1, f"Did you mean {AUTH!r}")
 
 
+def test_a_part_of_a_title_finds_it(hermes: Hermes) -> None:
+    with hermes.db() as db:
+        for number, title in enumerate(
+            ("auth modules", "What the Auth module of the billing service needs", "auth mobile")
+        ):
+            db.create_session(f"s{number}", "cli")
+            db.set_session_title(f"s{number}", title)
+    for arguments in (["sessions", "show", "auth", "module"], ["-c", "auth", "module", "-q", "x"]):
+        result = hermes.call(*arguments)
+        assert result.code == 1
+        assert (
+            "Did you mean 'auth modules' or 'What the Auth module of the billing service needs' or "
+            "'auth mobile'?" in result.err
+        )
+    assert "mean" not in hermes.call("sessions", "show", "a").err
+
+
 def test_nothing_is_near(hermes: Hermes) -> None:
     assert_one_line(
         hermes.call("sessions", "show", "x"),

@@ -21,6 +21,8 @@ _CANDIDATES_SHOWN = 10
 #: How many of the latest sessions are compared with a name that was not found.
 _COMPARED = 1000
 _SUGGESTED = 3
+#: A letter alone is a part of nearly every title.
+_PART_AT_LEAST = 2
 
 
 def find_session(db: SessionDB, reference: str) -> Record:
@@ -103,10 +105,18 @@ def _not_found(db: SessionDB, reference: str) -> str:
 def _nearest(reference: str, sessions: Iterable[Mapping[str, Any]]) -> str:
     from difflib import get_close_matches
 
+    typed = reference.strip().lower()
     names: dict[str, str] = {}
+    of_part: list[str] = []
     for session in sessions:
         for name in (session["id"], session["title"]):
             if name:
                 names.setdefault(name.lower(), name)
-    near = get_close_matches(reference.lower(), names, n=_SUGGESTED)
+        title = (session["title"] or "").lower()
+        # Whoever remembers a part of a title types that, however long the rest is.
+        if len(typed) >= _PART_AT_LEAST and typed in title:
+            of_part.append(title)
+    of_part.sort(key=lambda title: not title.startswith(typed))
+    alike = get_close_matches(typed, names, n=_SUGGESTED)
+    near = list(dict.fromkeys([*of_part, *alike]))[:_SUGGESTED]
     return f" Did you mean {' or '.join(repr(names[name]) for name in near)}?" if near else ""
