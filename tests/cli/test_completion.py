@@ -173,6 +173,7 @@ def test_zsh(filled: Hermes, tmp_path: Path) -> None:
         for typed, completed in (
             ("hermes sessions sho\t", "ready> hermes sessions show"),
             ("refa\t", r"ready> hermes sessions show refactoring\ auth"),
+            ("\x15hermes -c 'refactoring a\t", "ready> hermes -c 'refactoring auth'"),
         ):
             terminal.keys(typed)
             terminal.wait_until(

@@ -24,12 +24,13 @@ complete -o default -F _hermes_completion hermes hermes-sessions
 _ZSH: Final = r"""#compdef hermes hermes-sessions
 # Completion of hermes for zsh. In ~/.zshrc, after compinit: source <(hermes completion zsh)
 _hermes_completion() {
-    local -a values shown
+    # PREFIX begins behind a quote that is not closed yet.
+    local -a values shown typed=("${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}")
     local value about
     while IFS=$'\t' read -r value about; do
         values+=("$value")
         shown+=("$value${about:+  -- $about}")
-    done < <("${words[1]}" completion zsh -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)
+    done < <("${words[1]}" completion zsh -- "${(@)typed}" 2>/dev/null)
     if (( ${#values} )); then
         compadd -l -d shown -a values
     else
