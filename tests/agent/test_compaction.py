@@ -62,6 +62,18 @@ def test_a_short_session_keeps_how_it_ended(db: SessionDB) -> None:
     assert "to one" in client.requests[0].messages[0]["content"]
 
 
+@pytest.mark.parametrize(("is_answered", "kept"), [(True, 0), (False, 1)])
+def test_what_is_most_of_a_session_is_kept_while_it_waits_for_an_answer(
+    db: SessionDB, is_answered: bool, kept: int
+) -> None:
+    db.create_session("short", "cli")
+    texts = [("user", "one"), ("assistant", "to one"), ("user", "x" * 3000)]
+    for role, text in [*texts, ("assistant", "to x")][: 4 if is_answered else 3]:
+        db.append_message("short", role, text)
+    compact(db, "short", ScriptedClient(says("They counted.")), new_session_id="t")
+    assert len(db.get_messages("t")) == 1 + kept
+
+
 def test_a_call_keeps_its_result(db: SessionDB) -> None:
     call = ToolCall("c", "f", "{}")
     for number in range(8):

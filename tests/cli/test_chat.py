@@ -494,10 +494,18 @@ class TestConversation:
             assert "\x1b]0;" not in terminal.screen
         assert said(hermes)[0] == f"{pasted}\nend"
 
-    def test_room_is_made_in_time(self, hermes: Hermes, model: ScriptedModel) -> None:
+    @pytest.mark.parametrize(
+        "usage",
+        [
+            {"prompt_tokens": 850, "completion_tokens": 20},
+            pytest.param(None, id="an endpoint that does not count"),
+        ],
+    )
+    def test_room_is_made_in_time(
+        self, hermes: Hermes, model: ScriptedModel, usage: dict[str, int] | None
+    ) -> None:
         hermes.home.mkdir()
         (hermes.home / "config.yaml").write_text("model:\n  context_length: 1000\n")
-        usage = {"prompt_tokens": 850, "completion_tokens": 20}
         model.add(
             streamed("First."),
             streamed("Second.", usage=usage),
@@ -507,7 +515,7 @@ class TestConversation:
         with Terminal(hermes, **settings(model)) as terminal:
             begin(terminal)
             type_in(terminal, "one\r", "First.")
-            type_in(terminal, "two " + "x" * 3000 + "\r", "it is summarised.")
+            type_in(terminal, "two " + "x" * 3300 + "\r", "it is summarised.")
             type_in(terminal, "three\r", "Third.")
             terminal.keys("\x04")
             assert terminal.finish() == 0

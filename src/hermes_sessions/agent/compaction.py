@@ -160,15 +160,21 @@ def _transcript(messages: Sequence[Mapping[str, Any]], room: int) -> str:
 
 
 def _kept(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the last messages, from a user's on, so that no call loses its result."""
-    start = len(history)
+    """Return the last messages, from a user's on, so that no call loses its result.
+
+    Of a short session they are half of it at most: something must be left to summarise, and what
+    goes on must be shorter. A question that waits for its answer may be more.
+    """
+    start, last = len(history), len(history) - 1
+    half = sum(len(_text(message)) for message in history) // 2
     characters = 0
-    for place in range(len(history) - 1, max(-1, len(history) - 1 - _KEPT), -1):
+    for place in range(last, max(0, last - _KEPT), -1):
         characters += len(_text(history[place]))
-        if characters > _KEPT_CHARACTERS:
+        is_user = history[place].get("role") == "user"
+        is_waiting = is_user and place == last
+        if characters > (_KEPT_CHARACTERS if is_waiting else min(_KEPT_CHARACTERS, half)):
             break
-        # Of a short session, something must be left to summarise.
-        if history[place].get("role") == "user" and place > 0:
+        if is_user:
             start = place
     return list(history[start:])
 

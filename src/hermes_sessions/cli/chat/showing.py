@@ -25,12 +25,13 @@ class TurnView:
         self._is_thought_open = False
         #: What was answered, where it is not shown as it comes.
         self.answer: list[str] = []
-        #: The tokens of the last call.
-        self.usage = Usage()
+        #: The tokens of the last call of this turn, None before it.
+        self.usage: Usage | None = None
 
     def show(self, events: Iterator[TurnEvent]) -> Ended | None:
         """Show a turn; return how it ended, None when Ctrl-C ended it."""
         ended: Ended | None = None
+        self.usage = None
         try:
             for event in events:
                 if isinstance(event, Ended):

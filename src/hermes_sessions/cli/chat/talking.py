@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_sessions.agent.clients.port import ModelRefused, Usage
-from hermes_sessions.agent.compaction import is_nearly_full
+from hermes_sessions.agent.clients.port import ModelRefused
+from hermes_sessions.agent.compaction import estimated_tokens, is_nearly_full
 from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.interrupting import Interrupt
 from hermes_sessions.agent.keeping import AWAY
@@ -235,14 +235,21 @@ class Talk:
         return ended
 
     def _make_room(self, interrupt: Interrupt) -> None:
-        usage = self._view.usage
-        used = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         model = self.conversation.agent.model
         length = replace(self._chosen, model=model).context_length
-        if length is not None and used and is_nearly_full(used, length):
+        if length is not None and is_nearly_full(self._used(), length):
             self._tell("The session is nearly as long as the model can read: it is summarised.")
             self.conversation.compress(interrupt=interrupt)
-            self._view.usage = Usage()
+
+    def _used(self) -> int:
+        """Return how many tokens the session took for the last answer, roughly where the endpoint
+        does not count; 0 when there was none.
+        """
+        usage, session_id = self._view.usage, self.conversation.session_id
+        if usage is None or session_id is None:
+            return 0
+        counted = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        return counted or estimated_tokens(self._db.get_messages_as_conversation(session_id))
 
     def _name_in_background(self) -> None:
         session_id = self.conversation.session_id
