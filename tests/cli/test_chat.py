@@ -244,10 +244,14 @@ class TestConversation:
         with hermes.db() as db:
             db.create_session("old", "cli")
             db.append_message("old", "user", "Where were we?")
+            db.create_session("other", "cli")
+            db.append_message("other", "user", "Who are you?")
         (hermes.home / "config.yaml").write_text("display:\n  resume_display: minimal\n")
         with Terminal(hermes, "-r", "old", **settings(model)) as terminal:
             appears(terminal, "Going on with old: 1 question, 1 message.\n❯")
             assert "Where were we?" not in terminal.shown
+            type_in(terminal, "/resume other\r", "Going on with other.")
+            assert "Who are you?" not in terminal.shown
             terminal.keys("\x04")
             assert terminal.finish() == 0
 

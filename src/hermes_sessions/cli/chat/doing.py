@@ -15,7 +15,6 @@ from hermes_sessions.cli.render.chatter import command_lines, numbered_sessions,
 from hermes_sessions.cli.render.columns import cut
 from hermes_sessions.cli.render.hit import Surroundings, hit_lines
 from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.recap import recap
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.render.spending import usage_lines
 from hermes_sessions.cli.selection import find_session
@@ -126,7 +125,7 @@ class Commands:
         else:
             self._held.switch_to(find_session(self._db, name)["id"])
         session_id = self._held.session_id or ""
-        self._console.print(recap(self._db.get_messages(session_id), self._console.style))
+        self._talk.recall(session_id)
         self._tell(f"Going on with {session_id}.")
 
     def _search(self, query: str) -> None:

@@ -137,14 +137,19 @@ class Talk:
         if session_id is None:
             self._tell("/help shows the commands, Ctrl-C interrupts an answer, Ctrl-D leaves.")
             return
-        messages = self._db.get_messages(session_id)
-        if self._settings.display.resume_display == "full":
-            self._console.print(recap(messages, self._console.style))
+        messages = self.recall(session_id)
         title = self._db.get_session_title(session_id)
         named = f"{session_id} ({one_line(title)})" if title else session_id
         asked = sum(message["role"] == "user" for message in messages)
         said = f"{counted(asked, 'question')}, {counted(len(messages), 'message')}"
         self._tell(f"Going on with {named}: {said}." if messages else f"{named} is empty so far.")
+
+    def recall(self, session_id: str) -> list[dict[str, Any]]:
+        """Return the messages of a session that goes on; show the last ones if that is wanted."""
+        messages = self._db.get_messages(session_id)
+        if self._settings.display.resume_display == "full":
+            self._console.print(recap(messages, self._console.style))
+        return messages
 
     def say(
         self, text: str, interrupt: Interrupt, steering: Callable[[], str | None] = lambda: None
