@@ -29,7 +29,13 @@ from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.scripted_model import Call, failure, streamed
+from hermes_sessions.testing.scripted_model import (
+    Answer,
+    Call,
+    RecordedRequest,
+    failure,
+    streamed,
+)
 from hermes_sessions.testing.telegram_server import ANNA, BERT, too_many
 from tests.gateway.town import PATIENCE, Running, Town, echo, said
 
@@ -419,6 +425,43 @@ def test_commands_are_about_the_session_that_goes_on_after_compaction(town: Town
             "Hello",
             "You said: Hello",
         ]
+
+
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": 900, "completion_tokens": 5}, None], ids=["counts", "does not"]
+)
+def test_room_is_made_in_time_whether_or_not_the_endpoint_counts(
+    town: Town, usage: dict[str, int] | None
+) -> None:
+    def respond(request: RecordedRequest) -> Answer | None:
+        answer = echo(request)
+        return answer and streamed("Yes", usage=usage)
+
+    town.config["model"]["context_length"] = 1000
+    town.model.respond = respond
+    running = town.start()
+    town.telegram.write("One.")
+    town.wait_for_replies(1)
+    town.telegram.write("A long one: " + "x" * 3500)
+    town.wait_for_replies(2)
+    running.wait_until_idle()
+    town.telegram.write("Three.")
+    town.wait_for_replies(3)
+    running.wait_until_idle()
+    with town.open_db() as db:
+        (shown,) = db.list_sessions_rich()
+        assert "compression" in {row["edge_kind"] for row in db.list_conversation(shown["id"])}
+
+
+def test_numbers_of_any_length_in_commands(town: Town) -> None:
+    town.start()
+    town.telegram.write("Hello")
+    town.wait_for_replies(1)
+    for command in ("/resume", "/undo"):
+        town.telegram.write(f"{command} {'9' * 4000}")
+    replies = town.wait_for_replies(3)
+    assert replies[1].startswith("There is no session")
+    assert replies[2].startswith("Took back 1 exchange")
 
 
 def test_what_became_of_a_command_is_said_although_the_platform_failed(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from hermes_sessions.agent.clients.choosing import ChosenModel, choose_model
 from hermes_sessions.agent.clients.port import ModelError
-from hermes_sessions.agent.compaction import compact, is_nearly_full
+from hermes_sessions.agent.compaction import compact, estimated_tokens, is_nearly_full
 from hermes_sessions.agent.titles import title_session
 from hermes_sessions.agent.tools.builtin import default_tools
 from hermes_sessions.agent.turn import Agent
@@ -363,7 +363,11 @@ class _Building:
     def _prepare(self, agent: Agent, session_id: str, used: int) -> str:
         """Return the session that a turn runs in: a summary of it where it has become too long."""
         length = self._chosen.context_length
-        if length is None or not is_nearly_full(used, length):
+        if length is None:
+            return session_id
+        # Not every endpoint counts.
+        used = used or estimated_tokens(agent.db.get_messages_as_conversation(session_id))
+        if not is_nearly_full(used, length):
             return session_id
         try:
             return compact(

@@ -36,6 +36,8 @@ from hermes_sessions.storage.repositories.turns import Turns
 _LISTED: Final = 10
 _FOUND: Final = 5
 _SHOWN: Final = 60
+#: Longer numbers mean nothing that there is.
+_DIGITS: Final = 9
 #: What is done here is done in a moment.
 _LEASE_SECONDS: Final = 60.0
 #: Whoever holds a conversation may be about to let go. A worker of this gateway that has answered
@@ -342,8 +344,9 @@ class _Visit:
         answer, whether it exists or not.
         """
         rows = self._listed()
-        if name.isdecimal() and 1 <= int(name) <= len(rows):
-            return str(rows[int(name) - 1]["id"])
+        number = int(name) if name.isdecimal() and len(name) <= _DIGITS else 0
+        if 1 <= number <= len(rows):
+            return str(rows[number - 1]["id"])
         meant = (self._db.resolve_session_id(name), self._db.resolve_session_by_title(name))
         for session_id in meant:
             if session_id and self._db.get_session(session_id, scope=scope) is not None:
@@ -377,11 +380,11 @@ class _Visit:
     def do_undo(self, number: str) -> str:
         if number and not number.isdecimal():
             raise InvalidInput("Say how many exchanges to take back: /undo 2")
+        # With more digits than any count has: as many as there are.
+        wanted = 10**_DIGITS if len(number) > _DIGITS else int(number or 1)
         entry = self._entry
         with self._holding(entry.session_id) as fence:
-            done = self._store.rewind_session(
-                entry.session_id, int(number) if number else 1, fence=fence
-            )
+            done = self._store.rewind_session(entry.session_id, wanted, fence=fence)
         if done is None:
             raise InvalidInput("There is nothing to take back.")
         self._desk.evict(self._key)
