@@ -186,6 +186,7 @@ def test_the_models_are_listed(house: House) -> None:
     [
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         ({"n": 2}, "n"),
+        ({"n": [2]}, "n"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
     ],
 )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
 
+from hermes_sessions.gateway.platforms.api.routes import _tell_error
 from hermes_sessions.testing.scripted_model import Call, streamed
 from tests.gateway.platforms.api.house import TOKEN, House
 
@@ -315,6 +319,22 @@ def test_a_malformed_message_is_explained(caller: httpx.Client, body: bytes, wor
     error = answer.json()["error"]
     assert words in error["message"]
     assert error["type"] == "invalid_request_error"
+
+
+def test_a_number_that_nobody_can_read_is_explained(client: httpx.Client) -> None:
+    """Python refuses numbers of more digits than it was told to read."""
+    body = b'{"text": "Hi", "id": %s}' % (b"9" * (sys.get_int_max_str_digits() + 1))
+    answer = client.post("/v1/conversations/x/messages", content=body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["code"] == "invalid_json"
+
+
+def test_what_nobody_foresaw_is_logged_without_words(caplog: pytest.LogCaptureFixture) -> None:
+    request = Request({"type": "http"})
+    answer = asyncio.run(_tell_error(request, ZeroDivisionError("what somebody wrote")))
+    assert answer.status_code == 500
+    assert "a call failed unexpectedly: ZeroDivisionError" in caplog.text
+    assert "what somebody wrote" not in caplog.text + str(answer.body)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,9 @@ async def json_of(request: Request, settings: ApiSettings) -> object:
             f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.",
             code="invalid_json",
         ) from None
+    except ValueError:
+        # The only other thing that Python refuses to read.
+        raise ApiProblem(400, "A number in the body is too long.", code="invalid_json") from None
     except RecursionError:
         raise ApiProblem(400, "The body is nested too deeply.", code="invalid_json") from None
 

@@ -191,7 +191,8 @@ def _refuse_what_is_ignored_at_a_loss(request: Mapping[str, Any]) -> None:
             name,
             "unsupported_parameter",
         )
-    if request.get("n") not in {None, 1}:
+    # Not a set: what somebody sends may be a list, which cannot be looked up in one.
+    if request.get("n") not in (None, 1):
         raise _wrong("n must be 1: a conversation has one answer.", "n", "unsupported_parameter")
     form = request.get("response_format")
     if form is not None and as_object(form).get("type") != "text":

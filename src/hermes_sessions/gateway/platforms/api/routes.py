@@ -67,7 +67,7 @@ from hermes_sessions.gateway.platforms.api.problems import ApiProblem
 from hermes_sessions.gateway.platforms.api.responses import Json
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.gateway.platforms.port import PlatformError, Progress, Services
-from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.logs import Logger, where
 
 logger = Logger(__name__)
 
@@ -365,7 +365,7 @@ async def _tell_error(_request: Request, error: Exception) -> Response:
         return _answered(
             ApiProblem(503, "The store cannot be reached. Try again later.", code="unavailable")
         )
-    logger.warning("api: %s: %s", type(error).__name__, error)
+    logger.warning("api: a call failed unexpectedly: %s", where(error))
     return _answered(_UNFORESEEN)
 
 
