@@ -110,7 +110,7 @@ def break_storing(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
 
 
 def test_a_message_that_nobody_can_take_is_kept_and_told(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tried = break_storing(monkeypatch, 3)
     town.start()
@@ -119,9 +119,30 @@ def test_a_message_that_nobody_can_take_is_kept_and_told(
     (kept,) = (town.home / "gateway" / "spool").glob("*.refused")
     assert "Poison" in kept.read_text()
     assert "nobody thought of that" in kept.read_text()
+    assert f"it was kept in {kept}: ZeroDivisionError in" in caplog.text
+    assert "nobody thought of that" not in caplog.text, "it may hold what somebody wrote"
     town.telegram.write("Fine")
     assert town.wait_for_replies(2)[1] == "You said: Fine"
     assert tried == ["Poison"] * 3 + ["Fine"]
+
+
+def test_a_lane_that_stops_unexpectedly_goes_on_and_is_logged_without_words(
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    works, failed = LanePool._serve_once, list[LaneWork]()
+
+    def serve_once(pool: LanePool, work: LaneWork) -> float | None:
+        if not failed:
+            failed.append(work)
+            raise ZeroDivisionError("nobody thought of that")
+        return works(pool, work)
+
+    monkeypatch.setattr(LanePool, "_serve_once", serve_once)
+    town.start()
+    town.telegram.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+    assert "stopped, next look in 2 s: ZeroDivisionError in" in caplog.text
+    assert "nobody thought of that" not in caplog.text, "it may hold what somebody wrote"
 
 
 def test_a_message_that_cannot_be_taken_once_is_answered(

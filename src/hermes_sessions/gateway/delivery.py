@@ -286,5 +286,5 @@ async def _send_part(
         raise
     except Exception as error:
         # An adapter's own fault must not make a reply look as if it were still being sent.
-        logger.warning("%s failed to send: %r", adapter.name, error)
+        logger.warning("%s failed to send: %s", adapter.name, where(error))
         raise Unreachable(f"{type(error).__name__}: {error}") from error

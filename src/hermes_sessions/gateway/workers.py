@@ -25,7 +25,7 @@ from hermes_sessions.lifecycle.store import SessionStore
 from hermes_sessions.lifecycle.taking import next_input
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.model.source import SessionSource
-from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.logs import Logger, where
 from hermes_sessions.storage.repositories.leases import Holder, Lease
 from hermes_sessions.storage.repositories.mailbox import Item, Mailbox
 from hermes_sessions.storage.repositories.turns import Turns
@@ -296,7 +296,9 @@ class LanePool:
                     work.woken = False
         except Exception as error:  # noqa: BLE001 - whatever it is, what waits must not be forgotten
             again = self._pause_after_failure(work.lane_id)
-            logger.warning("lane %s stopped, next look in %g s: %r", work.lane_id, again, error)
+            logger.warning(
+                "lane %s stopped, next look in %g s: %s", work.lane_id, again, where(error)
+            )
         finally:
             self._let_go(work)
             with self._idle:

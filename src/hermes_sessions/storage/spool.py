@@ -19,8 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.durable import sync_file
-from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.logs import Logger, where
 from hermes_sessions.storage.spool_file import (
     DONE,
     REFUSED,
@@ -98,7 +99,9 @@ class Spool(Generic[T]):
         aside = self._directory / f"{os.getpid()}{REFUSED}"
         values = {**self._form.write(entry), "refused": str(why)}
         append_to(aside, json.dumps(values).encode() + b"\n")
-        logger.warning("a spooled entry is refused, it was kept in %s: %s", aside, why)
+        # The words of an error that is not ours may hold what somebody wrote.
+        shown = why if isinstance(why, HermesSessionsError) else where(why)
+        logger.warning("an entry is refused, it was kept in %s: %s", aside, shown)
 
     @property
     def directory(self) -> Path:
