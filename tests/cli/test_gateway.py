@@ -18,15 +18,18 @@ import yaml
 
 from hermes_sessions.cli.gateway import running
 from hermes_sessions.gateway.delivery import reply_to
-from hermes_sessions.gateway.events import Target
+from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.platforms.local.client import LocalClient
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
+from hermes_sessions.gateway.spool import Spool
+from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.telegram_server import ANNA
 from tests.cli.harness import NOW, Hermes
 from tests.gateway.town import PATIENCE, Town
+from tests.servers.launching import free_port
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 
@@ -287,11 +290,49 @@ def test_queue_shows_and_retries_dead_replies(hermes: Hermes) -> None:
     (document,) = hermes.call("gateway", "queue", "--json").json["replies"]
     assert document["target"]["chat_id"] == "12"
     assert "secret" not in str(document)
-    assert hermes.call("gateway", "queue", "--retry", str(number)).code == 0
+    retried = hermes.call("gateway", "queue", "--retry", str(number), "--json")
+    assert (retried.code, retried.json) == (0, {"retried": number})
     assert hermes.call("gateway", "queue", "--dead").out == "Nothing waits.\n"
     refused = hermes.call("gateway", "queue", "--retry", str(number))
     assert (refused.code, refused.out) == (1, "")
     assert "hermes gateway queue --dead" in refused.err
+
+
+def keep_one(home: Path) -> Path:
+    """Have a message wait in a file, as a gateway leaves it that could not store it."""
+    place = home / "gateway" / "spool"
+    spool = Spool(place)
+    spool.append(Inbound(SessionSource(Platform.TELEGRAM, "12"), "What was said", "m1"))
+    spool.close()
+    return place
+
+
+def test_status_tells_what_waits_for_the_database(hermes: Hermes, tmp_path: Path) -> None:
+    before = hermes.call("gateway", "status", "--json").json
+    assert (before["spooled"], before["put_aside"]) == (0, 0)
+    place = keep_one(tmp_path)
+    shown = hermes.call("gateway", "status")
+    assert f"Messages that wait for the database in {place}: 1; a gateway stores" in shown.out
+    (place / "1.refused").write_text("{}\n")
+    after = hermes.call("gateway", "status", "--json").json
+    assert (after["spooled"], after["put_aside"]) == (1, 1)
+    assert "were put aside" in hermes.call("gateway", "status").out
+
+
+def test_without_a_database_status_and_stop_say_what_is_known(
+    hermes: Hermes, tmp_path: Path
+) -> None:
+    dsn = f"postgresql://nobody@127.0.0.1:{free_port()}/nothing"
+    config = {"sessiondb": {"provider": "postgresql", "postgresql": {"dsn": dsn}}}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    place = keep_one(tmp_path)
+    shown = hermes.call("gateway", "status")
+    assert (shown.code, shown.out) == (3, "")
+    assert f"Messages that wait for the database in {place}: 1" in shown.err
+    assert "cannot be reached" in shown.err
+    stopped = hermes.call("gateway", "stop")
+    assert stopped.code == 3
+    assert "`kill -TERM NUMBER` tells it the same" in stopped.err
 
 
 def test_pairing(hermes: Hermes) -> None:

@@ -13,11 +13,12 @@ from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
-from hermes_sessions.errors import NotFound
+from hermes_sessions.errors import NotFound, StoreError
 from hermes_sessions.gateway.overview import Gateways, find_gateways
 from hermes_sessions.lifecycle.host_files import host_name
 from hermes_sessions.lifecycle.host_processes import find_out, send_signal
 from hermes_sessions.storage.repositories.processes import Process
+from hermes_sessions.storage.sessiondb import SessionDB
 
 _LOOK_EVERY = 0.1
 #: Beyond the time that turns may take.
@@ -47,7 +48,7 @@ def restart(console: Console) -> None:
 
 def _end(console: Console, how: signal.Signals, done: str, *, wait: bool) -> None:
     settings = load_settings()
-    with open_for_reading(console) as db:
+    with _opened(console, how) as db:
         look = partial(
             find_gateways, db.store, settings.gateway.namespace, settings.gateway.lease_seconds
         )
@@ -65,6 +66,18 @@ def _end(console: Console, how: signal.Signals, done: str, *, wait: bool) -> Non
         words = done if wait else "told to stop"
         console.print([f"Process {pid} was {words}." for pid in pids])
     console.tell(list(left_alone.values()))
+
+
+def _opened(console: Console, how: signal.Signals) -> SessionDB:
+    """Open the store, in which gateways are found."""
+    try:
+        return open_for_reading(console)
+    except StoreError:
+        console.tell(
+            f"Which processes are gateways is in the store. If you know the number of one, "
+            f"`kill -{how.name[3:]} NUMBER` tells it the same."
+        )
+        raise
 
 
 def _signal(gateways: Gateways, how: signal.Signals) -> tuple[list[Process], dict[int, str]]:

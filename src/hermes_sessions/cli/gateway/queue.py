@@ -30,6 +30,8 @@ def queue(console: Console, *, dead: bool, retried: int | None, limit: int) -> N
     if retried is not None:
         with open_for_writing(console) as db:
             Outbox(db.store, namespace).revive(retried)
+        if console.as_json:
+            console.print_json({"retried": retried})
         console.tell(f"Reply {retried} is sent again.")
         return
     with open_for_reading(console) as db:

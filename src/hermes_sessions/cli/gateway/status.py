@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from hermes_sessions.cli.console import Console
@@ -9,10 +11,13 @@ from hermes_sessions.cli.options import speaks_to_console
 from hermes_sessions.cli.render.age import relative_time
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
+from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.overview import Overview, overview
+from hermes_sessions.gateway.spool import spool_directory
 from hermes_sessions.lifecycle.host_files import host_name
 from hermes_sessions.lifecycle.host_processes import find_out
 from hermes_sessions.storage.repositories.processes import Process
+from hermes_sessions.storage.spool import Waiting, waiting_below
 
 
 @click.command(short_help="Show who runs, what waits and what failed.")
@@ -20,23 +25,32 @@ from hermes_sessions.storage.repositories.processes import Process
 def status(console: Console) -> None:
     """Show which gateways run, what waits for an answer, and what could not be delivered.
 
-    Exit code 1 when no gateway runs.
+    Exit code 1 when no gateway runs. When the store cannot be read, what is kept in files of this
+    machine until it is back is told all the same.
     """
     settings = load_settings()
-    with open_for_reading(console) as db:
-        found = overview(
-            db.store, settings.gateway.namespace, dead_after=settings.gateway.lease_seconds
-        )
+    place = spool_directory(settings.home)
+    kept = _spooled(place)
+    try:
+        with open_for_reading(console) as db:
+            found = overview(
+                db.store, settings.gateway.namespace, dead_after=settings.gateway.lease_seconds
+            )
+    except StoreError:
+        console.tell(_kept(kept, place))
+        raise
     if console.as_json:
         console.print_json(
             {
                 **found._asdict(),
                 "living": [process._asdict() for process in found.living],
                 "silent": [process._asdict() for process in found.silent],
+                "spooled": kept and kept.entries,
+                "put_aside": kept and kept.put_aside,
             }
         )
     else:
-        console.print(_lines(found, console.clock()))
+        console.print([*_lines(found, console.clock()), *_kept(kept, place)])
     if not found.living:
         raise click.exceptions.Exit(1)
 
@@ -61,6 +75,29 @@ def _lines(found: Overview, now: float) -> list[str]:
         lines.append("Some replies could not be delivered: hermes gateway queue --dead")
     if found.pending_senders:
         lines.append(f"{found.pending_senders} wait to be let in: hermes gateway pair --list")
+    return lines
+
+
+def _spooled(place: Path) -> Waiting | None:
+    """Return what is in files; None when nobody may look."""
+    try:
+        return waiting_below(place)
+    except OSError:
+        return None
+
+
+def _kept(kept: Waiting | None, place: Path) -> list[str]:
+    """Return what is to be said of messages that are not in the store."""
+    if kept is None:
+        return [f"{place} cannot be read: it is not known whether messages wait there"]
+    lines = []
+    if kept.entries:
+        lines.append(
+            f"Messages that wait for the database in {place}: {kept.entries}; "
+            f"a gateway stores and answers them when it is back"
+        )
+    if kept.put_aside:
+        lines.append(kept.words_about_put_aside(place))
     return lines
 
 
