@@ -10,12 +10,19 @@ import pytest
 
 from hermes_sessions.agent.commands import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
-from hermes_sessions.gateway.events import Attachment, Target
+from hermes_sessions.gateway.events import Attachment, Inbound, Receipt, Target
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.making import make_adapter
 from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.telegram_server import ANNA, GROUP, Refusal, bad_request, too_many
+from hermes_sessions.testing.telegram_server import (
+    ANNA,
+    BERT,
+    GROUP,
+    Refusal,
+    bad_request,
+    too_many,
+)
 from tests.gateway.platforms.telegram.world import TelegramWorld, at_once
 
 PRIVATE = Target("telegram", str(ANNA["id"]))
@@ -206,6 +213,39 @@ def test_a_store_that_is_away_is_waited_for(world: TelegramWorld) -> None:
         assert scene.adapter.is_connected
 
     play(Scene(world), act)
+
+
+class KnowsNotEverybody(RecordingServices):
+    """Cannot take what somebody says, as a gateway who does not know whether they may say it."""
+
+    def __init__(self, unknown: str) -> None:
+        super().__init__()
+        self.unknown = {unknown}
+
+    async def accept(self, inbound: Inbound) -> Receipt:
+        if inbound.source.user_id in self.unknown:
+            raise Unreachable("It is not known who may talk to me")
+        return await super().accept(inbound)
+
+
+def test_what_cannot_be_taken_yet_holds_up_its_own_chat_alone(world: TelegramWorld) -> None:
+    scene = Scene(world)
+    scene.services = services = KnowsNotEverybody(str(BERT["id"]))
+    for person, text in ((ANNA, "One"), (BERT, "Two"), (ANNA, "Three"), (BERT, "Four")):
+        scene.server.write(text, user=person)
+
+    async def act(scene: Scene) -> None:
+        assert await services.texts(2) == ["One", "Three"]
+        scene.server.write("Five")
+        assert await services.texts(3) == ["One", "Three", "Five"], "what comes again is known"
+        # From the first that was not taken on, nothing is confirmed.
+        await scene.until(lambda: len(scene.server.waiting) == 4)
+        services.unknown.clear()
+        assert await services.texts(5) == ["One", "Three", "Five", "Two", "Four"]
+        await scene.until(lambda: not scene.server.waiting)
+        assert len(services.accepted) == 5
+
+    play(scene, act)
 
 
 def test_updates_without_numbers_are_not_asked_for_in_a_hurry(world: TelegramWorld) -> None:

@@ -68,6 +68,8 @@ class TelegramAdapter(Adapter):
         self._is_connected = False
         #: Everything below is stored, and not yet confirmed.
         self._offset: int | None = None
+        #: Updates that were taken although one before them was not; at most a batch of them.
+        self._taken_ahead: set[int] = set()
         #: Updates that could not be read since the start.
         self.unreadable = 0
 
@@ -182,11 +184,28 @@ class TelegramAdapter(Adapter):
         if updates and not readings:
             logger.error("telegram: updates without numbers, which cannot be confirmed")
             return False
+        return await self._take_all(readings)
+
+    async def _take_all(self, readings: Sequence[Reading]) -> bool:
+        """Take a batch; return whether all of it was. What cannot be taken yet holds up its own
+        chat and no other, but nothing from there on is confirmed, and so it comes again.
+        """
+        held_up: set[str | None] = set()
         for reading in readings:
-            if not await self._take(reading):
+            if held_up and self._ending.is_asked_for:
                 return False
-            self._offset = reading.number + 1
-        return True
+            chat_id = None if reading.inbound is None else reading.inbound.source.chat_id
+            if chat_id in held_up:
+                continue
+            if reading.number not in self._taken_ahead and not await self._take(reading):
+                held_up.add(chat_id)
+            elif held_up:
+                self._taken_ahead.add(reading.number)
+            else:
+                self._offset = reading.number + 1
+        if not held_up:
+            self._taken_ahead.clear()
+        return not held_up
 
     async def _ask(self, seconds: int) -> list[object]:
         offset = self._offset
