@@ -176,6 +176,7 @@ class _Building:
             spool_waiting=lambda: self._intake.spool.waiting,
             store=lambda: self._intake.health.now,
             outbox=self._outbox.counts,
+            is_draining=lambda: self._pool.is_draining,
         )
         return Gateway(
             self._store,

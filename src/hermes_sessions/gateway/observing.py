@@ -142,9 +142,10 @@ def observe(
     spool_waiting: Callable[[], int],
     outbox: Callable[[], Mapping[str, int]],
     store: Callable[[], Health] = lambda: HEALTHY,
+    is_draining: Callable[[], bool] = lambda: False,
 ) -> None:
     """Show what a gateway is doing, and let it count as ready when its platforms are connected, its
-    store can be read and written, and nothing waits for the store to come back.
+    store can be read and written, nothing waits for the store to come back, and it begins turns.
     """
     observing.store = store
     observing.show(
@@ -173,6 +174,7 @@ def observe(
         lambda: {name: float(adapter.is_connected) for name, adapter in adapters.items()},
         label="platform",
     )
+    observing.require("gateway", lambda: "stops" if is_draining() else None)
     for name, adapter in adapters.items():
         observing.require(name, partial(_connected, adapter))
     observing.require("spool", lambda: "messages wait" if spool_waiting() else None)

@@ -320,6 +320,9 @@ class Gateway:
 
     def _drain(self) -> bool:
         self.pool.begin_drain()
+        if running := len(self.pool.running()):
+            seconds = self.store.config.drain_timeout
+            logger.info("stopping: turns that may finish for %g s: %s", seconds, running)
         try:
             self.process.begin_drain(self._reason)
         except StoreError as error:

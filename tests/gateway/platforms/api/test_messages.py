@@ -226,6 +226,19 @@ def test_a_limit_of_messages(house: House) -> None:
         assert post(client, "Three", user="bert").status_code == 202
 
 
+def test_a_gateway_that_begins_no_more_turns_is_not_ready(
+    house: House, client: httpx.Client
+) -> None:
+    """It still answers calls while turns finish: whoever chooses among several takes another."""
+    assert house.running is not None
+    assert house.running.gateway is not None
+    house.running.gateway.pool.begin_drain()
+    ready = client.get("/readyz")
+    assert ready.status_code == 503
+    assert ready.json()["problems"] == {"gateway": "stops"}
+    assert client.get("/healthz").status_code == 200
+
+
 def test_health_readiness_and_metrics(house: House, client: httpx.Client) -> None:
     with house.client(token=None) as anybody:
         assert anybody.get("/healthz").json() == {"status": "ok", "store": "healthy"}
