@@ -183,6 +183,21 @@ def test_files_come_by_reference(world: DiscordWorld) -> None:
     play(world, act, max_file_bytes=100)
 
 
+def test_files_of_a_message_that_was_forwarded(world: DiscordWorld) -> None:
+    async def act(scene: Scene) -> None:
+        picture = attachment(scene.server, b"pixels", content_type="image/png", filename="a.png")
+        scene.server.write(
+            "",
+            message_reference={"type": 1, "message_id": "9"},
+            message_snapshots=[{"message": {"content": "", "attachments": [picture]}}],
+        )
+        await scene.services.texts(1)
+        (file,) = scene.services.accepted[0].attachments
+        assert await scene.adapter.fetch(file, limit=100) == b"pixels"
+
+    play(world, act)
+
+
 def test_files_that_cannot_be_fetched(world: DiscordWorld) -> None:
     async def act(scene: Scene) -> None:
         lying = attachment(scene.server, b"x" * 50) | {"size": 1}

@@ -233,6 +233,14 @@ def test_stickers_polls_and_forwarded_messages(directory: Directory) -> None:
     data = message("", message_reference=reference, message_snapshots=[{"message": shared}])
     forwarded = read(directory, data)
     assert (forwarded.text, forwarded.reply_to) == ("[Forwarded]\nthe news", None)
+    for shared, text, files in (
+        ({"content": "", "sticker_items": stickers}, "[Forwarded]\n[Sticker: wave]", 0),
+        ({"content": "", "attachments": [{"id": "8", "size": 5}]}, "[Forwarded]", 1),
+        ({"content": ""}, "[Forwarded]\n(no text)", 0),
+    ):
+        data = message("", message_reference=reference, message_snapshots=[{"message": shared}])
+        inbound = read(directory, data)
+        assert (inbound.text, len(inbound.attachments)) == (text, files)
 
 
 def test_what_is_answered_is_quoted(directory: Directory) -> None:

@@ -127,6 +127,15 @@ class RestClient:
             raise Unreachable("Discord's answer is not a list of messages.")
         return found
 
+    async def private_channel(self, user_id: str) -> str:
+        """Return the channel in which somebody and the bot write to each other in private. Nobody
+        notices that it was asked for.
+        """
+        route = Route("POST", "/users/@me/channels")
+        with translated():
+            found = await self.http.request(route, json={"recipient_id": _id(user_id, "person")})
+            return _id(str(found["id"]), "channel")
+
     async def channel(self, channel_id: str) -> object:
         """Return what is known of a channel, as it came."""
         route = Route("GET", "/channels/{channel_id}", channel_id=_id(channel_id, "channel"))
@@ -180,7 +189,14 @@ class RestClient:
         )
         with translated():
             message = await self.http.request(route)
-            files = [each for each in message["attachments"] if each["id"] == file_id]
+            # Those of a message that this one forwards are a part of it, too.
+            snapshots = [each["message"] for each in message.get("message_snapshots") or ()]
+            files = [
+                each
+                for holder in (message, *snapshots)
+                for each in holder.get("attachments") or ()
+                if each["id"] == file_id
+            ]
             if not files:
                 raise Undeliverable("The file is no longer there.")
             if files[0]["size"] > limit:

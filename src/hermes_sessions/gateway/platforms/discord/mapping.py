@@ -109,9 +109,13 @@ class Reader:
         files, left_out = files_of(data, where, self.max_file_bytes)
         shared = forwarded(data)
         if shared is not None:
-            # Their files stay where they are: only the words are shared.
-            words = text_of(shared.get("content"), "message_snapshots") or "(no text)"
-            text = "\n".join(part for part in (text, f"[Forwarded]\n{words}") if part)
+            words = text_of(shared.get("content"), "message_snapshots")
+            more, too_large = files_of(shared, where, self.max_file_bytes)
+            files += more
+            left_out += too_large
+            said = [words, *other_contents(shared)]
+            said = [part for part in said if part] or ([] if more or too_large else ["(no text)"])
+            text = "\n".join(part for part in (text, "[Forwarded]", *said) if part)
         text = "\n".join(part for part in (text, *other_contents(data), *left_out) if part)
         if not text and not files:
             return None
