@@ -37,6 +37,7 @@ class RestSide:
         """Return what is answered; each has a name by which it can be made to fail."""
         answers: list[tuple[str, str, str, Handler]] = [
             ("GET", "/api/v10/users/@me", "login", self._me),
+            ("POST", "/api/v10/users/@me/channels", "private", self._private),
             ("GET", "/api/v10/gateway/bot", "gateway", self._gateway),
             ("GET", _CHANNEL, "channel", self._channel),
             ("GET", _MESSAGES, "history", self._history),
@@ -96,6 +97,13 @@ class RestSide:
 
     async def _me(self, _request: web.Request) -> Any:
         return {**BOT, "discriminator": "0", "avatar": None}
+
+    async def _private(self, request: web.Request) -> Any:
+        user = (await _body(request)).get("recipient_id")
+        known = [each for each in (ANNA, BERT) if each["id"] == user]
+        if not known:
+            raise Refusal(400, 50033, "Invalid Recipient(s)")
+        return self._state.visible(self._state.direct_channel(known[0]))
 
     async def _gateway(self, _request: web.Request) -> Any:
         limits = {"total": 1000, "remaining": 999, "reset_after": 1, "max_concurrency": 1}

@@ -173,8 +173,8 @@ class DiscordServer:
     def fail(self, what: str, *refusals: Refusal) -> None:
         """Let the next requests of a kind be refused, one for each.
 
-        Kinds are ``login``, ``gateway``, ``channel``, ``history``, ``send``, ``message``, ``edit``,
-        ``typing`` and ``member``.
+        Kinds are ``login``, ``private``, ``gateway``, ``channel``, ``history``, ``send``,
+        ``message``, ``edit``, ``typing`` and ``member``.
         """
         self.state.plan(what, *refusals)
 

@@ -77,6 +77,8 @@ class DiscordState:
         #: Requests of the bot: what was asked for, and about which channel.
         self.asked: list[tuple[str, str]] = []
         self.typing: list[str] = []
+        #: When the bot came to the server.
+        self.joined_at = "2020-01-01T00:00:00.000000+00:00"
         #: What the bot sent and changed, whole.
         self.bodies: list[Record] = []
         self._faults: defaultdict[str, deque[Refusal | Cut]] = defaultdict(deque)
@@ -127,6 +129,7 @@ class DiscordState:
             "id": GUILD,
             "name": "Team",
             "unavailable": False,
+            "joined_at": self.joined_at,
             "roles": [
                 {"id": GUILD, "name": "@everyone"},
                 {"id": MEMBERS, "name": "members"},

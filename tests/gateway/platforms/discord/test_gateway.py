@@ -221,6 +221,13 @@ def test_what_is_said_between_two_gateways(town: DiscordTown) -> None:
     assert town.wait_for_replies(2, THREAD)[1:] == ["You said: [Anna] In the thread"]
 
 
+def test_a_first_private_message_between_two_gateways(town: DiscordTown) -> None:
+    town.start().stop()
+    town.discord.write("Is anybody there?")
+    town.start()
+    assert town.wait_for_replies(1) == ["You said: Is anybody there?"]
+
+
 def test_a_wrong_token_ends_the_start(town: DiscordTown) -> None:
     town.platform["token"] = WRONG_TOKEN
     with pytest.raises(LoginRefused, match="Reset Token"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hermes_sessions.gateway.platforms.discord.client import RestClient
 from hermes_sessions.gateway.platforms.discord.mapping import Reader
 from hermes_sessions.gateway.platforms.discord.marks import Marks
 from hermes_sessions.gateway.platforms.discord.receiving import Receiver
+from hermes_sessions.gateway.platforms.discord.snowflakes import time_of
 from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
 from hermes_sessions.testing.discord_server import (
     ANNA,
@@ -245,6 +247,59 @@ def test_nothing_is_answered_that_was_said_before_the_first_start(world: Discord
         await adapter.disconnect()
 
     asyncio.run(main())
+
+
+def test_nothing_is_answered_that_was_said_before_the_bot_was_invited(world: DiscordWorld) -> None:
+    play(world, heard)
+    before = world.server.write("among ourselves", channel=GENERAL)
+    joined = datetime.fromtimestamp(time_of(int(before)) + 0.01, UTC)
+    world.server.state.joined_at = joined.isoformat()
+
+    async def act(scene: Scene) -> None:
+        # What is told of the server later does not say when the bot came to it.
+        scene.server.tell("GUILD_UPDATE", {"id": GUILD, "name": "Crew", "roles": []})
+        scene.server.tell("GUILD_CREATE", {"id": GUILD, "name": "Crew", "joined_at": 5})
+        scene.server.write("to all", channel=GENERAL)
+        assert await scene.services.texts(1) == ["to all"]
+
+    play(world, act, require_mention=False)
+
+
+def test_a_first_private_message_while_nobody_listened(world: DiscordWorld) -> None:
+    """Discord lists no private channels; that of somebody can be asked for by their id."""
+    stranger = "7000000000000000009"
+    people = [stranger, ANNA["id"], BERT["id"]]
+
+    async def act(scene: Scene) -> None:
+        await scene.until(lambda: ("private", "") in scene.server.asked)
+
+    play(world, act, people=people)
+    world.server.write("Is anybody there?", user=BERT)
+    world.server.write("Hello?", user=ANNA)
+
+    async def again(scene: Scene) -> None:
+        assert sorted(await scene.services.texts(2)) == ["Hello?", "Is anybody there?"]
+
+    play(world, again, people=people)
+
+
+def test_a_private_chat_that_cannot_be_asked_for_is_found_the_next_time(
+    world: DiscordWorld,
+) -> None:
+    play(world, heard)
+    world.server.write("Is anybody there?", user=BERT)
+    world.server.fail("private", too_many(5))
+
+    async def limited(scene: Scene) -> None:
+        await heard(scene, "go on")
+        assert await scene.services.texts(1) == ["go on"]
+
+    play(world, limited, people=[BERT["id"]])
+
+    async def again(scene: Scene) -> None:
+        assert await scene.services.texts(1) == ["Is anybody there?"]
+
+    play(world, again, people=[BERT["id"]])
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(1, ["now"]), (0, ["now"]), (3, ["gap", "now"])])

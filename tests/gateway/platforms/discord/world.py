@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
@@ -42,11 +42,14 @@ class DiscordWorld(PlatformWorld):
         values: dict[str, Any] = {"token": TOKEN, "base_url": self.server.base_url}
         return DiscordSettings(**(values | changes))
 
-    def make_adapter(self, *, needs_roles: bool = False, **changes: Any) -> DiscordAdapter:
+    def make_adapter(
+        self, *, needs_roles: bool = False, people: Sequence[str] = (), **changes: Any
+    ) -> DiscordAdapter:
         return DiscordAdapter(
             self.settings(**changes),
             commands=frozenset({"new", "status"}),
             needs_roles=needs_roles,
+            people=people,
             sleep=at_once,
         )
 

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
@@ -58,15 +58,18 @@ class DiscordAdapter(Adapter):
         *,
         commands: frozenset[str] = frozenset(),
         needs_roles: bool = False,
+        people: Sequence[str] = (),
         sleep: Sleep = asyncio.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """*commands* are for the bot without a mention; with *needs_roles*, messages come with the
-        roles of who wrote them, also when that takes a question.
+        roles of who wrote them, also when that takes a question. What *people* write in private for
+        the first time is found also if nobody listened then.
         """
         self._settings = settings
         self._commands = commands
         self._needs_roles = needs_roles
+        self._people = people
         self._sleep = sleep
         self._clock = clock
         self._client: RestClient | None = None
@@ -104,6 +107,7 @@ class DiscordAdapter(Adapter):
                 needs_roles=self._needs_roles,
                 catches_up=hours > 0,
                 sleep=self._sleep,
+                people=self._people,
             )
             self._connection = Connection(
                 client,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
-from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake
+from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake, snowflake_at
 from hermes_sessions.gateway.platforms.reading import short
 
 #: Channels that hold messages: text, voice, announcements, stages. Others hold channels or threads.
@@ -46,6 +47,8 @@ class Guild:
     name: str | None = None
     #: The role that Discord made for the bot itself: people mention it as if it were the bot.
     own_role: str | None = None
+    #: The id before which the bot was not there: what was said then was said to others.
+    joined: int = 0
 
 
 @dataclass(slots=True)
@@ -114,7 +117,10 @@ class Directory:
         roles = _records(data.get("roles"))
         own = next((role for role in roles if _bot_of(role) == self.bot_id), {}).get("id")
         role_id = own if is_snowflake(own) else None
-        self.guilds[guild_id] = Guild(guild_id, short(data.get("name")), role_id)
+        # Only the first that is told of a server says it.
+        known = self.guilds.get(guild_id)
+        joined = _moment(data.get("joined_at")) or (known.joined if known else 0)
+        self.guilds[guild_id] = Guild(guild_id, short(data.get("name")), role_id, joined)
         for channel in (*_records(data.get("channels")), *_records(data.get("threads"))):
             self.add(channel, guild_id)
         # Last: others may ask from another thread.
@@ -153,6 +159,14 @@ _EVENTS: Final[Mapping[str, Callable[[Directory, Record], None]]] = {
 }
 #: What `Directory.take` learns from.
 PLACE_EVENTS: Final = tuple(_EVENTS)
+
+
+def _moment(value: object) -> int:
+    """Return the smallest id of a moment that Discord wrote down, 0 for what is none."""
+    try:
+        return snowflake_at(datetime.fromisoformat(str(value)).timestamp())
+    except (OverflowError, ValueError):
+        return 0
 
 
 def _bot_of(role: Record) -> object:

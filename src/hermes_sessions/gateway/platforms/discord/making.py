@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from hermes_sessions.agent.commands import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
+from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake
+
+#: Discord stops bots that open private chats with a great many people.
+MOST_PEOPLE: Final = 20
 
 
 def make_adapter(settings: PlatformSettings, _home: Path) -> DiscordAdapter:
@@ -21,4 +26,5 @@ def make_adapter(settings: PlatformSettings, _home: Path) -> DiscordAdapter:
         DiscordSettings.read(settings.token, settings.extra),
         commands=commands,
         needs_roles=bool(settings.allowed_roles),
+        people=[user for user in settings.allowed_users if is_snowflake(user)][:MOST_PEOPLE],
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -75,8 +75,10 @@ class Receiver:
         needs_roles: bool,
         catches_up: bool,
         sleep: Sleep,
+        people: Sequence[str] = (),
         most_waiting: int = _MOST_WAITING,
     ) -> None:
+        """*people* are looked for after a gap also when they never wrote in private before."""
         self._services = services
         self._client = client
         self._reader = reader
@@ -84,6 +86,9 @@ class Receiver:
         self._needs_roles = needs_roles
         self._catches_up = catches_up
         self._sleep = sleep
+        self._people = people
+        #: By the ids of people: the channels in which they write in private.
+        self._private: dict[str, str] = {}
         self._most_waiting = most_waiting
         self._directory = Directory(reader.bot_id)
         self._ending = Ending()
@@ -306,19 +311,36 @@ class Receiver:
     async def _places_in(self, gap: _Gap) -> list[Place]:
         rooms = self._marks.rooms_of(gap.guild_id)
         if gap.guild_id is None:
-            return [Place(room) for room in dict.fromkeys((*rooms, *gap.rooms))]
+            private = await self._private_chats()
+            return [Place(room) for room in dict.fromkeys((*rooms, *gap.rooms, *private))]
         listed = [each for each in self._directory.places_of(gap.guild_id) if each.holds_messages]
         known = {place.id for place in listed}
         # Threads sleep after a while, and are not listed then.
         asleep = [await self._find(room, gap.guild_id) for room in rooms if room not in known]
         return [*listed, *(place for place in asleep if place is not None)]
 
+    async def _private_chats(self) -> list[str]:
+        """Return where those would write in private of whom that can be known: Discord does not
+        list private channels to bots, but names that of a person whom the bot names.
+        """
+        for user_id in self._people:
+            if user_id in self._private:
+                continue
+            try:
+                asked = self._client.private_channel(user_id)
+                self._private[user_id] = await self._ending.or_result(asked)
+            except PlatformError as error:
+                # What is said there is found after the next gap: nobody waits for this.
+                logger.info("discord: no private chat with %s is known: %s", user_id, error)
+        return list(self._private.values())
+
     async def _read_on(self, place: Place, *, is_unknown: bool) -> None:
         # What private chats ended with is never known.
         last = None if is_unknown or place.guild_id is None else place.last_message_id
         if last is not None and last <= self._marks.horizon:
             return
-        after = await self._after(place)
+        guild = self._directory.guild_of(place)
+        after = max(await self._after(place), guild.joined if guild else 0)
         if last is not None and last <= after:
             return
         while True:
