@@ -273,6 +273,72 @@ class TestSending:
         asyncio.run(main())
 
 
+class TestLongTexts:
+    """What is longer than a message may be comes as its beginning, and whole in a file."""
+
+    WHOLE = "wörd " * 1000
+
+    def write(self, world: SignalWorld) -> None:
+        file = {"id": "long", "contentType": "text/x-signal-plain", "size": 6000}
+        world.daemon.write(self.WHOLE[:1333], attachments=[file])
+
+    def test_all_of_it_is_taken(self, world: SignalWorld) -> None:
+        world.daemon.files["long"] = self.WHOLE.encode()
+        world.daemon.cut("getAttachment")
+
+        async def scene(play: Play) -> None:
+            self.write(world)
+            assert await play.services.texts(1) == [self.WHOLE]
+            assert play.services.accepted[0].attachments == ()
+
+        perform(world, scene)
+
+    def test_what_is_gone_is_said_to_be(self, world: SignalWorld) -> None:
+        async def scene(play: Play) -> None:
+            self.write(world)
+            (text,) = await play.services.texts(1)
+            assert text.startswith(self.WHOLE[:1333])
+            assert "The rest of this message is missing" in text
+
+        perform(world, scene)
+
+    def test_a_daemon_that_never_hands_it_over_holds_up_nobody(self, world: SignalWorld) -> None:
+        for _ in range(10):
+            world.daemon.fail("getAttachment", Refusal(-32603, "NullPointerException"))
+
+        async def scene(play: Play) -> None:
+            self.write(world)
+            world.write("after it")
+            texts = await play.services.texts(2)
+            assert "is missing" in texts[0]
+            assert texts[1] == "after it"
+
+        perform(world, scene)
+
+    def test_leaving_meanwhile_keeps_it(self, world: SignalWorld) -> None:
+        world.daemon.files["long"] = self.WHOLE.encode()
+
+        async def scene(play: Play) -> None:
+            pause = asyncio.Event()
+
+            async def sleep(_seconds: float) -> None:
+                pause.set()
+                await asyncio.Event().wait()
+
+            play.adapter._sleep = sleep  # type: ignore[attr-defined]
+            world.daemon.fail("getAttachment", Refusal(-3, "network"))
+            self.write(world)
+            await pause.wait()
+
+        perform(world, scene)
+        assert "wörd" in json.loads(world.journal())["text"]
+
+        async def again(play: Play) -> None:
+            assert await play.services.texts(1) == [self.WHOLE]
+
+        perform(world, again)
+
+
 class TestFiles:
     def test_a_file(self, world: SignalWorld) -> None:
         world.daemon.files["abc.jpg"] = b"x" * 100_000

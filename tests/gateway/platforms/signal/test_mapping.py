@@ -7,6 +7,7 @@ import pytest
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.gateway.platforms.signal.identifiers import group_id, message_name
+from hermes_sessions.gateway.platforms.signal.long_texts import LONG_TEXT, completed
 from hermes_sessions.gateway.platforms.signal.mapping import Reader
 from hermes_sessions.model.key import build_session_key
 from hermes_sessions.testing.signal_daemon import (
@@ -170,6 +171,30 @@ def test_files_by_reference() -> None:
     (file,) = inbound.attachments
     assert (file.kind, file.reference, file.name, file.size) == ("photo", "abc-1.jpg", "a.jpg", 7)
     assert "1,000,000,000 bytes was left out" in inbound.text
+
+
+def test_a_long_text_is_a_beginning_and_a_file() -> None:
+    rest = {"id": "long", "contentType": LONG_TEXT, "size": 5000}
+    large = {"id": "x", "contentType": "video/mp4", "size": 10**9}
+    mention = {"name": "Hermes", "number": ACCOUNT, "start": 0, "length": 1}
+    inbound = known(
+        read(
+            reader=Reader(ACCOUNT, max_file_bytes=100),
+            message="\ufffc One two ",
+            mentions=[mention],
+            groupInfo=IN_GROUP,
+            attachments=[large, rest],
+        )
+    )
+    # Whatever else there is to say comes before, so that the rest can follow.
+    assert inbound.text.endswith("]\nOne two ")
+    whole = completed(inbound, "\ufffc One two three\nfour")
+    assert whole.text.endswith("]\nOne two three\nfour")
+    assert whole.attachments == ()
+    assert whole.extra == {"quote": "One two"}
+    missing = completed(inbound, None)
+    assert "One two" in missing.text
+    assert "is missing" in missing.text
 
 
 def test_what_may_be_viewed_once_is_not_kept() -> None:

@@ -37,6 +37,7 @@ from hermes_sessions.gateway.platforms.signal.identifiers import (
     person_id,
 )
 from hermes_sessions.gateway.platforms.signal.journal import Journal
+from hermes_sessions.gateway.platforms.signal.long_texts import with_rest
 from hermes_sessions.gateway.platforms.signal.mapping import Reader
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
 
@@ -289,8 +290,12 @@ class SignalAdapter(Adapter):
         await self._has_waiting.wait()
 
     async def _offer(self, inbound: Inbound) -> bool:
+        try:
+            whole = await with_rest(inbound, self._connection.fetch, self._ending, self._sleep)
+        except Stopped:
+            return False
         return await is_taken(
-            self._services, inbound, named="signal: a message", skip=self._skip, logger=logger
+            self._services, whole, named="signal: a message", skip=self._skip, logger=logger
         )
 
     async def _forget(self) -> None:

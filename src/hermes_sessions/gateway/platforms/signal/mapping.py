@@ -18,6 +18,7 @@ from hermes_sessions.gateway.platforms.signal.identifiers import (
     is_timestamp,
     person_id,
 )
+from hermes_sessions.gateway.platforms.signal.long_texts import BEGINNING, is_long_text
 from hermes_sessions.model.source import Platform, SessionSource
 
 #: Signal's own is 64 KiB; what is far above it is not from there.
@@ -100,7 +101,14 @@ class Reader:
             if not (is_mentioned or is_answer or written.startswith("/")):
                 return None
         attachments, notes = self._files(message)
-        text = "\n".join(part for part in (written, *_described(message), *notes) if part)
+        extra: dict[str, Any] = {"quote": written.strip()[:MAX_QUOTE]} if group is not None else {}
+        others = (*_described(message), *notes)
+        if any(map(is_long_text, attachments)):
+            extra[BEGINNING] = len(text)
+            parts = (*others, written)  # what follows comes after the written
+        else:
+            parts = (written.strip() if is_mentioned else written, *others)
+        text = "\n".join(part for part in parts if part)
         if not text and not attachments:
             return None
         timestamp = message.get("timestamp", envelope.get("timestamp"))
@@ -114,7 +122,7 @@ class Reader:
             sent_at=timestamp / 1000,
             attachments=attachments,
             reply_to=_answered(quote),
-            extra={"quote": written[:MAX_QUOTE]} if group is not None else {},
+            extra=extra,
             # The clocks of several people tell nothing about who wrote first.
             order=timestamp if group is None else None,
         )
@@ -142,7 +150,7 @@ class Reader:
                 after = after[2:]
             units = units[:start] + name.encode("utf-16-le", "surrogatepass") + after
         shown = units.decode("utf-16-le", "surrogatepass")
-        return (shown.strip() if is_mentioned else shown), is_mentioned
+        return (shown.lstrip() if is_mentioned else shown), is_mentioned
 
     def _quotation(self, quote: Record | None, text: str) -> str:
         """Return what stands before the text; an answer to the account needs no quotation."""
@@ -161,7 +169,10 @@ class Reader:
         if given and message.get("viewOnce"):
             return (), ["[A file that may be viewed once was left out.]"]
         files = [_attachment(record(each, "an attachment")) for each in given]
-        return within(self.max_file_bytes, files)
+        kept, notes = within(
+            self.max_file_bytes, [each for each in files if not is_long_text(each)]
+        )
+        return (*kept, *filter(is_long_text, files)), notes
 
 
 def _source(group: Record | None, sender: Sender, message_id: str) -> SessionSource:
