@@ -1,6 +1,7 @@
 """What Meta brings, as messages of the gateway."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Attachment, Inbound
+from hermes_sessions.gateway.platforms.whatsapp import mapping
+from hermes_sessions.gateway.platforms.whatsapp.contents import Content, content_of
 from hermes_sessions.gateway.platforms.whatsapp.mapping import (
     OLDEST_SECONDS,
     Brought,
@@ -207,6 +210,17 @@ def test_one_bad_message_does_not_hide_the_others() -> None:
     brought = read(call(good[0], bad[0], good[1], *bad[1:], good[2], statuses=[None]))
     assert [each.message_id for each in brought.messages] == ["wamid.0", "wamid.1", "wamid.2"]
     assert len(brought.problems) == 4
+
+
+def test_what_nobody_foresaw_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def content(kind: str, message: Mapping[str, Any]) -> Content | None:
+        return {}[kind] if message["id"] == "wamid.bad" else content_of(kind, message)
+
+    monkeypatch.setattr(mapping, "content_of", content)
+    brought = read(call(MESSAGE | {"id": "wamid.bad"}, MESSAGE))
+    assert [each.message_id for each in brought.messages] == ["wamid.1"]
+    (problem,) = brought.problems
+    assert "KeyError" in str(problem)
 
 
 def test_a_message_of_long_ago_is_not_heard_again() -> None:

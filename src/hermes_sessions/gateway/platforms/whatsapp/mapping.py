@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from hermes_sessions.gateway.platforms.reading import record, short, text_of
 from hermes_sessions.gateway.platforms.whatsapp.contents import content_of
 from hermes_sessions.model.identity import normalise_whatsapp
 from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.storage.logs import where
 
 Record = Mapping[str, Any]
 
@@ -75,17 +77,12 @@ class Reader:
             return Brought((), (), (problem,))
         for value in values:
             for item in _items(value, "messages", problems):
-                try:
+                with _skipped_alone(problems):
                     inbound = self._message(record(item, "A message"), value, now)
-                except UnreadablePayload as problem:
-                    problems.append(problem)
-                else:
                     messages += [inbound] if inbound is not None else []
             for item in _items(value, "statuses", problems):
-                try:
+                with _skipped_alone(problems):
                     statuses.append(_status(record(item, "A status")))
-                except UnreadablePayload as problem:
-                    problems.append(problem)
         return Brought(tuple(messages), tuple(statuses), tuple(problems))
 
     def _values(self, payload: object, problems: list[UnreadablePayload]) -> Iterator[Record]:
@@ -131,6 +128,19 @@ class Reader:
             reply_to=answered if isinstance(answered, str) and _ID.fullmatch(answered) else None,
             order=sent_at,
         )
+
+
+@contextmanager
+def _skipped_alone(problems: list[UnreadablePayload]) -> Iterator[None]:
+    """Note why something cannot be read, also in a way that nobody foresaw: the next try would end
+    like this one, and what came with it would wait for it.
+    """
+    try:
+        yield
+    except UnreadablePayload as problem:
+        problems.append(problem)
+    except Exception as error:  # noqa: BLE001 - it is noted, with where it was
+        problems.append(UnreadablePayload(f"reading it failed: {where(error)}"))
 
 
 class _Person(NamedTuple):
