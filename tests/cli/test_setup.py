@@ -409,6 +409,8 @@ def test_without_a_platform_they_are_listed(hermes: Hermes) -> None:
         (["telegram", "--json"], "Nobody can be asked here. With --yes"),
         (["telegram", "--yes"], "set TELEGRAM_BOT_TOKEN, or name another variable with --token-f"),
         (["signal", "--yes"], "Number: --set account=…"),
+        (["slack", "--yes"], "or instead of Signing secret, App token: set SLACK_APP_TOKEN"),
+        (["matrix", "--yes"], "or instead of User and Password, Access token: set MATRIX_TOKEN"),
         (["telegram", "--yes", "--set", "token=1:x"], "--secret-from-env token=VARIABLE"),
         (["slack", "--yes", "--set", "app_token=x"], "--secret-from-env app_token=VARIABLE"),
         (["telegram", "--yes", "--set", "base_url"], "--set takes KEY=VALUE"),

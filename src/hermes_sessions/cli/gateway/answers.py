@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import click
@@ -123,9 +123,22 @@ class Interview:
             wanted = "".join(
                 f"\n  {question.name}: {_how_to_give(question)}" for question in missing
             )
+            wanted += "".join(self._instead(missing, answers))
             raise click.UsageError(f"Nobody can be asked here, and something is missing:{wanted}")
         answers.written.update(self._given.values)
         return answers
+
+    def _instead(self, missing: Sequence[Question], answers: Answers) -> Iterator[str]:
+        """Yield what may be given in the place of something that is missing."""
+        said = {**self._given.everything, **answers.values}
+        for other in self._setup.questions:
+            if not other.is_optional or said.get(other.key):
+                continue
+            # Any answer would do: it is only looked at whether there is one.
+            spared = [each.name for each in missing if not each.is_asked({**said, other.key: "…"})]
+            if spared:
+                names = " and ".join(spared)
+                yield f"\n  or instead of {names}, {other.name}: {_how_to_give(other)}"
 
     def _answer(self, question: Question, known: str | None, answers: Answers) -> bool:
         key = question.key
