@@ -209,6 +209,11 @@ def test_what_was_forwarded_is_quoted() -> None:
     alone = heard(text="", attachments=[{"is_msg_unfurl": True, "text": "x" * 9000}])
     assert alone.text.startswith("[Forwarded from somebody]\n> xxx")
     assert len(alone.text) < 4100
+    files = [{"id": "F1", "name": "a.png"}, 5, {"id": "F2"}]
+    only_files = heard(text="", attachments=[{"is_share": True, "text": "", "files": files}])
+    assert only_files.text == (
+        "[Forwarded from somebody]\n> [file: a.png]\n> [file: without a name]"
+    )
 
 
 def test_files_come_by_reference() -> None:

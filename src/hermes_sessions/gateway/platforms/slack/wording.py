@@ -60,14 +60,20 @@ def shared_words(attachments: object) -> str:
 
 
 def _quotation(attachment: Mapping[str, Any]) -> str:
-    text = attachment.get("text")
-    is_message = attachment.get("is_share") or attachment.get("is_msg_unfurl")
-    if not is_message or not isinstance(text, str) or not text.strip():
+    if not (attachment.get("is_share") or attachment.get("is_msg_unfurl")):
         return ""
+    text, files = attachment.get("text"), attachment.get("files")
+    text = text if isinstance(text, str) and text.strip() else ""
     words = plain(text[:_MAX_QUOTED]) + ("…" if len(text) > _MAX_QUOTED else "")
+    # The app may not see them where they are: they are named, so that nobody seems to be ignored.
+    names = [
+        f"[file: {short(file.get('name')) or 'without a name'}]"
+        for file in (files[:_MOST_QUOTED] if isinstance(files, list) else ())
+        if isinstance(file, Mapping)
+    ]
+    lines = [f"> {line}" for line in (*words.splitlines(), *names)]
     author = short(attachment.get("author_name")) or "somebody"
-    lines = "\n".join(f"> {line}" for line in words.splitlines())
-    return f"[Forwarded from {author}]\n{lines}"
+    return "\n".join((f"[Forwarded from {author}]", *lines)) if lines else ""
 
 
 def _unescaped(text: str) -> str:
