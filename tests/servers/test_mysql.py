@@ -195,6 +195,57 @@ class TestAppending:
             assert db.get_session("s") == before
 
 
+class TestWithoutTriggers:
+    """Dumps by users who may not see triggers lack them, and so do copies by many tools."""
+
+    def test_messages_have_their_place(self, place: Place) -> None:
+        with SessionDB.from_url(place.url()) as db:
+            use(db)
+            _drop_triggers(place)
+            before = len(place.run("SELECT mark FROM write_marks"))
+            for number in range(3):
+                db.append_message("s", "user", f"later {number}")
+            with pytest.raises(UnknownSession):
+                db.append_message("missing", "user", "nowhere")
+            assert [message["ordinal"] for message in db.get_messages("s")] == [*range(1, 10)]
+            session = db.get_session("s")
+            assert session is not None
+            assert session["message_count"] == 9
+            assert len(place.run("SELECT mark FROM write_marks")) >= before + 3
+
+    def test_they_are_made_again_and_the_index_with_them(self, place: Place) -> None:
+        with SessionDB.from_url(place.url()) as db:
+            use(db)
+            before = place.run("SHOW TRIGGERS")
+            _drop_triggers(place)
+            db.append_message("s", "user", "a second question")
+        with SessionDB.from_url(place.url()) as db:
+            assert {row[0] for row in place.run("SHOW TRIGGERS")} == {row[0] for row in before}
+            assert len(db.search_messages("question")) == 2
+            db.append_message("s", "user", "a third question")
+            assert len(db.search_messages("question")) == 3
+
+    def test_somebody_who_sees_none_goes_on(self) -> None:
+        """Also where a binary log is in the way before the rights on a table are."""
+        server = start_mariadb("--log-bin", "--server-id=1")
+        try:
+            with mysql_connection(server) as connection:
+                cursor = connection.cursor()
+                cursor.execute("CREATE DATABASE servers")
+                cursor.execute("CREATE USER writer")
+                cursor.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON servers.* TO writer")
+            place = mysql_place(server, "servers")
+            SessionDB.from_url(place.url()).close()
+            with SessionDB.from_url(place.url_as("writer")) as db:
+                use(db)
+        finally:
+            server.destroy()
+
+
+def _drop_triggers(place: Place) -> None:
+    place.run(*(f"DROP TRIGGER {name}" for name, *_ in place.run("SHOW TRIGGERS")))
+
+
 def test_servers_of_tests_share_no_temporary_tables(place: Place) -> None:
     """One that starts removes those of all others in its place for them, who may crash then."""
     assert place.run("SELECT @@tmpdir") == [(str(place.server.folder),)]

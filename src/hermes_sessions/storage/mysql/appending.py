@@ -5,6 +5,10 @@ message its place in the session and write the mark. The server has read them al
 need no answers of their own; so this takes a fifth less than statements of their own.
 What they need to know is in variables of the connection. Without these, whoever inserts a message,
 they do nothing.
+
+The INSERT itself does not name the session: a trigger does. Where there are no triggers, because a
+dump was restored without them or somebody is making them anew, it is refused instead of stored at no
+place, and the longer form, which needs none, is tried next.
 """
 
 from __future__ import annotations
@@ -33,15 +37,15 @@ _PLACED: Final = _COUNTED.format(
     timestamp="NEW.timestamp",
     tool_calls="@hermes_tool_calls",
     preview="@hermes_preview",
-    session_id="NEW.session_id",
+    session_id="@hermes_session",
     fence="@hermes_fence",
 )
-#: Without such a session, ``session_id`` cannot be null, and nothing is done.
+#: Without such a session, ``session_id`` stays null, which it cannot be, and nothing is done.
 TRIGGERS: Final = {
     "messages_append_place": f"BEFORE INSERT ON messages FOR EACH ROW "
     f"IF @hermes_mark IS NOT NULL THEN {_PLACED} AND {HAS_NO_OTHER_TIP}; "
-    f"IF ROW_COUNT() > 0 THEN SET NEW.ordinal = LAST_INSERT_ID(); "
-    f"ELSE SET NEW.session_id = NULL; END IF; END IF",
+    f"IF ROW_COUNT() > 0 THEN "
+    f"SET NEW.session_id = @hermes_session, NEW.ordinal = LAST_INSERT_ID(); END IF; END IF",
     "messages_append_mark": "AFTER INSERT ON messages FOR EACH ROW "
     "IF @hermes_mark IS NOT NULL THEN "
     "INSERT INTO write_marks (mark, message_id, marked_at) "
@@ -69,9 +73,9 @@ class Script(NamedTuple):
 @lru_cache(maxsize=128)
 def _alone(columns: tuple[str, ...]) -> str:
     return f"""SET @hermes_mark = ?, @hermes_marked_at = ?, @hermes_tool_calls = ?,
-    @hermes_preview = ?, @hermes_fence = ?;
-INSERT INTO messages (session_id, ordinal, {", ".join(columns)})
-VALUES (?, 0, {placeholders(len(columns))})"""
+    @hermes_preview = ?, @hermes_fence = ?, @hermes_session = ?;
+INSERT INTO messages (session_id, {", ".join(columns)})
+VALUES (NULL, {placeholders(len(columns))})"""
 
 
 @lru_cache(maxsize=128)
@@ -96,8 +100,8 @@ def script(row: NewRow, mark: str, now: float, *, tip_too: bool) -> Script:
         strict=True,
     )
     if not tip_too:
-        noted = (mark, now, row.tool_calls, row.preview, row.fence)
-        return Script(_alone(columns), (*noted, row.session_id, *values), inserting=1)
+        noted = (mark, now, row.tool_calls, row.preview, row.fence, row.session_id)
+        return Script(_alone(columns), (*noted, *values), inserting=1)
     params = (
         *(row.timestamp, row.timestamp, row.tool_calls, row.preview, row.session_id, row.fence),
         *(row.session_id, *values),

@@ -46,6 +46,9 @@ _NO_TABLE: Final = 1146
 _COLUMN_EXISTS: Final = 1060
 #: The user lacks a right: on a table, on the database.
 _DENIED: Final = frozenset({1142, 1044})
+#: The server writes a binary log, and asks for more before it looks at the rights on a table.
+_BINARY_LOG: Final = 1419
+_TRIGGER_EXISTS: Final = 1359
 
 _TYPES: Final = {
     "serial": "BIGINT NOT NULL AUTO_INCREMENT",
@@ -201,7 +204,29 @@ def make_current(session: ServerSession, *, may_write: bool, back_up: BackUp) ->
             if not done or number_of(error) not in _DENIED:
                 raise
             raise StoreReadOnly(_only_by_another(session, done)) from error
+    if may_write:
+        _make_missing_triggers(session)
     return max(done.values(), default=WRITER_LEVEL)
+
+
+def _make_missing_triggers(session: ServerSession) -> None:
+    """Make triggers again that are gone: dumps by users without the right to see them lack them,
+    and so do copies by many tools. The search index may lack what was written since.
+    """
+    seen = {name for name, *_ in session.execute("SHOW TRIGGERS").fetchall()}
+    declared = {**_TRIGGERS, **appending.TRIGGERS}
+    gone = [name for name in declared if name not in seen]
+    for name in gone:
+        try:
+            session.execute(f"CREATE TRIGGER {name} {declared[name]}")
+        except pymysql.err.OperationalError as error:
+            number = number_of(error)
+            if not seen and (number in _DENIED or number == _BINARY_LOG):
+                return  # Who may not make triggers sees none: they are probably there.
+            if number != _TRIGGER_EXISTS:
+                raise
+    if not _TRIGGERS.keys().isdisjoint(gone):
+        session.execute("UPDATE search_state SET segmenter = 0")
 
 
 def finish(session: ServerSession, back_up: BackUp) -> tuple[str, ...]:
