@@ -7,8 +7,8 @@ What they need to know is in variables of the connection. Without these, whoever
 they do nothing.
 
 The INSERT itself does not name the session: a trigger does. Where there are no triggers, because a
-dump was restored without them or somebody is making them anew, it is refused instead of stored at no
-place, and the longer form, which needs none, is tried next.
+dump was restored without them or somebody is making them anew, it is refused instead of stored in
+no place, and the longer form, which needs none, is tried next.
 """
 
 from __future__ import annotations
