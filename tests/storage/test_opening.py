@@ -55,7 +55,7 @@ class TestURLs:
             ("sqlite://host/file", "no SQLite URL"),
             ("sqlite:///file?mode=ro", "no SQLite URL"),
             ("oracle://host/db", "Known are: mysql, postgresql, sqlite"),
-            ("postgresql://host/db?max_connections=many", "max_connections=many"),
+            ("postgresql://host/db?max_connections=many", "max_connections in the URL"),
             ("postgresql://host/db?synchronous_commit=maybe", "one of: on, off"),
             ("postgresql://u:se%cret@host:port/db", "cannot be read"),
             ("postgresql://host/db?schema=Mine", "lower-case"),
@@ -118,6 +118,26 @@ class TestConfigured:
             db.create_session("s", "cli")
             with pytest.raises(InvalidInput, match="over the limit"):
                 db.append_message("s", "user", "x" * 2000)
+
+    @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
+    def test_what_the_url_says_beside_the_database(
+        self,
+        configure: Callable[[str], None],
+        kind: str,
+        postgresql: Server,
+        mariadb: Server,
+    ) -> None:
+        """A URL that commands take is taken here, too."""
+        url = f"{postgresql_url(postgresql)}?schema=by_query&max_connections=3"
+        if kind == "mysql":
+            url = f"mysql://root@127.0.0.1:{mariadb.port}/by_query?max_connections=3"
+        configure(
+            f"sessiondb: {{provider: {kind}, {kind}: {{dsn: '{url}', lock_timeout: 5}}}}",
+        )
+        with mysql_store(mariadb, "by_query"), SessionDB() as db:
+            facts = db.describe()
+        assert facts["max_connections"] == 3
+        assert facts.get("schema", "by_query") == "by_query"
 
     def test_a_server_by_parts(self, configure: Callable[[str], None], postgresql: Server) -> None:
         configure(

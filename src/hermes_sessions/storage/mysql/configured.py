@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.storage.mysql.connections import Options
 from hermes_sessions.storage.provider import Wishes
+from hermes_sessions.storage.servers.driver import MOST_SECONDS
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import MySQLSettings
@@ -64,14 +64,16 @@ def options_from_url(url: str) -> Options:
 
 
 def options_from_settings(settings: MySQLSettings) -> Options:
-    """Return the options that the configuration names.
+    """Return the options that the configuration names; what its URL names counts more.
 
     Raises:
         ConfigError: the URL cannot be read, or nothing says which database.
     """
+    in_url: set[str] = set()
     if settings.dsn is not None:
         try:
             options = options_from_url(settings.dsn)
+            in_url = {name for name, _ in parse_qsl(urlsplit(settings.dsn).query)}
         except InvalidInput as error:
             raise ConfigError(
                 f"sessiondb.mysql.dsn: {error} A password with special characters goes into "
@@ -88,13 +90,13 @@ def options_from_settings(settings: MySQLSettings) -> Options:
             options = options._replace(host=settings.host)
     if settings.password is not None:
         options = options._replace(password=settings.password)
-    if settings.ssl_ca is not None:
-        options = options._replace(ssl_ca=settings.ssl_ca)
-    return options._replace(
-        max_connections=settings.max_connections,
-        lock_timeout=settings.lock_timeout,
-        statement_timeout=settings.statement_timeout,
-    )
+    keys = {
+        "max_connections": settings.max_connections,
+        "lock_timeout": settings.lock_timeout,
+        "statement_timeout": settings.statement_timeout,
+        "ssl_ca": settings.ssl_ca,
+    }
+    return options._replace(**{name: keys[name] for name in keys if name not in in_url})
 
 
 def wished(options: Options, wishes: Wishes) -> Options:
@@ -119,7 +121,7 @@ def _value(name: str, text: str) -> Any:
         if kind is bool:
             return _TRUTH[text.lower()]
         value = kind(text)
-        if math.isfinite(value) and value >= (1 if kind is int else 0):
+        if (1 if kind is int else 0) <= value <= MOST_SECONDS:
             return value
     except (KeyError, ValueError):
         pass

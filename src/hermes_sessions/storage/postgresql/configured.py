@@ -11,12 +11,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.storage.postgresql.connections import Options
 from hermes_sessions.storage.provider import Wishes
+from hermes_sessions.storage.servers.driver import MOST_SECONDS
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import PostgreSQLSettings
 
 #: Parts of a URL's query that are for us, not for libpq.
-_OURS: Final = {
+_KINDS: Final[dict[str, type[Any]]] = {
     "schema": str,
     "max_connections": int,
     "lock_timeout": float,
@@ -32,46 +33,82 @@ def options_from_url(url: str, wishes: Wishes) -> Options:
     Raises:
         InvalidInput: it cannot be read. The message does not repeat it: it may hold a password.
     """
-    parts = urlsplit(url)
+    conninfo, ours = _read(url)
+    return _wished(Options(conninfo=conninfo, **ours), wishes)
+
+
+_UNREADABLE: Final = (
+    "The PostgreSQL URL cannot be read. It looks like "
+    "postgresql://user:password@host:5432/database; write special characters as %XX."
+)
+
+
+def _read(url: str) -> tuple[str, dict[str, Any]]:
+    """Return what libpq is to read of a URL, and what is for us."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidInput(_UNREADABLE) from None
+    # An @ there follows a password in which a special character was written as it is. To libpq the
+    # password would be a part of the database's name, which is shown.
+    if "@" in parts.path:
+        raise InvalidInput(_UNREADABLE)
     ours: dict[str, Any] = {}
     theirs = []
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _OURS:
+        if name in _KINDS:
+            ours[name] = _value(name, value)
+        else:
             theirs.append((name, value))
-            continue
-        try:
-            ours[name] = _OURS[name](value)
-        except ValueError:
-            raise InvalidInput(f"{name}={value} in the URL is no number.") from None
-    if ours.get("synchronous_commit", "on") not in _COMMITS:
-        raise InvalidInput(f"synchronous_commit in the URL must be one of: {', '.join(_COMMITS)}.")
     conninfo = urlunsplit(parts._replace(query=urlencode(theirs)))
     try:
         conninfo_to_dict(conninfo)
     except psycopg.Error:
-        raise InvalidInput(
-            "The PostgreSQL URL cannot be read. It looks like "
-            "postgresql://user:password@host:5432/database; write special characters as %XX."
-        ) from None
-    return _wished(Options(conninfo=conninfo, **ours), wishes)
+        raise InvalidInput(_UNREADABLE) from None
+    return conninfo, ours
+
+
+def _value(name: str, text: str) -> Any:
+    kind = _KINDS[name]
+    if name == "synchronous_commit" and text not in _COMMITS:
+        raise InvalidInput(f"{name} in the URL must be one of: {', '.join(_COMMITS)}.")
+    if kind is str:
+        return text
+    try:
+        value = kind(text)
+        if (1 if kind is int else 0) <= value <= MOST_SECONDS:
+            return value
+    except ValueError:
+        pass
+    expected = "a number from 1" if kind is int else "seconds"
+    raise InvalidInput(f"{name} in the URL must be {expected}, not {text!r}.")
 
 
 def options_from_settings(settings: PostgreSQLSettings, wishes: Wishes) -> Options:
-    """Return the options that the configuration names.
+    """Return the options that the configuration names; what its URL names counts more.
 
     Raises:
         ConfigError: the URL cannot be read, or nothing says which database.
     """
+    ours: dict[str, Any] = {}
     if settings.dsn is not None:
+        conninfo = settings.dsn
         try:
-            conninfo_to_dict(settings.dsn)
+            if "://" in conninfo:
+                conninfo, ours = _read(conninfo)
+            else:
+                conninfo_to_dict(conninfo)
         except psycopg.Error:
             raise ConfigError(
                 "sessiondb.postgresql.dsn cannot be read. It looks like "
                 "postgresql://user:${PASSWORD}@host:5432/database; a password with special "
                 "characters goes into sessiondb.postgresql.password."
             ) from None
-        conninfo = settings.dsn
+        except InvalidInput as error:
+            raise ConfigError(
+                f"sessiondb.postgresql.dsn: {error} A password with special characters goes into "
+                f"sessiondb.postgresql.password."
+            ) from None
         if settings.password is not None:
             conninfo = make_conninfo(conninfo, password=settings.password)
     elif settings.database is None:
@@ -97,7 +134,7 @@ def options_from_settings(settings: PostgreSQLSettings, wishes: Wishes) -> Optio
         statement_timeout=settings.statement_timeout,
         synchronous_commit=None if commit == "server" else commit,
     )
-    return _wished(options, wishes)
+    return _wished(options._replace(**ours), wishes)
 
 
 def _wished(options: Options, wishes: Wishes) -> Options:

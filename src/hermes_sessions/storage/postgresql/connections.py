@@ -59,6 +59,13 @@ class Options(NamedTuple):
     #: See `Wishes.seconds_left`.
     seconds_left: Callable[[], float] | None = None
 
+    def __repr__(self) -> str:
+        shown = ", ".join(
+            f"{name}={'***' if name == 'conninfo' and value else repr(value)}"
+            for name, value in self._asdict().items()
+        )
+        return f"Options({shown})"
+
 
 class Connections:
     """Lends connections; thread-safe, and safe in a forked child, which gets its own."""

@@ -12,6 +12,9 @@ from hermes_sessions.storage.provider import WriteTransaction
 #: is frozen, or its machine gone, and others wait for its rows. Less than they do by default.
 IDLE_WRITE_SECONDS: int = 15
 
+#: Eleven days: what servers and the system take for a limit of a wait.
+MOST_SECONDS: float = 1_000_000.0
+
 #: True of sessions whose messages make no other one more recent: those that lists show, and those
 #: that begin a thread of which lists show nothing, like a subagent's.
 HAS_NO_OTHER_TIP: str = "(listed = 1 OR (chain_id = id AND tip_id IS NULL))"
