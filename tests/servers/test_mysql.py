@@ -82,6 +82,18 @@ class _Pool:
             connection.close()
 
 
+class _ReconnectingPool(_Pool):
+    """As many do it: connections that were lost are made again under the same name."""
+
+    def getconn(self, timeout: float) -> pymysql.Connection[Any]:
+        connection = super().getconn(timeout)
+        try:
+            connection.ping(reconnect=False)
+        except pymysql.Error:
+            connection.connect()
+        return connection
+
+
 class TestApplicationsPool:
     def test_it_is_used_and_left_open(self, place: Place) -> None:
         pool = _Pool(place, client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS)
@@ -91,6 +103,21 @@ class TestApplicationsPool:
             assert db.session_count() == 1
         assert 1 <= pool.made == len(pool.idle)
         assert all(connection.open for connection in pool.idle)
+        pool.close()
+
+    def test_it_connects_again_by_itself(self, place: Place) -> None:
+        """The same object is then another session of the server, which commits nothing itself."""
+        pool = _ReconnectingPool(place, client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS)
+        provider = MySQLSessionDBProvider(Options()).initialize(pool=pool)
+        with SessionDB(provider=provider) as db:
+            use(db)
+            db._keeper.stop()
+            place.run(*(f"KILL {connection.thread_id()}" for connection in pool.idle))
+            db.append_message("s", "user", r"it's \ there")
+            db.set_session_title("s", "Another title")
+            [(stored,)] = place.run("SELECT content FROM messages ORDER BY id DESC LIMIT 1")
+            assert stored == r"it's \ there"
+            assert db.get_session_title("s") == "Another title"
         pool.close()
 
     def test_its_connections_must_count_what_is_matched(self, place: Place) -> None:

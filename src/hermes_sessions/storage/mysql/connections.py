@@ -237,7 +237,7 @@ class Connections:
 
     def _adopt(self, connection: pymysql.Connection[Any]) -> ServerSession:
         session = self._prepared.get(connection)
-        if session is None:
+        if session is None or not session.is_as_prepared:
             if connection.client_flag & _FLAGS != _FLAGS:
                 raise InvalidInput(
                     "The connections of the pool must be made with client_flag="

@@ -34,7 +34,7 @@ class ServerSession:
 
     __slots__ = (
         *("connection", "idle_since", "is_busy", "is_mariadb", "lock_wait", "max_packet"),
-        *("_read_timeout", "_seconds_left", "process"),
+        *("_greeting", "_read_timeout", "_seconds_left", "process"),
     )
 
     def __init__(
@@ -47,6 +47,7 @@ class ServerSession:
     ) -> None:
         """Tell the server how we work. It is given up when *seconds_left* says that none are."""
         self.connection = connection
+        self._greeting = _greeting(connection)
         self._seconds_left = seconds_left
         self._read_timeout: float = vars(connection).get("_read_timeout") or math.inf
         version: str = connection.server_version  # type: ignore[attr-defined]
@@ -168,6 +169,13 @@ class ServerSession:
             )
 
     @property
+    def is_as_prepared(self) -> bool:
+        """Whether the server's end is the one that was told how we work: who owns the connection
+        may have let the driver connect again.
+        """
+        return self._greeting == _greeting(self.connection)
+
+    @property
     def is_usable(self) -> bool:
         """Whether statements can be sent, as far as is known here."""
         return self.connection.open and not self.is_busy
@@ -208,6 +216,12 @@ class ServerSession:
         """Close the connection; a second call does nothing."""
         if self.connection.open:
             self.connection.close()
+
+
+def _greeting(connection: pymysql.Connection[Any]) -> tuple[Any, Any]:
+    """Return what a server says to one connection only: a number, and random bytes."""
+    said = vars(connection)
+    return said.get("server_thread_id"), said.get("salt")
 
 
 def set_read_timeout(connection: pymysql.Connection[Any], seconds: float) -> None:
