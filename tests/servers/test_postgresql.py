@@ -7,9 +7,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 
 from hermes_sessions import SessionDB
@@ -88,6 +90,18 @@ class TestApplicationsPool:
                 use(db)
             with pool.connection() as connection:
                 assert not connection.autocommit
+
+    def test_its_connections_may_give_rows_of_any_kind(self, place: Place) -> None:
+        kind: dict[str, Any] = {"row_factory": dict_row, "cursor_factory": psycopg.ClientCursor}
+        with ConnectionPool(
+            postgresql_url(place.server), min_size=1, max_size=1, kwargs=kind
+        ) as pool:
+            provider = PostgreSQLSessionDBProvider(options=Options(schema="servers"))
+            with SessionDB(provider=provider.initialize(pool=pool)) as db:
+                use(db)
+            with pool.connection() as connection:
+                assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+                assert connection.cursor_factory is psycopg.ClientCursor
 
 
 def test_who_opens_a_store_waits_for_those_who_change_its_tables(place: Place) -> None:

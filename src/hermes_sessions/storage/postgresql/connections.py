@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_sessions.errors import InvalidInput
@@ -67,6 +68,15 @@ class Options(NamedTuple):
         return f"Options({shown})"
 
 
+class _Found(NamedTuple):
+    """How a connection of the application's was when it was borrowed."""
+
+    autocommit: bool
+    prepare_threshold: int | None
+    row_factory: Any
+    cursor_factory: Any
+
+
 class Connections:
     """Lends connections; thread-safe, and safe in a forked child, which gets its own."""
 
@@ -75,7 +85,7 @@ class Connections:
         self.options = options
         self._given = pool
         #: How connections of the application's pool were when they were borrowed.
-        self._found: dict[int, tuple[bool, int | None]] = {}
+        self._found: dict[int, _Found] = {}
         #: Whether settings must go into every transaction.
         self.is_bare = pool is not None
         self._lock = threading.Lock()
@@ -160,15 +170,25 @@ class Connections:
 
     def _borrow_from(self, pool: ConnectionPool[Any], patience: float) -> psycopg.Connection:
         connection: psycopg.Connection = pool.getconn(timeout=patience)
-        self._found[id(connection)] = (connection.autocommit, connection.prepare_threshold)
+        self._found[id(connection)] = _Found(
+            connection.autocommit,
+            connection.prepare_threshold,
+            connection.row_factory,
+            connection.cursor_factory,
+        )
         connection.autocommit = True
         connection.prepare_threshold = None
+        connection.row_factory = tuple_row
+        connection.cursor_factory = psycopg.Cursor
         return connection
 
     def _restore(self, connection: psycopg.Connection) -> None:
         found = self._found.pop(id(connection), None)
         if found is not None and not connection.closed:
-            connection.autocommit, connection.prepare_threshold = found
+            connection.autocommit = found.autocommit
+            connection.prepare_threshold = found.prepare_threshold
+            connection.row_factory = found.row_factory
+            connection.cursor_factory = found.cursor_factory
 
     def release(self, connection: psycopg.Connection, *, keep: bool = True) -> None:
         """Take a connection back; without *keep*, it is closed."""
