@@ -1,4 +1,4 @@
-"""Every test here that asks for a store runs on SQLite and on PostgreSQL."""
+"""Every test here that asks for a store runs on every database."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from tests.servers.stores import postgresql_store
+from tests.servers.stores import mysql_store, postgresql_store
 from tests.storage.awaiting.stores import PATIENT, OpenStore, TellingClock
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenStore]:
     """Opens handles on a store that has one empty session, "s"."""
     if request.param == "sqlite":
@@ -25,8 +25,9 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenS
             db.create_session("s", "test")
         yield open_handle
         return
-    server = request.getfixturevalue("postgresql")
-    with postgresql_store(server, "awaiting") as open_on_server:
+    server = request.getfixturevalue(request.param)
+    new_store = postgresql_store if request.param == "postgresql" else mysql_store
+    with new_store(server, "awaiting") as open_on_server:
         with open_on_server() as db:
             db.create_session("s", "test")
         yield lambda **options: open_on_server(**{"lock_timeout": PATIENT} | options)

@@ -37,7 +37,7 @@ def test_verbs_return_and_raise_what_those_of_the_store_do(open_store: OpenStore
             assert contents(await db.get_messages("s")) == ["hello"]
             assert (await db.search("hello")).hits[0].id == first
             await db.end_session("s", "done")
-            assert db.provider.name in ("sqlite", "postgresql")
+            assert db.provider.name in ("sqlite", "postgresql", "mysql")
             assert db.sanitize_title("  a  title ") == "a title"
             with pytest.raises(UnknownSession):
                 await db.append_message("nobody", role="user", content="?")
