@@ -90,7 +90,7 @@ def options_from_settings(settings: MySQLSettings) -> Options:
             options = options._replace(host=settings.host)
     if settings.password is not None:
         options = options._replace(password=settings.password)
-    keys = {
+    keys: dict[str, Any] = {
         "max_connections": settings.max_connections,
         "lock_timeout": settings.lock_timeout,
         "statement_timeout": settings.statement_timeout,
