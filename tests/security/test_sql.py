@@ -44,6 +44,8 @@ EXCEPTIONS = {
     "hermes_sessions.storage.mysql.provider:_make_index_anew": "names of tables, hexadecimal",
     "hermes_sessions.storage.mysql.schema:_create": "declarations of tables.py",
     "hermes_sessions.storage.mysql.schema:_triggers": "triggers in a constant",
+    "hermes_sessions.storage.mysql.schema:_make_missing_triggers": "a lock's name, hexadecimal",
+    "hermes_sessions.storage.mysql.schema:_make_triggers": "triggers in a constant",
     "hermes_sessions.storage.mysql.schema:_migrate": "numbers, and names that the driver escapes",
     "hermes_sessions.storage.postgresql.appending:statement": "numbers of parameters",
     "hermes_sessions.storage.servers.provider:_attempt": "a mark of ours is hexadecimal; a number",

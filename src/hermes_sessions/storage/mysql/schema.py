@@ -215,18 +215,37 @@ def _make_missing_triggers(session: ServerSession) -> None:
     """
     seen = {name for name, *_ in session.execute("SHOW TRIGGERS").fetchall()}
     declared = {**_TRIGGERS, **appending.TRIGGERS}
-    gone = [name for name in declared if name not in seen]
-    for name in gone:
+    gone = {name: declared[name] for name in declared if name not in seen}
+    if not gone:
+        return
+    lock = _lock(session)
+    [(locked,)] = session.execute(f"SELECT GET_LOCK({lock}, 0)").fetchall()
+    if locked != 1:
+        return  # Somebody else makes them, or changes the tables.
+    try:
+        made = _make_triggers(session, gone, sees_others=bool(seen))
+        if not made.isdisjoint(_TRIGGERS):
+            session.execute("UPDATE search_state SET segmenter = 0")
+    finally:
+        if session.connection.open:
+            session.execute(f"SELECT RELEASE_LOCK({lock})")
+
+
+def _make_triggers(
+    session: ServerSession, wanted: Mapping[str, str], *, sees_others: bool
+) -> set[str]:
+    made: set[str] = set()
+    for name, body in wanted.items():
         try:
-            session.execute(f"CREATE TRIGGER {name} {declared[name]}")
+            session.execute(f"CREATE TRIGGER {name} {body}")
+            made.add(name)
         except pymysql.err.OperationalError as error:
             number = number_of(error)
-            if not seen and (number in _DENIED or number == _BINARY_LOG):
-                return  # Who may not make triggers sees none: they are probably there.
+            if not sees_others and (number in _DENIED or number == _BINARY_LOG):
+                break  # Who may not make triggers sees none: they are probably there.
             if number != _TRIGGER_EXISTS:
                 raise
-    if not _TRIGGERS.keys().isdisjoint(gone):
-        session.execute("UPDATE search_state SET segmenter = 0")
+    return made
 
 
 def finish(session: ServerSession, back_up: BackUp) -> tuple[str, ...]:
@@ -254,12 +273,17 @@ def _steps_taken(session: ServerSession) -> dict[str, int]:
     return dict(cursor.fetchall())
 
 
-def _migrate(session: ServerSession, back_up: BackUp, *, finishing: bool = False) -> dict[str, int]:
-    escape = session.connection.escape
+def _lock(session: ServerSession) -> str:
+    """Return the name, as a literal, of what whoever changes the tables holds."""
     [(database,)] = session.execute("SELECT DATABASE()").fetchall()
     # Names of locks are the server's, and short.
     digest = hashlib.sha256(str(database).encode()).hexdigest()[:32]
-    lock = escape(f"hermes-sessions:{digest}")
+    return f"'hermes-sessions:{digest}'"
+
+
+def _migrate(session: ServerSession, back_up: BackUp, *, finishing: bool = False) -> dict[str, int]:
+    escape = session.connection.escape
+    lock = _lock(session)
     no_limit = "max_statement_time" if session.is_mariadb else "max_execution_time"
     [(before,)] = session.execute(f"SELECT @@{no_limit}").fetchall()
     session.execute(f"SET {no_limit} = 0")
