@@ -221,6 +221,8 @@ def make_postgresql(
         "listen_addresses": "127.0.0.1",
         "port": port,
         "unix_socket_directories": folder,
+        # In its own directory, so that one that is killed leaves nothing behind in the system.
+        "dynamic_shared_memory_type": "mmap",
         **settings,
     }
     command: list[str | Path] = [postgresql_program("postgres"), "-D", data]
