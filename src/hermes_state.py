@@ -11,10 +11,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from hermes_sessions import SessionDB as _SessionDB
+from hermes_sessions.model.once import computed_once
 from hermes_sessions.storage.logs import Logger
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class SessionDB(_SessionDB):
             raise AttributeError("only SQLite stores have a path")
         return Path(self._file)
 
-    @cached_property
+    @computed_once
     def _conn(self) -> Statements:
         """A connection-like object; each statement is a transaction of its own."""
         from hermes_sessions.storage.sqlite.statements import Statements

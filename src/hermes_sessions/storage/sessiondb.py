@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from hermes_sessions.model import title as titles_model
+from hermes_sessions.model.once import computed_once
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.parts import Part
 from hermes_sessions.storage.provider import SessionDBProvider, Wishes
@@ -158,25 +158,25 @@ class SessionDB:
             provider.close()
             raise
 
-    @cached_property
+    @computed_once
     def _messages(self) -> Messages:
         from hermes_sessions.storage.repositories.messages import Messages
 
         return Messages(self._store, on_change=self._noticed)
 
-    @cached_property
+    @computed_once
     def _continuations(self) -> Continuations:
         from hermes_sessions.storage.repositories.continuation import Continuations
 
         return Continuations(self._store, on_change=self._noticed)
 
-    @cached_property
+    @computed_once
     def _search(self) -> Search:
         from hermes_sessions.storage.repositories.search import Search
 
         return Search(self._store, on_backlog=self._noticed)
 
-    @cached_property
+    @computed_once
     def _retention_care(self) -> RetentionCare:
         from hermes_sessions.storage.care.retention.running import RetentionCare
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
+from hermes_sessions.model.once import computed_once
 from hermes_sessions.text.query.counting import counter, folded
 from hermes_sessions.text.query.tree import Substring, Term
 
@@ -53,7 +53,7 @@ class Match:
         self.session_id = session_id
         self.ordinal = ordinal
 
-    @cached_property
+    @computed_once
     def folded(self) -> str:
         """Its texts, folded, as one."""
         return folded("\n".join(self.texts)[:_LONGEST])

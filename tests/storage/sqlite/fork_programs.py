@@ -7,15 +7,20 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import hermes_sessions
 from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.storage.repositories import messages
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite import sharing
+from hermes_sessions.storage.sqlite import inheritance, sharing
 from tests.storage.sqlite.programs import open_store
 
 EACH = 10
@@ -231,6 +236,55 @@ def among_short_reads(path: str) -> None:
         for thread in threads:
             thread.join()
         assert len(db.get_messages("s")) == 3 + 5 * 2
+
+
+def while_a_thread_uses_a_handle_first(path: str) -> None:
+    """What a handle makes when it is first used, a child can make again."""
+    with opened(path), SessionDB(path) as fresh, SessionDB(path) as other:
+        make = messages.Messages.__init__
+
+        def occupy(begun: threading.Event, release: threading.Event) -> None:
+            def make_slowly(*args: Any, **options: Any) -> None:
+                make(*args, **options)
+                if threading.current_thread() is not threading.main_thread():
+                    begun.set()
+                    release.wait()
+
+            messages.Messages.__init__ = make_slowly  # type: ignore[method-assign]
+            append(other, "thread", 1)
+
+        with elsewhere(occupy):
+            require_success(fork(lambda: append(fresh, "child", 1)))
+        assert len(fresh.get_messages("s")) == 3 + 2
+
+
+def while_a_thread_imports(path: str) -> None:
+    """A fork waits until it has: the child would never get that module."""
+    folder = Path(path).parent / "more"
+    folder.mkdir()
+    (folder / "slow.py").write_text(
+        "import threading\nthreading.begun.set()\nthreading.go_on.wait()"
+    )
+    hermes_sessions.__path__.append(str(folder))
+    with opened(path) as db:
+
+        def occupy(begun: threading.Event, release: threading.Event) -> None:
+            def wait_a_moment(seconds: float) -> None:
+                release.set()
+                time.sleep(seconds)
+
+            inheritance.time = SimpleNamespace(  # type: ignore[assignment]
+                monotonic=time.monotonic, sleep=wait_a_moment
+            )
+            vars(threading).update(begun=begun, go_on=release)
+            import_module("hermes_sessions.slow")
+
+        def child() -> None:
+            import_module("hermes_sessions.slow")
+            append(db, "child", 1)
+
+        with elsewhere(occupy):
+            require_success(fork(child))
 
 
 # ── in use ────────────────────────────────────────────────────────────────────────────────────────

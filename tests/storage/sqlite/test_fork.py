@@ -17,6 +17,8 @@ IDLE = [
     "pool_writes",
     "long_log",
     "among_short_reads",
+    "while_a_thread_uses_a_handle_first",
+    "while_a_thread_imports",
 ]
 IN_USE = [
     "while_a_thread_writes",

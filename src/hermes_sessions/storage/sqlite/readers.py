@@ -140,10 +140,13 @@ class Readers:
         return {thread for reader, thread in self._busy.values() if reader() is not None}
 
     def disown(self) -> tuple[list[apsw.Connection], list[apsw.Connection]]:
-        """Forget every connection without closing it.
+        """Forget every connection without closing it, in a forked process.
 
         Returns those that the calling thread uses, and all others.
         """
+        # A thread that is not here may hold the lock.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         me = threading.get_ident()
         mine: list[apsw.Connection] = []
         others: list[apsw.Connection] = []

@@ -14,7 +14,7 @@ from typing import Final
 from hermes_sessions.errors import StoreLocked, StoreUnavailable
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
-from hermes_sessions.storage.sqlite.inheritance import unusable_after_fork
+from hermes_sessions.storage.sqlite.inheritance import await_imports, unusable_after_fork
 from hermes_sessions.storage.sqlite.location import can_write, inode_of
 from hermes_sessions.storage.sqlite.opening import open_engine, open_memory
 
@@ -112,6 +112,7 @@ class SharedEngines:
         self._forking = list(self._alive)
         for engine in self._forking:
             engine.before_fork(until)
+        await_imports(until)
 
     def after_fork_in_parent(self) -> None:
         """Let every engine go on."""

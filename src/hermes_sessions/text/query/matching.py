@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
+from hermes_sessions.model.once import computed_once
 from hermes_sessions.text.normalise import fold
 from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term, terms_of
 from hermes_sessions.text.segment import (
@@ -25,7 +25,7 @@ class Analysed:
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
 
-    @cached_property
+    @computed_once
     def _analyses(self) -> list[Analysis]:
         return [analyse(text) for text in self.texts]
 
@@ -34,12 +34,12 @@ class Analysed:
         """The phrase stream of each text."""
         return [analysis.words for analysis in self._analyses]
 
-    @cached_property
+    @computed_once
     def tokens(self) -> set[str]:
         """Every token, those outside the phrase streams included."""
         return {token for found in self._analyses for kind in found for token in kind}
 
-    @cached_property
+    @computed_once
     def folded(self) -> list[str]:
         """Each text, folded."""
         return [fold(text) for text in self.texts]
