@@ -83,6 +83,12 @@ class TestRows:
         assert [column[0] for column in result.description] == ["id", "source"]
         assert conn.execute("UPDATE sessions SET model = 'x'").description is None
 
+    def test_columns_without_a_row(self, conn: Statements) -> None:
+        result = conn.execute("SELECT id, source FROM sessions WHERE id = 'nobody'")
+        assert result.description is not None
+        assert [column[0] for column in result.description] == ["id", "source"]
+        assert result.fetchall() == []
+
     def test_text_passes_the_codec(self, db: SessionDB, conn: Statements) -> None:
         odd = "nul \x00 and half \ud800"
         conn.execute("UPDATE sessions SET system_prompt = ? WHERE id = ?", (odd, "a"))
@@ -119,6 +125,9 @@ class TestWrites:
         )
         assert many.rowcount == 3
         assert conn.executemany("DELETE FROM extra WHERE x = ?", []).rowcount == 0
+
+    def test_a_remark_is_no_statement(self, conn: Statements) -> None:
+        assert conn.execute("-- SELECT\nUPDATE sessions SET model = 'x'").rowcount == 2
 
     def test_executemany_is_all_or_nothing(self, conn: Statements) -> None:
         with pytest.raises(ConstraintViolated):
@@ -274,7 +283,10 @@ class TestErrors:
             db.create_session("a", source="test")
         with SessionDB(path, read_only=True) as db:
             conn = statements_of(db)
-            assert conn.execute("SELECT id FROM sessions").fetchone()["id"] == "a"  # type: ignore[index]
+            for remark in ("", "-- What is there?\n", " /* DELETE nothing */ -- really\n"):
+                row = conn.execute(f"{remark}SELECT id FROM sessions").fetchone()
+                assert row is not None
+                assert row["id"] == "a"
             for sql in ("DELETE FROM sessions", "WITH x AS (SELECT 1) DELETE FROM sessions"):
                 with pytest.raises(StoreReadOnly):
                     conn.execute(sql)

@@ -25,6 +25,7 @@ _READS: Final = frozenset({"SELECT", "VALUES", "EXPLAIN", "PRAGMA", "WITH"})
 _CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 _CHANGING: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE)\s", re.IGNORECASE)
 _WORD: Final = re.compile(r"[A-Z_.]+")
+_COMMENTS: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)+", re.DOTALL)
 #: Not possible inside a transaction.
 _MAINTENANCE: Final = frozenset({"VACUUM", "WAL_CHECKPOINT", "INCREMENTAL_VACUUM", "OPTIMIZE"})
 
@@ -128,10 +129,17 @@ class BoundStatements:
         cursor = self._connection.cursor()
         rows: list[Row] = []
         names: tuple[str, ...] = ()
+
+        def note_names(_cursor: apsw.Cursor, _statement: str, _bindings: object) -> bool:
+            # Asked for before the first row, because there may be none.
+            nonlocal names
+            names = tuple(column[0] for column in cursor.get_description())
+            return True
+
+        cursor.exec_trace = note_names
         with _bindings_checked():
-            for values in cursor.execute(sql, _encoded(params)):
-                names = names or tuple(column[0] for column in cursor.get_description())
-                rows.append(Row(names, decode_row(values)))
+            found = cursor.execute(sql, _encoded(params))
+            rows.extend(Row(names, decode_row(values)) for values in found)
         if verb not in _CHANGES_ROWS and not (verb == "WITH" and _CHANGING.search(sql)):
             return Result(rows, names=names)
         return Result(
@@ -205,6 +213,8 @@ class Statements:
 
 def _first_words(sql: str) -> tuple[str, str]:
     """Return the verb of a statement and the name after it, in capitals."""
+    if before := _COMMENTS.match(sql):
+        sql = sql[before.end() :]
     words = [*_WORD.findall(sql[:200].upper()), "", ""]
     return words[0], words[1]
 
