@@ -62,9 +62,14 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
         values=values,
         timestamp=timestamp,
         tool_calls=calls_in(message.get("tool_calls")),
-        preview=preview_of(content) if shows else None,
+        preview=preview_of(_as_it_reads(content, columns)) if shows else None,
         external_id=columns["external_id"],
     )
+
+
+def _as_it_reads(content: Any, columns: Mapping[str, Any]) -> Any:
+    """Return content as it is read back: numbers and the like as the text they became."""
+    return columns["content"] if columns["content_type"] is None else content
 
 
 def require_size(values: Iterable[Any], limit: int) -> None:

@@ -34,6 +34,7 @@ class TestListing:
             ("", ""),
             ([{"type": "text", "text": "look\nat"}, {"type": "image_url"}], "look at"),
             ([{"type": "image_url"}], ""),
+            (5, "5"),
         ],
         ids=lambda value: repr(value)[:20],
     )
