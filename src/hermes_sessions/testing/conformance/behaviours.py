@@ -2,7 +2,7 @@
 
 The numbers are those under which the behaviours of the documented ``hermes_state`` module were
 first written down; those from 103 on are of verbs that it did not have. Numbers that are not here
-belong to subjects outside the kit: files of SQLite (10, 84 to 89) and handoff (80, 81).
+belong to a subject outside the kit: files of SQLite (10, 84 to 89).
 Where the documented module had a defect, the sentence says what this store does instead.
 """
 
@@ -92,6 +92,8 @@ BEHAVIOURS: Final[dict[int, str]] = {
     77: "Maintenance runs once per interval, forgives bad memory, and never raises.",
     78: "Exports have messages and `last_active`; of an unknown session None.",
     79: "Meta values are overwritten; a missing one is None.",
+    80: "A handoff is asked for once, taken on by one, and may be asked for again after its end.",
+    81: "The handoff of a session without one is three None values, of an unknown session None.",
     82: "Topics that nobody uses are off, unbound and []; the first use needs no preparation.",
     83: "A session has one topic at most, a topic may change its session; no session, no binding.",
     90: "A write that fails is rolled back, its error comes through, later writes are fine.",

@@ -17,7 +17,7 @@ class TestHandoff:
     """States: none, pending, running, completed, failed."""
 
     def test_from_request_to_end(self, db: SessionDB) -> None:
-        """Each step is seen by everybody."""
+        """Behaviours 80 and 81: each step is seen by everybody."""
         db.create_session("s", "cli")
         assert db.get_handoff_state("s") == NOTHING
         assert db.request_handoff("s", "telegram") is True
@@ -31,7 +31,7 @@ class TestHandoff:
         assert db.get_handoff_state("s") == pending | {"state": "completed"}
 
     def test_one_at_a_time(self, db: SessionDB) -> None:
-        """In flight, a second request is refused and changes nothing."""
+        """Behaviour 80: in flight, a second request is refused and changes nothing."""
         db.create_session("s", "cli")
         assert db.request_handoff("s", "telegram") is True
         assert db.request_handoff("s", "discord") is False
@@ -45,7 +45,7 @@ class TestHandoff:
 
     @pytest.mark.parametrize("failed", [True, False])
     def test_asked_for_again(self, db: SessionDB, failed: bool) -> None:
-        """After its end, however it ended; an old error is gone."""
+        """Behaviour 80: after its end, however it ended; an old error is gone."""
         db.create_session("s", "cli")
         db.request_handoff("s", "telegram")
         db.claim_handoff("s")
@@ -66,7 +66,7 @@ class TestHandoff:
         }
 
     def test_long_errors_are_cut(self, db: SessionDB) -> None:
-        """To 500 characters."""
+        """Behaviour 80: to 500 characters."""
         db.create_session("s", "cli")
         db.fail_handoff("s", "é" * 600)
         state = db.get_handoff_state("s")
@@ -81,7 +81,7 @@ class TestHandoff:
         assert [db.claim_handoff("s"), db.claim_handoff("s")] == [True, False]
 
     def test_one_of_many_claims_it(self, db: SessionDB) -> None:
-        """All others are told so; the same with requests."""
+        """Behaviour 80: all others are told so; the same with requests."""
         db.create_session("s", "cli")
         asked = at_once(lambda number: db.request_handoff("s", f"platform {number}"))
         assert sorted(asked) == [False] * (THREADS - 1) + [True]
@@ -104,7 +104,7 @@ class TestHandoff:
         assert db.claim_handoff("b") is False
 
     def test_unknown_sessions(self, db: SessionDB) -> None:
-        """Are not handed to anybody."""
+        """Behaviour 81: they are not handed to anybody."""
         assert db.request_handoff("missing", "telegram") is False
         assert db.claim_handoff("missing") is False
         assert db.get_handoff_state("missing") is None
