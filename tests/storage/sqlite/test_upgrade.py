@@ -215,6 +215,11 @@ def test_the_backup_is_the_old_file(name: str, upgraded: Upgraded) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_whoever_opens_the_file_is_told(opening: Opening, caplog: pytest.LogCaptureFixture) -> None:
+    opening("v11")
+    assert [r.levelname for r in caplog.records if "version 11" in r.getMessage()] == ["WARNING"]
+
+
 @pytest.mark.parametrize("name", WRITTEN_BY_A_RELEASE)
 def test_the_store_answers_as_the_release_did(name: str, opening: Opening) -> None:
     db, _before = opening(name)

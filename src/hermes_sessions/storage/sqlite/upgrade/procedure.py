@@ -57,7 +57,13 @@ def upgrade_documented_layout(
             return
         version = nature_of(connection).version
         started = time.monotonic()
-        logger.info("%s has schema version %d of Hermes; upgrading it", path, version)
+        # It takes its time, and leaves a second file of that size.
+        logger.warning(
+            "%s has schema version %d of Hermes and is upgraded now, once; as it was, it is kept "
+            "beside it",
+            path,
+            version,
+        )
         ensure_backup(connection, path, version)
         counts = _upgrade(connection, path, version)
         logger.info(
