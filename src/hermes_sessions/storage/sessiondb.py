@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
+from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model import title as titles_model
 from hermes_sessions.model.once import computed_once
 from hermes_sessions.model.scope import OWNER, Scope
@@ -56,6 +57,13 @@ if TYPE_CHECKING:
     from hermes_sessions.text.query.filters import Conditions
 
 Record = dict[str, Any]
+
+
+def _require_limit(size: object) -> None:
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise InvalidInput(
+            f"max_message_bytes is {size!r}. Give a number of bytes above 0, such as 8388608."
+        )
 
 
 class SessionDB:
@@ -114,6 +122,8 @@ class SessionDB:
         from hermes_sessions.storage.opening import open_provider
         from hermes_sessions.storage.searching.keeper import Keeper
 
+        if max_message_bytes is not None:
+            _require_limit(max_message_bytes)
         trash_days = find_retention = None
         if provider is None:
             provider, configured_limit, trash_days, find_retention = open_provider(

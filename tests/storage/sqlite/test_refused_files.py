@@ -219,3 +219,10 @@ def test_a_durability_that_nobody_knows_is_not_taken_for_a_weaker_one(
     with pytest.raises(InvalidInput, match="Choose one of: full, normal"):
         SessionDB(path, durability=durability)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "8MB", True])
+def test_a_limit_that_is_no_number_of_bytes(path: Path, limit: Any) -> None:
+    with pytest.raises(InvalidInput, match="a number of bytes above 0"):
+        SessionDB(path, max_message_bytes=limit)
+    assert not path.exists()
