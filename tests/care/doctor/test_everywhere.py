@@ -58,6 +58,14 @@ def test_rows_from_the_future(patient: Patient) -> None:
     assert set(patient.look(after=9 * DAY + 5).found) == others
 
 
+def test_a_time_that_no_calendar_has(patient: Patient) -> None:
+    """The store takes any number; whoever looks at it must not stumble over one."""
+    with patient.db() as db:
+        db.append_message(SESSION, "user", "From the end of time", timestamp=1e100)
+    found = patient.look()
+    assert (found.code, found.found, found.unknown) == (1, ["clock-jump"], [])
+
+
 def test_a_process_of_this_machine_that_is_ahead(patient: Patient) -> None:
     with patient.db(DAY) as db:
         Processes(db.store).register("main", "gateway")

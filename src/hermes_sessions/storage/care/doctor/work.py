@@ -57,8 +57,15 @@ def _jumps(subject: Subject) -> Iterable[Finding]:
     parts = [f"{row[0]} {name}" for name, row in found.items() if row and row[0]]
     if parts:
         latest = max(float(row[1]) for row in found.values() if row and row[0] and row[1])
-        words = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(latest))
-        yield Finding.of("clock-jump", f"{', '.join(parts)} up to {words} UTC.")
+        yield Finding.of("clock-jump", f"{', '.join(parts)} up to {_utc(latest)}.")
+
+
+def _utc(moment: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
+    except (OverflowError, ValueError, OSError):
+        # The store takes any number as a time; calendars do not.
+        return "a time that no calendar has"
 
 
 def _skew(subject: Subject) -> Iterable[Finding]:
