@@ -125,6 +125,44 @@ def test_what_is_lost_is_named_exactly(path: Path, way: Way) -> None:
         assert db.append_message("s0", "user", "more") == ALL + 1
 
 
+def test_rows_of_other_tables_that_are_lost_are_told(path: Path, way: Way) -> None:
+    """A hold that went with its page is not passed over in silence."""
+    fill(path)
+    with SessionDB(path) as db:
+        db.hold_session("s1", "a dispute")
+        db.hold_session("s2", "another")
+    _zero(path, "holds")
+    report = repair(path, Errand(way=way))
+    assert report.lost_rows == {"holds": 2}
+    assert not report.is_everything_saved
+    assert report.lost_messages == 0
+    with SessionDB(path) as db:
+        assert db.get_meta("colour") == "green"
+
+
+def test_a_damaged_table_of_which_no_index_tells(path: Path, way: Way) -> None:
+    fill(path)
+    _zero(path, "state_meta", "sqlite_autoindex_state_meta_1")
+    report = repair(path, Errand(way=way))
+    assert report.lost_rows == {"state_meta": None}
+    assert not report.is_everything_saved
+
+
+def _zero(path: Path, *names: str) -> None:
+    """Overwrite the pages of tables and indexes with zeros."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    pages = [
+        int(str(number))
+        for name in names
+        for (number,) in connection.execute("SELECT pageno FROM dbstat WHERE name = ?", (name,))
+    ]
+    connection.close()
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * PAGE)
+            file.write(bytes(PAGE))
+
+
 def test_messages_without_a_session_get_one(path: Path, way: Way) -> None:
     path.write_bytes(broken("sessions"))
     report = repair(path, Errand(way=way))

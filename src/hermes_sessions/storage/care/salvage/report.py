@@ -63,6 +63,9 @@ class RepairReport:
     unknown_rows: int = 0
     #: Tables whose very names are lost, and with them the rows that they had, if any.
     lost_tables: list[str] = field(default_factory=list)
+    #: By table: how many rows are lost, of those that are not told otherwise; None where the table
+    #: is damaged and nothing says how many it had.
+    lost_rows: dict[str, int | None] = field(default_factory=dict)
     #: Rows with a text of which a part is no text that was ever written.
     damaged_texts: int = 0
     #: Bytes that the disk could not read.
@@ -87,6 +90,7 @@ class RepairReport:
             or self.damaged_texts
             or self.unreadable_bytes
             or self.lost_tables
+            or self.lost_rows
             or any(table.lost for table in self.tables)
         )
 
@@ -108,6 +112,7 @@ class RepairReport:
             "damaged_texts": self.damaged_texts,
             "unknown_rows": self.unknown_rows,
             "lost_tables": self.lost_tables,
+            "lost_rows": self.lost_rows,
             "unreadable_bytes": self.unreadable_bytes,
             "notes": self.notes,
             "removed_copies": self.removed,

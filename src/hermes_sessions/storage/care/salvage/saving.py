@@ -24,7 +24,12 @@ from hermes_sessions.storage.sqlite.salvage.bisecting import (
 )
 from hermes_sessions.storage.sqlite.salvage.checking import NO_TEXT, ZEROS
 from hermes_sessions.storage.sqlite.salvage.header import is_marked_as_ours
-from hermes_sessions.storage.sqlite.salvage.knowledge import Knowledge, ask_indexes, ranges
+from hermes_sessions.storage.sqlite.salvage.knowledge import (
+    Knowledge,
+    ask_indexes,
+    ranges,
+    rows_lost,
+)
 from hermes_sessions.storage.sqlite.salvage.plain import PlainFile
 from hermes_sessions.storage.sqlite.salvage.rebuilding import Rebuilt, rebuild
 from hermes_sessions.storage.sqlite.salvage.recover_tool import capable_tool, recover_with
@@ -160,6 +165,14 @@ def _save_own(
     with SessionDB(provider=provider, clock=errand.clock) as db:
         rebuilt = rebuild(rows, provider)
         report.lost_tables = _lost_tables(rows, rebuilt.absent)
+        # Lost messages are told by their ids, and by what their sessions had counted; sessions by
+        # their ids, unless no index knows those.
+        others = {name: read for name, read in rebuilt.read.items() if name != "messages"}
+        report.lost_rows = {
+            name: number
+            for name, number in rows_lost(copy, others).items()
+            if name != "sessions" or number is None
+        }
         with provider.read() as tx:
             _account(tx, rebuilt, known, put_back, report)
         db.optimize_search(on_progress=lambda done, _all: errand.on_progress("indexing", done))

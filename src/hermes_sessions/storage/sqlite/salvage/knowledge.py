@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
 
-from hermes_sessions.storage.sqlite.salvage.bisecting import open_copy
-from hermes_sessions.storage.sqlite.salvage.rows import DAMAGE
+from hermes_sessions.storage.sqlite.salvage.bisecting import (
+    known_ids,
+    open_copy,
+    readable_tables,
+)
+from hermes_sessions.storage.sqlite.salvage.rows import DAMAGE, rows_of
 
 _UNREADABLE = (*DAMAGE, apsw.SQLError, apsw.NotADBError)
 
@@ -58,6 +62,40 @@ def _both_ways(connection: apsw.Connection, sql: str) -> Iterator[tuple[Any, ...
         except (*_UNREADABLE, UnicodeError):
             continue
         return
+
+
+def rows_lost(copy: Path, read: Mapping[str, int]) -> dict[str, int | None]:
+    """Return the tables of which more rows were there than those that were *read*, with how many;
+    None for a damaged one where no index tells.
+    """
+    lost: dict[str, int | None] = {}
+    try:
+        connection = open_copy(copy)
+    except apsw.Error:
+        return lost
+    try:
+        for table, columns in readable_tables(connection).items():
+            if table not in read or _is_whole(connection, table, columns):
+                continue
+            known, is_all = known_ids(connection, table)
+            if not is_all:
+                lost[table] = None
+            elif len(known) > read[table]:
+                lost[table] = len(known) - read[table]
+    except _UNREADABLE:
+        return lost  # The list of tables itself is damaged, which is told elsewhere.
+    finally:
+        connection.close(True)
+    return lost
+
+
+def _is_whole(connection: apsw.Connection, table: str, columns: list[str]) -> bool:
+    try:
+        for _ in rows_of(connection, table, columns, "NOT INDEXED"):
+            pass
+    except DAMAGE:
+        return False
+    return True
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
