@@ -172,6 +172,41 @@ def test_a_damaged_page(file: Patient) -> None:
     assert "messages" in found.what("damaged-page")
 
 
+@pytest.mark.parametrize("table", ["sessions", "messages"])
+def test_a_table_of_which_nothing_can_be_read(file: Patient, table: str) -> None:
+    """Whoever lists or reads is refused then, so that nobody may call the store healthy."""
+    flip(file.store, root_page(file, table))
+    found = file.look()
+    assert (found.code, found.document["state"]) == (1, "down")
+    assert f"The {table} cannot be read" in found.what("damaged-page")
+    code, out, _ = file.call("status")
+    assert code == 1
+    assert f"State: down: The {table} cannot be read" in out
+
+
+def test_damage_that_only_the_numbers_of_the_status_meet(file: Patient) -> None:
+    flip(file.store, root_page(file, "processes"))
+    code, out, _ = file.call("status")
+    assert code == 1
+    assert "State: degraded" in out
+    assert "malformed" in out
+
+
+def test_damage_that_there_was_no_time_to_look_for(
+    file: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another check met is no less damage because pages were not checked."""
+
+    def check_pages(_self: Examination, **_wishes: object) -> None:
+        raise OutOfTime("the time that was given is over")
+
+    flip(file.store, root_page(file, "outbox"))
+    monkeypatch.setattr(Examination, "check_pages", check_pages)
+    found = file.look()
+    assert (found.code, found.found) == (1, ["damaged-page"])
+    assert "damaged-page" not in found.document["absent"]
+
+
 def test_a_damaged_index_of_the_database(file: Patient) -> None:
     flip(file.store, root_page(file, "idx_sessions_started"))
     found = file.look()

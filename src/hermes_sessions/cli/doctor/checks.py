@@ -10,7 +10,7 @@ from typing import Final
 from hermes_sessions.agent.keeping import Keeping, directory_for, keeping_directory
 from hermes_sessions.gateway.checking import GATEWAY
 from hermes_sessions.storage.care.doctor.backups import BACKUPS
-from hermes_sessions.storage.care.doctor.damage import PAGES, SEARCH
+from hermes_sessions.storage.care.doctor.damage import PAGES, READABLE, SEARCH
 from hermes_sessions.storage.care.doctor.installation import INSTALLATION
 from hermes_sessions.storage.care.doctor.looking import Check
 from hermes_sessions.storage.care.doctor.places import PLACES
@@ -56,5 +56,5 @@ def _store_kept(subject: Subject, open_store: OpenStore) -> str:
 _CHAT: Final = (Check(("chat-spool",), _kept, needs="nothing"),)
 
 #: What takes hardly any time.
-QUICK: Final = (*REACHING, *PLACES, *GATEWAY, *_CHAT, *BACKUPS)
+QUICK: Final = (*REACHING, *READABLE, *PLACES, *GATEWAY, *_CHAT, *BACKUPS)
 ALL: Final = (*QUICK, *WORK, *SEARCH, *INSTALLATION, *PAGES)

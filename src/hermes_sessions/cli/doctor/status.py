@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,13 +17,13 @@ from hermes_sessions.cli.render.age import relative_time
 from hermes_sessions.cli.render.quantity import counted, size
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.store import show_warnings
-from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.errors import HermesSessionsError, StoreCorrupt
 from hermes_sessions.gateway.spool import spool_directory
 from hermes_sessions.storage.care.doctor.backups import backups_of
 from hermes_sessions.storage.care.doctor.damage import pending
 from hermes_sessions.storage.care.doctor.looking import examine
 from hermes_sessions.storage.care.doctor.reaching import opened
-from hermes_sessions.storage.care.health import State
+from hermes_sessions.storage.care.health import HEALTHY, Health, State, worst
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.spool import waiting_below
 
@@ -45,13 +44,15 @@ def status(console: Console) -> None:
     show_warnings(console)
     with opened(subject(console)) as looked_at:
         found = examine(looked_at, QUICK)
+        contents, met = _contents(looked_at)
+        health = worst([found.health, met])
         document = {
-            "state": found.health.state.value,
-            "why": found.health.why,
+            "state": health.state.value,
+            "why": health.why,
             "provider": found.provider,
             "location": found.location,
             "exists": not looked_at.is_missing,
-            **_contents(looked_at),
+            **contents,
             "backups": _backups(looked_at),
             "waiting": {
                 "chat": _waiting(keeping_directory(looked_at.settings.home)),
@@ -62,19 +63,20 @@ def status(console: Console) -> None:
         console.print_json(document)
     else:
         console.print(_lines(document, console.clock()))
-    if found.health.state is not State.HEALTHY:
+    if not health.is_healthy:
         raise click.exceptions.Exit(1)
 
 
-def _contents(looked_at: Subject) -> dict[str, Any]:
-    """Return what the tables say; None for what could not be found out."""
+def _contents(looked_at: Subject) -> tuple[dict[str, Any], Health]:
+    """Return what the tables say, None for what could not be found out; and whether that was
+    because they are damaged.
+    """
     found: dict[str, Any] = dict.fromkeys(
         ("sessions", "messages", "size_bytes", "index_pending", "gateways")
     )
     if looked_at.opened is None or not looked_at.has_our_tables:
-        return found
-    # A table that is missing is the doctor's to report.
-    with suppress(HermesSessionsError):
+        return found, HEALTHY
+    try:
         found["size_bytes"] = _size(looked_at)
         with looked_at.read() as tx:
             row = tx.one(
@@ -87,7 +89,11 @@ def _contents(looked_at: Subject) -> dict[str, Any]:
                 (looked_at.clock() - _ALIVE,),
             )
             found["gateways"] = int(row[0]) if row else 0
-    return found
+    except StoreCorrupt as error:
+        return found, Health(State.DEGRADED, str(error))
+    except HermesSessionsError:
+        return found, HEALTHY  # A table that is missing is the doctor's to report.
+    return found, HEALTHY
 
 
 def _size(looked_at: Subject) -> int:

@@ -5,15 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from hermes_sessions.errors import StoreCorrupt
 from hermes_sessions.storage.care.doctor.looking import Check
 from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
 from hermes_sessions.storage.care.doctor.subject import Subject
+from hermes_sessions.storage.care.health import State
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.sqlite.examining import Damage
 
 #: Messages that a search can look at directly without anybody noticing.
 _BEHIND: Final = 10_000
+#: A column that no index has, so that the row itself is read.
+_ENDS: Final = {
+    "sessions": "SELECT model_config FROM sessions ORDER BY id {} LIMIT 1",
+    "messages": "SELECT role FROM messages ORDER BY id {} LIMIT 1",
+}
 _TABLES: Final = ("sessions", "messages", "lanes", "mailbox", "outbox")
+
+
+def _readable(subject: Subject) -> Iterable[Finding]:
+    """Look at the first and the last row of what matters most: if neither can be read, whoever
+    lists or writes cannot do so, either.
+    """
+    for table, sql in _ENDS.items():
+        failures: list[StoreCorrupt] = []
+        for direction in ("ASC", "DESC"):
+            try:
+                with subject.read() as tx:
+                    tx.one(sql.format(direction))
+            except StoreCorrupt as error:
+                failures.append(error)
+        if len(failures) > 1:
+            what = f"The {table} cannot be read: {failures[0]}"
+            yield Finding.of("damaged-page", what, state=State.DOWN)
+            return
+        if failures:
+            raise failures[0]
 
 
 def _pages(subject: Subject) -> Iterable[Finding | Note]:
@@ -115,6 +142,7 @@ def _catch_up(open_store: OpenStore) -> str:
     return f"Indexed {done['indexed']} messages and titles."
 
 
+READABLE: Final = (Check(("damaged-page",), _readable),)
 SEARCH: Final = (
     Check(("damaged-search-index",), _search),
     Check(("index-behind",), _behind),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal, NamedTuple
 
-from hermes_sessions.errors import HermesSessionsError
+from hermes_sessions.errors import HermesSessionsError, StoreCorrupt
 from hermes_sessions.storage.care.doctor.conditions import CONDITION, Condition
 from hermes_sessions.storage.care.doctor.report import (
     Finding,
@@ -48,6 +48,7 @@ def examine(subject: Subject, checks: Sequence[Check]) -> Report:
     unknown: list[Unknown] = []
     absent: list[Condition] = []
     notes: list[str] = [_NO_STORE] if subject.is_missing else []
+    first_damage: StoreCorrupt | None = None
     for check in checks:
         concerned = [
             condition
@@ -56,7 +57,8 @@ def examine(subject: Subject, checks: Sequence[Check]) -> Report:
         ]
         if not concerned:
             continue
-        why, outcomes = _looked(check, subject)
+        why, outcomes, damage = _looked(check, subject)
+        first_damage = first_damage or damage
         found = [each for each in outcomes if isinstance(each, Finding)]
         findings += found
         notes += [each.words for each in outcomes if isinstance(each, Note)]
@@ -65,36 +67,49 @@ def examine(subject: Subject, checks: Sequence[Check]) -> Report:
                 unknown.append(Unknown(condition, why))
             else:
                 absent.append(condition)
+    if first_damage is not None and not any(_is_damage(each) for each in findings):
+        # There may be no check of pages, or no time for it; what others met is damage all the same.
+        findings.append(Finding.of("damaged-page", str(first_damage)))
     # What stood in the way of one check may have been found by another.
     names = {each.condition.name for each in findings}
+    not_known = [each for each in dict.fromkeys(unknown) if each.condition.name not in names]
+    names |= {each.condition.name for each in not_known}
     return Report(
         subject.location,
         subject.provider,
         tuple(findings),
-        tuple(each for each in unknown if each.condition.name not in names),
-        tuple(each for each in absent if each.name not in names),
+        tuple(not_known),
+        tuple(each for each in dict.fromkeys(absent) if each.name not in names),
         tuple(notes),
     )
+
+
+def _is_damage(finding: Finding) -> bool:
+    return finding.condition.name in ("damaged-page", "damaged-index")
 
 
 def _is_about(condition: Condition, subject: Subject) -> bool:
     return ("sqlite" if subject.is_file else "servers") in condition.where
 
 
-def _looked(check: Check, subject: Subject) -> tuple[str | None, list[Outcome]]:
-    """Return what a check found, and why it could not find everything out."""
+def _looked(
+    check: Check, subject: Subject
+) -> tuple[str | None, list[Outcome], StoreCorrupt | None]:
+    """Return what a check found, why it could not find everything out, and the damage it met."""
     why = _in_the_way(check, subject)
     outcomes: list[Outcome] = []
+    damage: StoreCorrupt | None = None
     if why is not None or (check.needs != "nothing" and subject.is_missing):
-        return why, outcomes
+        return why, outcomes, damage
     try:
         outcomes.extend(check.look(subject))
     except HermesSessionsError as error:
         subject.was_disturbed |= isinstance(error, Disturbed)
         why = str(error).rstrip(".")
+        damage = error if isinstance(error, StoreCorrupt) else None
     except OSError as error:
         why = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
-    return why, outcomes
+    return why, outcomes, damage
 
 
 def _in_the_way(check: Check, subject: Subject) -> str | None:
