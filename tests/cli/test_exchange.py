@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.cli import files
 from tests.care.salvage.others import write_and_die
 from tests.cli.conversations import ARCHIVED, AUTH, OLD, PLAN, PROJECT, TOOL, WEATHER
 from tests.cli.harness import Hermes, Result
@@ -314,6 +315,15 @@ def test_secrets_are_redacted_and_counted(hermes: Hermes, tmp_path: Path) -> Non
 
 
 # ── import ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_stream_that_never_ends_a_line_does_not_fill_the_disk(
+    hermes: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 3 * 1024 * 1024)
+    result = hermes.call("sessions", "import", "/dev/zero")
+    assert result.code == 1
+    assert "Line 1: it is longer than 3,145,728 bytes. Nothing was imported." in result.err
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -12,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
+from typing import IO, BinaryIO, Final
 
 from hermes_sessions.errors import HermesSessionsError, ImportRefused
+from hermes_sessions.storage.jsonl import MAX_LINE_BYTES
 
 STANDARD_STREAM = "-"
+_PIECE: Final = 1024 * 1024
 
 
 class FileRefused(HermesSessionsError):
@@ -136,10 +137,33 @@ def readable_twice(source: str) -> Iterator[Path]:
             yield path
             return
     with _removed_when_told_to_end(), tempfile.NamedTemporaryFile(suffix=".jsonl") as copy:
-        if source == STANDARD_STREAM:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-        else:
-            with path.open("rb") as stream:
-                shutil.copyfileobj(stream, copy)
-        copy.flush()
+        try:
+            if source == STANDARD_STREAM:
+                _copy_lines(sys.stdin.buffer, copy)
+            else:
+                with path.open("rb") as stream:
+                    _copy_lines(stream, copy)
+            copy.flush()
+        except OSError as error:
+            why = error.strerror or error
+            raise ImportRefused(f"{source} cannot be copied to read it twice: {why}.") from error
         yield Path(copy.name)
+
+
+def _copy_lines(stream: BinaryIO, copy: IO[bytes]) -> None:
+    """Copy what a stream says; one that never ends a line would fill the disk.
+
+    Raises:
+        ImportRefused: a line is longer than any that is read.
+    """
+    number, length = 1, 0
+    while piece := stream.read(_PIECE):
+        first, *others = piece.split(b"\n")
+        length += len(first)
+        if length > MAX_LINE_BYTES:
+            raise ImportRefused(
+                f"Line {number}: it is longer than {MAX_LINE_BYTES:,} bytes. Nothing was imported."
+            )
+        if others:
+            number, length = number + len(others), len(others[-1])
+        copy.write(piece)
