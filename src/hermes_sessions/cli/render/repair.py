@@ -102,11 +102,11 @@ def _lost_lines(report: RepairReport) -> Iterator[str]:
             f"Not saved: tables whose names are lost, with the rows that they had, if any: "
             f"{', '.join(report.lost_tables)}"
         )
-    for table, number in report.lost_rows.items():
-        if number is None:
+    for table, rows in report.lost_rows.items():
+        if rows is None:
             yield f"Damaged: {table}; whether it had more rows is not known."
         else:
-            yield f"Not saved: {counted(number, 'row')} of {table}."
+            yield f"Not saved: {counted(rows, 'row')} of {table}."
     if report.unreadable_bytes:
         yield f"The disk could not read {size(report.unreadable_bytes)}."
 
