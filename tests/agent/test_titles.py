@@ -93,6 +93,10 @@ def test_from_a_question(question: str, title: str | None) -> None:
         ("标题：数据库", "数据库"),
         ("\n \n", None),
         ("y" * 100, "y" * 79 + "…"),
+        (
+            "Why the Docker build fails without libfoo, and what helps",
+            "Why the Docker build fails without libfoo",
+        ),
         ("Sure, here is what I would call it, if I had to choose one now", None),
     ],
 )

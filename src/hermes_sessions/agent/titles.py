@@ -81,8 +81,8 @@ def title_from(question: str) -> str | None:
 
 
 def cleaned(answer: str) -> str | None:
-    """Return a model's answer as a title: without label, quotes and thoughts; None when nothing or
-    no title is left.
+    """Return a model's answer as a title: without label, quotes and thoughts, and of a few words;
+    None when nothing or no title is left.
     """
     text = _THOUGHT.sub("", answer).strip()
     text = next((line for line in text.splitlines() if line.strip()), "")
@@ -90,6 +90,7 @@ def cleaned(answer: str) -> str | None:
     text = _SPACE.sub(" ", text)
     if text.count(" ") >= _NO_TITLE:
         return None
+    text = " ".join(text.split(" ")[:_MOST_WORDS]).rstrip(" ,;:")
     if len(text) > _LONGEST:
         text = text[: _LONGEST - 1].rstrip() + "…"
     return text or None
