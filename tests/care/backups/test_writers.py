@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from hermes_sessions import SessionDB
@@ -130,3 +132,50 @@ def test_with_a_rollback_journal(
         made = create_backup(db, directory, on_progress=on_progress)
         writer.require_more(1)
     assert require_one_state(made.path) >= 60
+
+
+def test_with_a_rollback_journal_and_a_writer_that_is_faster(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is added between two steps does not count: it would never end."""
+    monkeypatch.setattr(image, "_PAGES_AT_ONCE", 4)
+    options = Options(journal="delete", lock_timeout=GENEROUS)
+    in_one_go: list[bool] = []
+    copy_pages = image.copy_pages
+
+    def noting(*arguments: Any) -> None:
+        in_one_go.append(True)
+        copy_pages(*arguments)
+
+    monkeypatch.setattr(image, "copy_pages", noting)
+
+    def store() -> SessionDB:
+        return SessionDB(provider=SQLiteSessionDBProvider(tmp_path / "state.db", options))
+
+    with store() as db, store() as writing, Writer(writing) as writer:
+        writer.require_more(10)
+        steps: list[str] = []
+
+        def on_progress(what: str, _done: int, _total: int) -> None:
+            if what == "Copying" and not in_one_go:
+                steps.append(what)
+                assert len(steps) < 1000
+                writer.require_more(30)
+
+        made = create_backup(db, directory, on_progress=on_progress)
+    assert in_one_go
+    assert require_one_state(made.path) >= 10
+
+
+def test_with_a_rollback_journal_and_somebody_who_is_always_in_the_way(tmp_path: Path) -> None:
+    """That nothing could be copied in turns is no failure of the copy."""
+    path = tmp_path / "source.db"
+    with (
+        closing(apsw.Connection(str(path))) as source,
+        closing(apsw.Connection(str(path))) as other,
+        closing(apsw.Connection(str(tmp_path / "copy.db"))) as copy,
+    ):
+        other.execute("CREATE TABLE t (x)")
+        other.execute("BEGIN EXCLUSIVE")
+        assert not image._copy_in_turns(source, copy, lambda _done, _total: None)
+        other.execute("COMMIT")

@@ -124,17 +124,25 @@ def copy_pages(
 
 
 def _copy_in_turns(source: apsw.Connection, copy: apsw.Connection, on_progress: Progress) -> bool:
-    steps = 0
-    with copy.backup("main", source, "main") as backup:
+    """Copy in steps between which writers get their turn; return whether that came to an end."""
+    # What is copied at first: whoever writes all the time also lets the file grow.
+    steps = pages = 0
+    backup = copy.backup("main", source, "main")
+    try:
         while not backup.done:
             with suppress(apsw.BusyError):  # Somebody commits; that counts as a step, too.
                 backup.step(_PAGES_AT_ONCE)
             on_progress(backup.page_count - backup.remaining, backup.page_count)
             steps += 1
-            if steps * _PAGES_AT_ONCE > (_PATIENCE * backup.page_count + _PAGES_AT_ONCE):
+            pages = pages or backup.page_count
+            if steps * _PAGES_AT_ONCE > _PATIENCE * pages + _PAGES_AT_ONCE:
                 return bool(backup.done)
             if not backup.done:
                 time.sleep(_TURN)
+    finally:
+        # What failed was raised by its step. That the last one found somebody in the way is told
+        # again here, and matters to nobody any more.
+        backup.close(True)
     return True
 
 
