@@ -11,6 +11,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway import GatewayConfig
+from hermes_sessions.lifecycle.arriving import place
 from hermes_sessions.lifecycle.entry import SessionEntry
 from hermes_sessions.lifecycle.store import SessionStore
 from hermes_sessions.model.policy import SessionResetPolicy
@@ -52,6 +53,18 @@ def test_the_first_message_makes_lane_and_session(sessions: SessionStore, db: Se
     assert session is not None
     assert (session["source"], session["user_id"], session["ended_at"]) == ("telegram", "u1", None)
     assert session["started_at"] == NOON
+
+
+def test_two_sessions_of_one_second_never_share_an_id(
+    sessions: SessionStore, db: SessionDB
+) -> None:
+    """However unlikely it is: as many as a large installation begins in a year make it likely."""
+    drawn = iter(["aaaaaaaa", "aaaaaaaa", "aaaaaaaa", "bbbbbbbb"])
+    unlucky = sessions.engine._replace(random_hex=lambda _bytes: next(drawn))
+    placed = [place(unlucky, source, force_new=False) for source in (ANN, in_group("bob"))]
+    ids = [each.lane.session_id for each in placed]
+    assert [session_id[-8:] for session_id in ids] == ["aaaaaaaa", "bbbbbbbb"]
+    assert all(db.get_session(session_id) is not None for session_id in ids)
 
 
 def test_the_next_message_finds_the_same(sessions: SessionStore, clock: FrozenClock) -> None:

@@ -100,7 +100,7 @@ def begin_session(
     origin = source or lane.origin
     session = lane_sessions.begin(
         tx,
-        engine.new_session_id(now),
+        _unused_id(tx, engine, now),
         source=lane.key.platform,
         user_id=engine.owner_of(lane.key, origin),
         now=now,
@@ -108,6 +108,15 @@ def begin_session(
     if source is not None:
         changes = {"origin": source, "display_name": source.chat_name, **changes}
     return _point(tx, engine, lane, session, cause, now, leaves, notice, SESSION_RESET, changes)
+
+
+def _unused_id(tx: WriteTransaction, engine: Engine, now: float) -> str:
+    """Return an id for a new session. Of thousands made in a second, two may be the same; if the
+    other is made at the same moment elsewhere, the database says so, and this is done again.
+    """
+    while lane_sessions.exists(tx, session_id := engine.new_session_id(now)):
+        pass
+    return session_id
 
 
 def switch_session(

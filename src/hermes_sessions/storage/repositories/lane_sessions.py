@@ -107,6 +107,11 @@ def in_thread(tx: ReadTransaction, session_id: str) -> list[str]:
     return list(dict.fromkeys([session_id, *(found for (found,) in rows)]))
 
 
+def exists(tx: ReadTransaction, session_id: str) -> bool:
+    """Tell whether some session has this id, one in the trash included."""
+    return tx.one("SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is not None
+
+
 def begin(
     tx: WriteTransaction, session_id: str, *, source: str, user_id: str | None, now: float
 ) -> PointedSession:
