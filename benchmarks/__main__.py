@@ -12,6 +12,7 @@ from benchmarks import chart, machine, report
 from benchmarks.environments import REPOSITORY, EnvironmentFailed
 from benchmarks.harness import Harness, RunFailed, choose_opponents
 from benchmarks.opponents import OPPONENTS
+from benchmarks.results import Results
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.sizes import SIZES, Size
 from benchmarks.targets import TARGETS
@@ -46,13 +47,16 @@ def main(arguments: list[str] | None = None) -> int:
             ),
         )
         results = harness.run([SCENARIOS[name] for name in options.scenarios])
-    except (EnvironmentFailed, RunFailed, ServerFailed, LookupError) as error:
+    except (EnvironmentFailed, ServerFailed, LookupError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except RunFailed as error:
+        # Nothing is published, but what half an hour has shown is not thrown away.
+        _print_tables(harness.results)
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(_headline(size, facts))
-    print(f"\n{report.targets_table(results)}\n\n{report.comparisons_table(results)}")
-    if on_servers := report.servers_table(results):
-        print(f"\n{on_servers}")
+    _print_tables(results)
     print(f"\n{time.monotonic() - started:.0f} seconds")
     content = report.document(
         results,
@@ -106,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--chart", type=Path, help="where to write the chart instead")
     parser.add_argument("--check", action="store_true", help="fail when a must is missed")
     return parser
+
+
+def _print_tables(results: Results) -> None:
+    print(f"\n{report.targets_table(results)}\n\n{report.comparisons_table(results)}")
+    if on_servers := report.servers_table(results):
+        print(f"\n{on_servers}")
 
 
 def _known_scenarios(text: str) -> list[str]:
