@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.storage.spool import waiting_below
 from tests.gateway.fleet import Fleet
 from tests.servers.launching import Server, start_postgresql
 from tests.servers.proxy import Proxy, proxy_to
@@ -148,12 +149,17 @@ def test_every_message_has_one_turn_whatever_happens(
             finally:
                 chaos.stop()
             with SessionDB.from_url(url) as db:
-                wait_until(lambda: settled(db), lambda: (chaos.events, state_of(db)))
+                # What came while the database was away waits in files first.
+                wait_until(
+                    lambda: waiting_below(tmp_path).entries == 0 and settled(db),
+                    lambda: (chaos.events, state_of(db), waiting_below(tmp_path)),
+                )
                 for gateway in fleet.gateways.values():
                     gateway.signal(signal.SIGTERM)
                 for gateway in fleet.gateways.values():
                     gateway.wait()
                 assert chaos.events
+                assert waiting_below(tmp_path).put_aside == 0
                 check(db, fleet, written)
 
 
