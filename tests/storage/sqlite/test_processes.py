@@ -178,7 +178,7 @@ class TestTurns:
 
     def written_at_once(self, path: Path, journal: str) -> list[int]:
         """How much each of four has written when all of them have written enough."""
-        enough = 40 if journal == "wal" else 15
+        enough = 40
         with ExitStack() as others:
             running: list[Other] = [
                 others.enter_context(start("keep_writing", path, f"w{number}", enough, journal))
