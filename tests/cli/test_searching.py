@@ -87,6 +87,25 @@ def test_filters(filled: Hermes, arguments: list[str], hits: list[int]) -> None:
     assert found(result) == hits
 
 
+@pytest.mark.parametrize(
+    ("options", "query"),
+    [
+        (["--source", "telegram"], "weather source:cli"),
+        (["--role", "user"], "weather role:assistant"),
+        (["--until", "2025-01-01"], "weather after:2025-02-01"),
+        (["--model", "nothing"], "weather model:m"),
+        (["--user", "nobody"], "weather user:7"),
+        (["--tool", "none"], "weather tool:terminal"),
+    ],
+)
+def test_an_option_holds_whatever_the_query_says(
+    filled: Hermes, options: list[str], query: str
+) -> None:
+    result = filled.call("sessions", "search", *options, query)
+    assert result.code == 1
+    assert "exclude each other: no message satisfies both." in " ".join(result.out.split())
+
+
 def test_a_session_is_searched_with_all_its_parts(filled: Hermes) -> None:
     result = filled.call("sessions", "search", "part", "--session", PROJECT, "--json").json
     assert {hit["session_id"] for hit in result["hits"]} == {PROJECT_1, PROJECT_2}

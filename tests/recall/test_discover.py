@@ -253,3 +253,17 @@ def test_an_index_that_is_behind_is_said_without_numbers(tmp_path: Path) -> None
     assert answer["complete"] is False
     assert "still being built" in answer["incomplete_because"]
     assert "2,1" not in json.dumps(answer)
+
+
+def test_the_query_narrows_within_the_arguments(db: SessionDB, ask: Ask) -> None:
+    talk(db, "s1", "the blue kettle", source="cli")
+    talk(db, "s2", "the red kettle", source="telegram")
+    for query, options, expected in (
+        ("kettle source:cli", {"source": "telegram"}, []),
+        ("kettle source:telegram", {"source": "telegram,cli"}, ["s2"]),
+        ("kettle role:tool", {"role_filter": "user"}, []),
+        ("kettle before:1y", {"after": "2026-02-01"}, []),
+    ):
+        answer = ask(query, **options)
+        assert ids_of(answer) == expected, query
+        assert expected or "exclude each other" in answer["message"]

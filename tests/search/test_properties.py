@@ -194,6 +194,92 @@ def test_boolean_queries_find_what_the_oracle_finds(
         assert (">>>" in hit.snippet) is has_wanted
 
 
+# ── operators and filters in every reading ────────────────────────────────────────────────────
+
+
+def _operated(parts: list[tuple[str, Means]], operator: str) -> tuple[str, Means]:
+    texts, meanings = [text for text, _ in parts], [means for _, means in parts]
+    text = {
+        "AND": " AND ".join(texts),
+        "plus": " ".join(f"+({text})" for text in texts),
+        "OR": " OR ".join(texts),
+    }[operator]
+    return f"({text})", {"or" if operator == "OR" else "and": meanings}
+
+
+#: Words as people type them, without quotes: these are what a relaxed reading loosens.
+plain_words = st.sampled_from([*WORDS, *PIECES]).map(lambda word: (word, word))
+#: Each part is bound by an operator or by quotes, so no reading may loosen any.
+bound_questions = st.recursive(
+    st.one_of(
+        plain_words.map(lambda part: (f"+{part[0]}", part[1])),
+        st.builds(_term, st.lists(st.sampled_from(WORDS), min_size=1, max_size=2), st.just("")),
+    ),
+    lambda inner: st.one_of(
+        st.builds(
+            _operated,
+            st.lists(st.one_of(inner, plain_words), min_size=2, max_size=3),
+            st.sampled_from(["AND", "plus"]),
+        ),
+        st.builds(_operated, st.lists(inner, min_size=2, max_size=3), st.just("OR")),
+        inner.map(_negated),
+    ),
+    max_leaves=6,
+)
+SOURCES = ("cli", "telegram", "discord")
+
+
+@pytest.fixture(scope="module")
+def by_source(db: SessionDB) -> dict[str, dict[int, str]]:
+    """Messages by their source, each in a session of its own."""
+    stored = {}
+    for place, source in enumerate(SOURCES):
+        texts = SENTENCES[place :: len(SOURCES)]
+        db.create_session(f"from {source}", source)
+        ids = db.append_messages(
+            f"from {source}", [{"role": "user", "content": text} for text in texts]
+        )
+        stored[source] = dict(zip(ids, texts, strict=True))
+    return stored
+
+
+@given(
+    question=bound_questions,
+    given_sources=st.one_of(st.none(), st.sets(st.sampled_from(SOURCES)).map(tuple)),
+    typed=st.lists(st.sampled_from(SOURCES), max_size=2),
+    left_out=st.lists(st.sampled_from(SOURCES), max_size=1),
+    sort=st.sampled_from(["relevance", "newest", "oldest"]),
+)
+def test_operators_and_filters_hold_in_every_reading(
+    db: SessionDB,
+    by_source: dict[str, dict[int, str]],
+    question: tuple[str, Means],
+    given_sources: tuple[str, ...] | None,
+    typed: list[str],
+    left_out: list[str],
+    sort: str,
+) -> None:
+    """A relaxed search finds what the oracle finds as asked, where all filters allow it."""
+    query, means = question
+    filters = [*(f"source:{name}" for name in typed), *(f"-source:{name}" for name in left_out)]
+    kept = set(SOURCES if given_sources is None else given_sources) - set(left_out)
+    expected = {
+        number
+        for source in (kept & set(typed) if typed else kept)
+        for number, text in by_source[source].items()
+        if oracle.matches(means, [text])
+    }
+    sessions = tuple(f"from {source}" for source in SOURCES)
+    hits = found(
+        db,
+        " ".join([query, *filters]),
+        Conditions(sources=given_sources, sessions=sessions),
+        relax=True,
+        sort=sort,
+    )
+    assert set(hits) == expected
+
+
 # ── reading and printing ──────────────────────────────────────────────────────────────────────
 
 

@@ -33,6 +33,7 @@ from hermes_sessions.testing.conformance import (  # noqa: F401 - pytest collect
     TestSearch,
     TestSearchAnswers,
     TestSearchFilters,
+    TestSearchOperators,
     TestSearchPages,
     TestSearchUpkeep,
     TestThreads,

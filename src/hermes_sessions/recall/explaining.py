@@ -63,5 +63,6 @@ def why_nothing(account: Account) -> str:
     ]
     if hidden:
         parts.append(f"Matches were left out by: {', '.join(hidden)}.")
+    parts += account.notes
     parts.append("Try fewer or other words.")
     return " ".join(parts)

@@ -26,12 +26,13 @@ _DESCRIPTION: Final = (
     "in context; session_id with around_message_id shows the messages around one (page by using "
     "the first or last id you were shown); session_id alone reads a session from both ends. "
     "Search first, then scroll where the snippet looks right. Words are all required; when "
-    "nothing has them all, the search is relaxed and says so."
+    "nothing has them all, the search is relaxed and says so. AND, +word, quotes, NOT and filters "
+    "are never relaxed."
 )
 
 _QUERY: Final = (
-    'What to look for: words (all required), "exact phrase", OR, NOT or -word, prefix*, '
-    "*inside*, parentheses; filters such as source:telegram role:tool tool:terminal "
+    'What to look for: words (all required), "exact phrase", AND or +word, OR, NOT or -word, '
+    "prefix*, *inside*, parentheses; filters such as source:telegram role:tool tool:terminal "
     'after:7d before:2026-05-01 in:"title" model:name has:error.'
 )
 

@@ -45,7 +45,8 @@ def comparable(means: Means) -> Any:
         return ("inside", folded(value))
     if operator == "not":
         return ("not", comparable(value))
-    return (operator, [comparable(item) for item in value])
+    parts = [comparable(item) for item in value]
+    return (operator, parts) if len(parts) > 1 else parts[0]
 
 
 def _words(text: str) -> list[str]:

@@ -85,6 +85,7 @@ ACCOUNT_KEYS = (
     "total_is_exact",
     "ranked",
     "removed",
+    "sides",
     "repairs",
     "complete",
     "not_indexed",

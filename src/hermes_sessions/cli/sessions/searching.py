@@ -93,12 +93,13 @@ def search(
 ) -> None:
     """Find messages by what they say.
 
-    All words must occur, in any order; quotes keep a phrase together, OR, NOT and -word choose,
-    word* finds beginnings. "source:telegram", "before:2026-05-01" and others filter inside the
-    query as the options do. Write -- before a query in which words begin with a dash.
+    All words must occur, in any order; quotes keep a phrase together, AND and +word require, OR
+    chooses, NOT and -word exclude, word* finds beginnings. "source:telegram", "before:2026-05-01"
+    and others filter inside the query, within what the options keep. Write -- before a query in
+    which words begin with a dash.
 
-    When nothing matches as asked, the query is relaxed, and the last line says how. Exits with 1
-    when nothing is found.
+    When nothing matches as asked, the query is relaxed, and the last line says how; AND, +word,
+    quotes, exclusions and filters hold even then. Exits with 1 when nothing is found.
     """
     text = _as_query(words)
     if not text.strip() and not any(filters.values()):
@@ -145,7 +146,7 @@ def _kept_together(word: str) -> str:
     name, colon, value = word.partition(":")
     if colon and value.strip() and name.lower().lstrip("-") in FILTER_NAMES:
         return f'{name}:"{value}"'
-    sign = "-" if word.startswith("-") else ""
+    sign = word[0] if word[0] in "+-" else ""
     return f'{sign}"{word.removeprefix(sign)}"'
 
 

@@ -52,6 +52,9 @@ class Account:
     ranked: int = 0
     #: By filter: how many matches it removed, counted up to `COUNT_LIMIT`.
     removed: dict[str, int] = field(default_factory=dict)
+    #: When nothing matches all that operators and quotes require: how many messages match each
+    #: side; of what is excluded, how many it left out.
+    sides: dict[str, int] = field(default_factory=dict)
     #: What had to be mended to read the query.
     repairs: list[str] = field(default_factory=list)
     #: Whether every message was searched.

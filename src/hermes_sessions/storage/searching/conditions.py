@@ -34,12 +34,12 @@ class Where:
         return Where(f"COALESCE({self.sql}, 1 = 0) = (1 = 0)", self.params)
 
 
-def ids_among(tx: ReadTransaction, conditions: Conditions, scope: Scope) -> set[str]:
+def ids_among(tx: ReadTransaction, several: Sequence[Conditions], scope: Scope) -> set[str]:
     """Return those values of the filters by session that are ids of sessions, as they stand.
 
     Only sessions that *scope* sees count: others do not exist for whoever asks.
     """
-    named = [*conditions.sessions, *conditions.exclude_sessions]
+    named = [name for c in several for name in (*c.sessions, *c.exclude_sessions)]
     where = Where("s.trashed_at IS NULL") & scope_as_sql(scope)
     found: set[str] = set()
     for start in range(0, len(named), _CHUNK):
@@ -54,12 +54,48 @@ def ids_among(tx: ReadTransaction, conditions: Conditions, scope: Scope) -> set[
 
 
 def as_sql(
-    conditions: Conditions, dialect: Dialect, known_sessions: Collection[str] = frozenset()
+    several: Sequence[Conditions], dialect: Dialect, known_sessions: Collection[str] = frozenset()
 ) -> dict[str, Where]:
     """Return each condition that is set, by name, so that an answer can say what it removed.
 
-    A value that is one of the *known_sessions* means that session alone.
+    What is set more than once must hold each time. A value that is one of the *known_sessions*
+    means that session alone.
     """
+    found: dict[str, Where] = {}
+    for conditions in several:
+        for name, where in _as_sql(conditions, dialect, known_sessions).items():
+            found[name] = found[name] & where if name in found else where
+    return found
+
+
+#: By the name of a condition: what it is about, as people call it.
+_SUBJECTS: Final = {
+    "sources": "source",
+    "roles": "role",
+    "users": "user",
+    "conversations": "conversation",
+    "sessions": "session",
+    "titles": "title",
+    "tools": "tool",
+    "models": "model",
+    "after": "time",
+    "before": "time",
+}
+
+
+def by_subject(conditions: dict[str, Where]) -> dict[str, Where]:
+    """Return the conditions of `as_sql` by what they are about, those that exclude included."""
+    found: dict[str, Where] = {}
+    for name, where in conditions.items():
+        plain = name.removeprefix("exclude_")
+        subject = _SUBJECTS.get(plain, "has" if "has " in plain else plain)
+        found[subject] = found[subject] & where if subject in found else where
+    return found
+
+
+def _as_sql(
+    conditions: Conditions, dialect: Dialect, known_sessions: Collection[str]
+) -> dict[str, Where]:
     found: dict[str, Where] = {}
     for name, column in (
         ("sources", "s.source"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from hermes_sessions.errors import InvalidInput, StoreUnavailable
@@ -32,7 +32,7 @@ from hermes_sessions.storage.searching.view import (
     View,
 )
 from hermes_sessions.storage.store import Store
-from hermes_sessions.text.query.filters import Conditions, with_filters
+from hermes_sessions.text.query.filters import Conditions, read_filters
 from hermes_sessions.text.query.parser import parse
 from hermes_sessions.text.query.relaxing import (
     ANY_WORD,
@@ -41,7 +41,15 @@ from hermes_sessions.text.query.relaxing import (
     alternatives,
     steps,
 )
-from hermes_sessions.text.query.tree import Node, any_of, terms_of
+from hermes_sessions.text.query.tree import (
+    Node,
+    Not,
+    all_of,
+    any_of,
+    sides_of,
+    spelled,
+    terms_of,
+)
 from hermes_sessions.text.rank import BACKGROUND_SOURCES, order, scores
 
 logger = Logger(__name__)
@@ -67,10 +75,14 @@ RANKED: Final = 200
 SCANNED_UNASKED: Final = 4_000
 #: Seconds that a search waits for its turn to bring the index up to date.
 PATIENCE: Final = 0.05
+#: Seconds that a search indexes at most; what is missing then, it looks at directly.
+_LONGEST_UPDATE: Final = 10.0
 #: Of the matches that are ranked, so many may be of one session before others are looked for; and
 #: how often.
 _CROWD: Final = RANKED // 8
 _ROUNDS: Final = 3
+#: Sides of operators that are counted by themselves.
+_MOST_SIDES: Final = 10
 #: Parameters that a statement has beside those of scope and filters.
 _OTHER_PARAMS: Final = 1_000
 
@@ -80,7 +92,8 @@ class Request:
     """What is asked: the text, and everything around it."""
 
     text: str
-    conditions: Conditions
+    #: Parameters: each of them holds, whatever the text says.
+    conditions: tuple[Conditions, ...]
     scope: Scope
     limit: int
     sort: Sort = "relevance"
@@ -88,6 +101,8 @@ class Request:
     cursor: str | None = None
     relax: bool = True
     count: bool = True
+    #: The filters of the text, which narrow further.
+    asked: Conditions = field(default_factory=Conditions)
 
     @property
     def checksum(self) -> int:
@@ -122,14 +137,14 @@ class Finder:
         query = parse(request.text)
         cursor = read_cursor(request.cursor, question) if request.cursor is not None else None
         now = cursor.asked_at if cursor else self._store.clock()
-        conditions, problems = with_filters(request.conditions, query.filters, now)
+        asked, problems = read_filters(query.filters, now)
         repairs = [*query.repairs, *(f"{problem}; left out" for problem in problems)]
-        if query.node is None and not conditions.given():
+        if query.node is None and not any(c.given() for c in (*request.conditions, asked)):
             notes = ["There is nothing to search for."]
             return Answer(
                 hits=[], account=Account(query=request.text, repairs=repairs, notes=notes)
             )
-        request = replace(request, conditions=conditions)
+        request = replace(request, asked=asked)
         start = cursor or Cursor(question=question, asked_at=now, offset=request.offset)
         try:
             account = Account(query=request.text, repairs=repairs)
@@ -162,12 +177,13 @@ class Finder:
                 lag,
                 self._store.provider.dialect,
                 scope=request.scope,
-                conditions=request.conditions,
+                given=request.conditions,
+                asked=request.asked,
                 through=start.through,
                 account=account,
             )
             page, cursor = _Search(view, request, account, start).run(node)
-            hits = show(tx, page, include_rewound=request.conditions.include_rewound)
+            hits = show(tx, page, include_rewound=view.include_rewound)
         if can_write and not lag.complete:
             self._on_backlog(lag.pending)
         next_cursor = write_cursor(cursor) if cursor is not None else None
@@ -178,7 +194,7 @@ class Finder:
         try:
             if anew:
                 self._upkeep.start_anew(patience=PATIENCE)
-            self._upkeep.catch_up(TAIL, patience=PATIENCE)
+            self._upkeep.catch_up(TAIL, patience=PATIENCE, seconds=_LONGEST_UPDATE)
         except (StoreUnavailable, IndexDamaged) as error:
             # The question is answered all the same, from the index and what it lacks.
             logger.info("the search index could not be updated now: %s", error)
@@ -188,7 +204,8 @@ class Finder:
     def _check_size(self, request: Request) -> None:
         dialect = self._store.provider.dialect
         limit = dialect.max_params - _OTHER_PARAMS
-        wanted = (scope_as_sql(request.scope), *as_sql(request.conditions, dialect).values())
+        filters = as_sql([*request.conditions, request.asked], dialect)
+        wanted = (scope_as_sql(request.scope), *filters.values())
         if (params := sum(len(condition.params) for condition in wanted)) > limit:
             raise InvalidInput(
                 f"There are too many values to filter by: {params:,}; at most {limit:,} can be "
@@ -228,6 +245,9 @@ class _Search:
         has_more = len(self._listed) > end or was_cut_short
         if self._request.count:
             self._count(any_of(readings) or node)
+            if not self._listed and self._start.offset == 0:
+                self._view.say_what_is_kept_apart()
+                self._count_sides(node)
         return page, self._next(page, first) if has_more and page else None
 
     def _first(self) -> int:
@@ -394,6 +414,20 @@ class _Search:
             removed, _ = view.number(tree, view.where(removed_by=name))
             if removed:
                 account.removed[name] = removed
+
+    def _count_sides(self, node: Node | None) -> None:
+        """Say what matched of each side of an operator, when nothing matched all of them."""
+        sides = sides_of(node)[:_MOST_SIDES] if node is not None else []
+        wanted = [side for side in sides if not isinstance(side, Not)]
+        for side in sides:
+            counted = side if not isinstance(side, Not) else all_of([*wanted, side.node])
+            self._account.sides[spelled(side)], _ = self._view.number(counted)
+        if sides:
+            counts = ", ".join(f"{name} ({n:,})" for name, n in self._account.sides.items())
+            self._account.notes.append(
+                f"No message matches all of: {counts}. Operators and quotes bind; leave them out "
+                f"to find messages that match in part."
+            )
 
 
 def _follows(key: Key, before: Key, *, oldest: bool) -> bool:

@@ -14,8 +14,8 @@ from hermes_sessions.storage.searching.answer import Hit
 from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of, time_of
 from hermes_sessions.text.clusters import cluster_end, cluster_start
 from hermes_sessions.text.query.counting import places
-from hermes_sessions.text.query.matching import Analysed, find_marks, matches
-from hermes_sessions.text.query.tree import Node, Substring, Term, absent_of, terms_of
+from hermes_sessions.text.query.matching import Analysed, find_marks, matches, matches_title
+from hermes_sessions.text.query.tree import Node, Substring, Term, terms_of
 from hermes_sessions.text.rank import Match
 from hermes_sessions.text.snippet import make_snippet
 
@@ -57,9 +57,7 @@ class Found:
 
     def has_title(self, node: Node) -> bool:
         """Whether the session's title matches, and the message has nothing that must be absent."""
-        if not matches(node, Analysed([self.match.title])):
-            return False
-        return all(matches(absent, self._analysed) for absent in absent_of(node))
+        return matches_title(node, Analysed([self.match.title]), self._analysed)
 
     def is_match(self, node: Node) -> bool:
         """Whether the message's texts match."""

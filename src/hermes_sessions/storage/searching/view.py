@@ -19,6 +19,7 @@ from hermes_sessions.storage.searching.conditions import (
     Where,
     after_key,
     as_sql,
+    by_subject,
     findable,
     ids_among,
     scope_as_sql,
@@ -51,7 +52,9 @@ Key = tuple[float, str, int]
 
 
 class View:
-    """Matches among the messages that *scope* and *conditions* keep, up to the id *through*."""
+    """Matches among the messages that *scope* keeps, all that is *given* as parameters and what is
+    *asked* in the text, up to the id *through*.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,8 @@ class View:
         dialect: Dialect,
         *,
         scope: Scope,
-        conditions: Conditions,
+        given: Sequence[Conditions],
+        asked: Conditions,
         through: int | None,
         account: Account,
     ) -> None:
@@ -72,8 +76,13 @@ class View:
         #: How many messages may still be looked at one by one.
         self.budget = SCANNED
         self._sessions = scope_as_sql(scope)
-        self._scope = findable(include_rewound=conditions.include_rewound) & self._sessions
-        self._filters = as_sql(conditions, dialect, ids_among(tx, conditions, scope))
+        #: Whether messages that were rewound are found, too.
+        self.include_rewound = any(conditions.include_rewound for conditions in given)
+        self._scope = findable(include_rewound=self.include_rewound) & self._sessions
+        known = ids_among(tx, [*given, asked], scope)
+        self._filters = as_sql([*given, asked], dialect, known)
+        self._given = by_subject(as_sql(given, dialect, known))
+        self._asked = by_subject(as_sql([asked], dialect, known))
         self.through = _newest_id(tx) if through is None else through
         self._tail: dict[int, Found] = {}
         #: By tree: the first messages of sessions whose title may match.
@@ -96,6 +105,18 @@ class View:
         for name, condition in self._filters.items():
             where &= condition.negated() if name == removed_by else condition
         return where
+
+    def say_what_is_kept_apart(self) -> None:
+        """Say so if a filter in the text asks for what one of the parameters rules out."""
+        for subject, asked in self._asked.items():
+            if subject not in self._given:
+                continue
+            where = self._scope & self._given[subject] & asked
+            if not every_message(self._tx, where, limit=1):
+                self._note(
+                    f"The {subject} filter in the query and the {subject} filter given with the "
+                    f"search exclude each other: no message satisfies both."
+                )
 
     def _pending(self) -> int:
         where = self._scope & self._unindexed()

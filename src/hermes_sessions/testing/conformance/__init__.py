@@ -70,6 +70,7 @@ SUBJECTS: Final = (
     "search_answers",
     "search_filters",
     "search_hostile",
+    "search_operators",
     "search_pages",
     "search_scope",
     "search_upkeep",
@@ -107,7 +108,11 @@ from hermes_sessions.testing.conformance.idempotency import (
 )
 from hermes_sessions.testing.conformance.ids import TestIds
 from hermes_sessions.testing.conformance.insights import TestInsights
-from hermes_sessions.testing.conformance.leases import TestLeases, TestLeasesAtOnce
+from hermes_sessions.testing.conformance.leases import (
+    TestHoldersThatEnded,
+    TestLeases,
+    TestLeasesAtOnce,
+)
 from hermes_sessions.testing.conformance.lifecycle import TestLifecycle
 from hermes_sessions.testing.conformance.lineage import TestLineage
 from hermes_sessions.testing.conformance.listing import TestListing
@@ -125,6 +130,7 @@ from hermes_sessions.testing.conformance.search import TestSearch
 from hermes_sessions.testing.conformance.search_answers import TestSearchAnswers
 from hermes_sessions.testing.conformance.search_filters import TestSearchFilters
 from hermes_sessions.testing.conformance.search_hostile import TestHostileText
+from hermes_sessions.testing.conformance.search_operators import TestSearchOperators
 from hermes_sessions.testing.conformance.search_pages import TestSearchPages
 from hermes_sessions.testing.conformance.search_scope import TestScope
 from hermes_sessions.testing.conformance.search_upkeep import (
@@ -153,6 +159,7 @@ __all__ = [
     "TestFidelity",
     "TestHandoff",
     "TestHeldChains",
+    "TestHoldersThatEnded",
     "TestHolds",
     "TestHostileText",
     "TestIdempotency",
@@ -183,6 +190,7 @@ __all__ = [
     "TestSearchAcrossHandles",
     "TestSearchAnswers",
     "TestSearchFilters",
+    "TestSearchOperators",
     "TestSearchPages",
     "TestSearchUpkeep",
     "TestSecondHandle",

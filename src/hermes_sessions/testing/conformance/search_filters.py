@@ -130,7 +130,7 @@ class TestSearchFilters:
         assert answers == {text: kept for text, (_, kept) in FILTERS.items()}
 
     def test_as_parameters_of_the_documented_verb(self, db: SessionDB, clock: FrozenClock) -> None:
-        """The same filters; the documented ones stand in for theirs or add to them."""
+        """The same filters; where one is given twice, both hold."""
         fill(db, clock)
 
         def by(given: dict[str, Any], **options: Any) -> set[tuple[str, int]]:
@@ -144,13 +144,86 @@ class TestSearchFilters:
         for given, _ in FILTERS.values():
             assert by(given) == as_search(given)
         assert by({"users": ("anna",)}, role_filter=["tool"]) == {("s1", 3)}
-        assert by({"sources": ("cron",)}, source_filter=["telegram"]) == {("s10", 1), ("S1b", 1)}
+        assert by({"sources": ("cron",)}, source_filter=["telegram"]) == set()
+        assert by({"sources": ("cron", "telegram")}, source_filter=["telegram", "cli"]) == {
+            ("s10", 1),
+            ("S1b", 1),
+        }
+        assert by({"roles": ("user",)}, role_filter=["tool"]) == set()
+        assert by({"roles": ("user", "tool")}, role_filter=["tool"]) == {("s1", 3)}
         assert by({"exclude_sources": ("cli",)}, exclude_sources=["cron"]) == {
             ("s10", 1),
             ("S1b", 1),
         }
         with pytest.raises(InvalidInput):
             db.search_messages("plum", conditions=Conditions(has=("wings",)))
+
+    def test_the_text_narrows_within_the_parameters(
+        self, db: SessionDB, clock: FrozenClock
+    ) -> None:
+        """Any filter in the text with any parameter finds what both keep, and nothing else."""
+        fill(db, clock)
+        for given, kept in FILTERS.values():
+            conditions = Conditions(**given)
+            for text, (_, narrowed) in FILTERS.items():
+                hits = set(found(db, f"plum {text}", conditions=conditions))
+                assert hits == kept & narrowed, (given, text)
+
+    def test_the_text_narrows_within_the_documented_parameters(
+        self, db: SessionDB, clock: FrozenClock
+    ) -> None:
+        """Those of `search_messages`, and moments in either direction."""
+        fill(db, clock)
+
+        def by(text: str, **options: Any) -> set[str]:
+            return {row["session_id"] for row in db.search_messages(text, **options)}
+
+        assert by("plum source:cli", source_filter=["telegram"]) == set()
+        assert by("plum source:telegram", source_filter=["telegram", "cli"]) == {"s10", "S1b"}
+        assert by("plum source:telegram", source_filter=[]) == set()
+        assert by("plum source:cron", exclude_sources=["cron"]) == set()
+        assert by("plum -source:cli", source_filter=["cli", "cron"]) == {"other"}
+        assert by("plum role:user", role_filter=["tool"]) == set()
+        assert by("plum role:tool", role_filter=["tool", "user"]) == {"s1"}
+        assert by("source:cli", source_filter=["telegram"]) == set()
+        edge = clock() - 3 * HOUR
+        assert by("plum after:5h", conditions=Conditions(after=edge)) == {"s1", "S1b", "other"}
+        assert by("plum before:1min", conditions=Conditions(before=edge)) == {"s1", "s10"}
+        assert by("plum after:2h", conditions=Conditions(before=edge)) == set()
+
+    def test_what_text_and_parameters_keep_apart_is_told(
+        self, db: SessionDB, clock: FrozenClock
+    ) -> None:
+        """When the text asks for what a parameter rules out, the account names both."""
+        fill(db, clock)
+        edge = clock() - 3 * HOUR
+        for text, given, subject in (
+            ("source:cli", {"sources": ("telegram",)}, "source"),
+            ("-source:cli", {"sources": ("cli",)}, "source"),
+            ("source:cron", {"exclude_sources": ("cron",)}, "source"),
+            ("role:user", {"roles": ("tool",)}, "role"),
+            ("user:anna", {"users": ("bert",)}, "user"),
+            ("session:s10", {"sessions": ("s1",)}, "session"),
+            ("model:gpt", {"models": ("claude",)}, "model"),
+            ('in:"fruit salad"', {"titles": ("Fruit",)}, "title"),
+            ("-has:title", {"has": ("title",)}, "has"),
+            ("after:2h", {"before": edge}, "time"),
+        ):
+            account = db.search(f"plum {text}", conditions=Conditions(**given)).account
+            said = [note for note in account.notes if "exclude each other" in note]
+            assert len(said) == 1, (text, account.notes)
+            assert f"The {subject} filter" in said[0]
+            assert account.total == 0
+        account = db.search("plum source:cli", conditions=Conditions(sources=("telegram",))).account
+        (note,) = account.notes
+        assert note == (
+            "The source filter in the query and the source filter given with the search exclude "
+            "each other: no message satisfies both."
+        )
+        assert account.removed == {"sources": 6}
+        # Both can be satisfied: that nothing is found has another reason.
+        account = db.search("pear source:cli", conditions=Conditions(sources=("cli",))).account
+        assert account.notes == []
 
     def test_filters_alone_list_what_they_keep(self, db: SessionDB, clock: FrozenClock) -> None:
         """Newest first, whatever is said there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
 
@@ -79,10 +79,10 @@ _FIELD_OF: Final = {
 }
 
 
-def with_filters(
-    conditions: Conditions, filters: Iterable[Filter], now: float, zone: tzinfo | None = None
+def read_filters(
+    filters: Iterable[Filter], now: float, zone: tzinfo | None = None
 ) -> tuple[Conditions, list[str]]:
-    """Return *conditions* with the filters of a query added, and what could not be understood.
+    """Return the filters of a query as conditions, and what could not be understood.
 
     Several values of one name are alternatives; different names must all hold, and so must each
     ``has``, ``before`` and ``after``. Dates are read in *zone*, the host's without one.
@@ -91,7 +91,7 @@ def with_filters(
     problems: list[str] = []
     for item in filters:
         if item.name in ("before", "after"):
-            problem = _add_time(added, item, conditions, read_time(item.value, now, zone))
+            problem = _add_time(added, item, read_time(item.value, now, zone))
         elif item.name == "has" and item.value.lower() not in HAS_VALUES:
             problem = f"has:{item.value} is unknown; use one of: {', '.join(HAS_VALUES)}"
         else:
@@ -99,11 +99,10 @@ def with_filters(
             name = _FIELD_OF[item.name]
             if item.excluded:
                 name = "exclude_" + name
-            earlier = added.get(name, getattr(conditions, name)) or ()
-            added[name] = (*earlier, *_spellings(item))
+            added[name] = (*added.get(name, ()), *_spellings(item))
         if problem:
             problems.append(problem)
-    return replace(conditions, **added), problems
+    return Conditions(**added), problems
 
 
 def _spellings(item: Filter) -> tuple[str, ...]:
@@ -117,9 +116,7 @@ def _spellings(item: Filter) -> tuple[str, ...]:
     return (item.value, small) if is_name else (item.value,)
 
 
-def _add_time(
-    added: dict[str, Any], item: Filter, conditions: Conditions, moment: float | None
-) -> str | None:
+def _add_time(added: dict[str, Any], item: Filter, moment: float | None) -> str | None:
     # -before:X is "at or after X", and the other way round.
     name = item.name if not item.excluded else {"before": "after", "after": "before"}[item.name]
     if moment is None:
@@ -127,7 +124,7 @@ def _add_time(
             f"{item.name}:{item.value} is no date; use 2026-05-01, 2026-05, 7d, 12h, today or "
             f"yesterday"
         )
-    earlier = added.get(name, getattr(conditions, name))
+    earlier = added.get(name)
     stricter = max if name == "after" else min
     added[name] = moment if earlier is None else stricter(earlier, moment)
     return None

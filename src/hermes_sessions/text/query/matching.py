@@ -56,6 +56,17 @@ def matches(node: Node, document: Analysed) -> bool:
     return occurrences(node, document, enough=1) > 0
 
 
+def matches_title(node: Node, title: Analysed, message: Analysed) -> bool:
+    """Return whether a title matches a tree, and the message shown for it has nothing that must
+    be absent.
+    """
+    if isinstance(node, And):
+        return all(matches_title(child, title, message) for child in node.nodes)
+    if isinstance(node, Or):
+        return any(matches_title(child, title, message) for child in node.nodes)
+    return matches(node, title) and (not isinstance(node, Not) or matches(node, message))
+
+
 def occurrences(term: Term | Substring, document: Analysed, *, enough: int = 50) -> int:
     """Return how often a term stands in a document; counting stops at *enough*."""
     if isinstance(term, Substring):

@@ -4,12 +4,13 @@
 
     query  = either
     either = every ("OR" every)*
-    every  = (["AND"] ["NOT" | "-"] item)+
+    every  = (["AND"] ["NOT" | "-"] ["+"] item)+
     item   = term | "phrase" | *infix* | "(" either ")" | name:value
 
 Operators are upper case; ``and``, ``or`` and ``not`` are words. A star at the end of a term or
 phrase makes it a prefix, a star in front looks inside words. Parentheses, quotes and dashes count
 as syntax only where a term begins, so that code, paths and shell commands can be typed as they are.
+``AND``, ``+`` and quotes bind: what they join or mark is never loosened; see `relaxing`.
 A sign between words, such as ``&`` or a lone dash, is left out; alone it is looked for as it is.
 """
 
@@ -31,6 +32,7 @@ from hermes_sessions.text.query.tree import (
     Term,
     all_of,
     any_of,
+    bound,
 )
 from hermes_sessions.text.segment import query_parts, words
 
@@ -147,6 +149,7 @@ class _Reader:
     def every(self, depth: int) -> Node | None:
         nodes: list[Node] = []
         filters = len(self.filters)
+        is_explicit = False
         while True:
             joined = self._operator("AND")
             if joined and not nodes and len(self.filters) == filters:
@@ -160,12 +163,17 @@ class _Reader:
                 if excluded or joined:
                     name = "NOT" if excluded else "AND"
                     self.repair(f"{name} at the end, with nothing after it, was left out")
-                return all_of(nodes)
+                return bound(nodes) if is_explicit else all_of(nodes)
+            is_explicit = is_explicit or (joined and bool(nodes or len(self.filters) > filters))
             node = self.item(depth, excluded=bool(excluded % 2))
             if node is not None:
                 nodes.append(_negated(node) if excluded % 2 else node)
 
     def item(self, depth: int, *, excluded: bool) -> Node | None:
+        if self._plus():
+            self.position += 1
+            required = self.item(depth, excluded=excluded)
+            return None if required is None else bound([required])
         start = self.text[self.position]
         if start == "(" and depth < MAX_DEPTH:
             return self._group(depth, excluded=excluded)
@@ -330,10 +338,19 @@ class _Reader:
             word = self.text[self.position :].split(maxsplit=1)[0]
             self.repair(f"{word} was read as an option, not as something to exclude")
             return False
-        if rest[1] in "(" + _QUOTES or rest[1].isalnum() or rest[1] in "*_/.@#":
-            return True
-        # Signs such as ``->`` exclude nothing; emoji are as good as words.
-        return bool(words(rest[1]))
+        return _begins_item(rest[1])
+
+    def _plus(self) -> bool:
+        """Whether a plus at the position requires the item behind it."""
+        rest = self.text[self.position : self.position + 2]
+        return len(rest) == 2 and rest[0] == "+" and _begins_item(rest[1])
+
+
+def _begins_item(char: str) -> bool:
+    if char in "(" + _QUOTES or char.isalnum() or char in "*_/.@#":
+        return True
+    # Signs such as ``->`` exclude nothing; emoji are as good as words.
+    return bool(words(char))
 
 
 def _negated(node: Node) -> Node:
@@ -354,5 +371,7 @@ def _without(node: Node | None, signs: set[int]) -> Node | None:
         return None if inner is None else Not(inner)
     if isinstance(node, (And, Or)):
         kept = [child for child in (_without(n, signs) for n in node.nodes) if child is not None]
-        return all_of(kept) if isinstance(node, And) else any_of(kept)
+        if isinstance(node, And):
+            return bound(kept) if node.explicit else all_of(kept)
+        return any_of(kept)
     return node

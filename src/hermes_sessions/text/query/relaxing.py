@@ -1,7 +1,7 @@
 """What is tried, in order, when a question finds nothing as it was asked.
 
-Each step is named, so that an answer can say which one found it. What must be absent stays absent
-in every step, and what is quoted stays together.
+Each step is named, so that an answer can say which one found it. Operators and quotes bind: what
+is joined by ``AND``, required by ``+``, quoted or to be absent, holds in every step as written.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from hermes_sessions.text.query.tree import (
     Or,
     Substring,
     Term,
-    absent_of,
     all_of,
     any_of,
-    terms_of,
+    is_bound,
 )
 from hermes_sessions.text.segment import Part
 from hermes_sessions.text.words import STOP_WORDS, stem_variants
@@ -48,20 +47,24 @@ def steps(node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def alternatives(node: Node) -> list[Node]:
-    """Return trees of which a match matches at least one: those of the step `ANY_WORD`, each
-    without what must be absent.
+    """Return trees of which a match matches at least one: those of the step `ANY_WORD`, each with
+    what holds in every step.
     """
-    absent = absent_of(node)
+    if is_bound(node):
+        return [node]
     nodes = node.nodes if isinstance(node, And) else (node,)
-    rest = [child for child in nodes if child not in absent]
+    kept = [child for child in nodes if is_bound(child)]
+    rest = [child for child in nodes if not is_bound(child)]
     if len(rest) != 1 or not isinstance(rest[0], Or):
         return [node]
-    return [all_of([part, *absent]) or part for part in rest[0].nodes]
+    return [all_of(list(dict.fromkeys([part, *kept]))) or part for part in rest[0].nodes]
 
 
 def _without_common_words(node: Node) -> Node | None:
+    if is_bound(node):
+        return node
     if isinstance(node, Term):
-        is_word = len(node.parts) == 1 and not node.prefix and not node.quoted
+        is_word = len(node.parts) == 1 and not node.prefix
         return None if is_word and node.parts[0].token in STOP_WORDS else node
     if isinstance(node, And):
         kept = [child for child in map(_without_common_words, node.nodes) if child is not None]
@@ -75,8 +78,10 @@ def _without_common_words(node: Node) -> Node | None:
 
 
 def _with_forms(node: Node) -> Node:
+    if is_bound(node):
+        return node
     if isinstance(node, Term):
-        if len(node.parts) != 1 or node.prefix or node.parts[0].prefix or node.quoted:
+        if len(node.parts) != 1 or node.prefix or node.parts[0].prefix:
             return node
         forms = stem_variants(node.parts[0].token)
         others: list[Node] = [
@@ -92,26 +97,38 @@ def _with_forms(node: Node) -> Node:
     return node
 
 
-def _any_word(node: Node) -> Node | None:
-    words: list[Node] = []
-    for term in terms_of(node):
-        if isinstance(term, Term) and len(term.parts) > 1 and not term.quoted:
-            words += [Term((part,), part.token, part.prefix) for part in term.parts]
-        else:
-            words.append(term)
-    either = any_of([_with_forms(word) for word in dict.fromkeys(words)])
-    return _without(node, either)
+def _any_word(node: Node) -> Node:
+    if is_bound(node):
+        return node
+    if isinstance(node, Or):
+        return _either([_any_word(child) for child in node.nodes])
+    if isinstance(node, And):
+        kept = [child for child in node.nodes if is_bound(child)]
+        loose = [_any_word(child) for child in node.nodes if not is_bound(child)]
+        wanted = [child for child in kept if not isinstance(child, Not)]
+        if loose:
+            # What is required is a word, too: no other is needed, but more count for more.
+            kept = [_either([*wanted[:1], *loose]), *kept]
+        return all_of(kept) or node
+    if isinstance(node, Term) and len(node.parts) > 1:
+        parts = [Term((part,), part.token, part.prefix) for part in node.parts]
+        return _either([_with_forms(part) for part in parts])
+    return _with_forms(node)
 
 
-def _inside_words(node: Node) -> Node | None:
-    pieces: list[Node] = [
-        term if isinstance(term, Substring) else Substring(term.raw) for term in terms_of(node)
-    ]
-    return _without(node, all_of(pieces))
+def _either(nodes: list[Node]) -> Node:
+    flat = any_of(nodes)
+    flat = any_of(list(dict.fromkeys(flat.nodes))) if isinstance(flat, Or) else flat
+    return flat or nodes[0]
 
 
-def _without(node: Node, wanted: Node | None) -> Node | None:
-    """Return *wanted*, less what the original tree wants absent."""
-    if wanted is None:
-        return None
-    return all_of([wanted, *absent_of(node)])
+def _inside_words(node: Node) -> Node:
+    if is_bound(node):
+        return node
+    if isinstance(node, Term):
+        return Substring(node.raw)
+    if isinstance(node, And):
+        return all_of([_inside_words(child) for child in node.nodes]) or node
+    if isinstance(node, Or):
+        return any_of([_inside_words(child) for child in node.nodes]) or node
+    return node

@@ -35,6 +35,8 @@ class And:
     """All of these."""
 
     nodes: tuple[Node, ...]
+    #: Whether an operator joined them: then all must match in every reading.
+    explicit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +84,42 @@ def terms_of(node: Node | None, *, wanted: bool = True) -> list[Term | Substring
     if node is None or isinstance(node, Not):
         return []
     if isinstance(node, (And, Or)):
-        return [term for child in node.nodes for term in terms_of(child, wanted=wanted)]
+        terms = (term for child in node.nodes for term in terms_of(child, wanted=wanted))
+        return list(dict.fromkeys(terms))
     return [node]
 
 
-def absent_of(node: Node | None) -> list[Not]:
-    """Return what a tree wants absent, whatever else matches."""
-    if isinstance(node, Not):
-        return [node]
+def is_bound(node: Node) -> bool:
+    """Whether a node holds as it was written in every reading: operators and quotes bind."""
     if isinstance(node, And):
-        return [found for child in node.nodes for found in absent_of(child)]
-    return []
+        return node.explicit
+    return isinstance(node, Not) or (isinstance(node, Term) and node.quoted)
+
+
+def sides_of(node: Node) -> list[Node]:
+    """Return what must all match, where an operator or quotes say so; else nothing."""
+    nodes = node.nodes if isinstance(node, And) else (node,)
+    if not any(map(is_bound, nodes)) and not is_bound(node):
+        return []
+    sides: list[Node] = []
+    for child in nodes:
+        sides += child.nodes if isinstance(child, And) else (child,)
+    return sides
 
 
 def all_of(nodes: list[Node]) -> Node | None:
     """Return the conjunction of nodes, flattened; None without any."""
     return _joined(nodes, And)
+
+
+def bound(nodes: list[Node]) -> Node | None:
+    """Return the conjunction of nodes that an operator joined, flattened; None without any."""
+    flat: list[Node] = []
+    for node in nodes:
+        flat.extend(node.nodes if isinstance(node, And) else (node,))
+    if len(flat) == 1 and isinstance(flat[0], Not):
+        return flat[0]
+    return And(tuple(flat), explicit=True) if flat else None
 
 
 def any_of(nodes: list[Node]) -> Node | None:
@@ -108,7 +130,8 @@ def any_of(nodes: list[Node]) -> Node | None:
 def _joined(nodes: list[Node], kind: type[And] | type[Or]) -> Node | None:
     flat: list[Node] = []
     for node in nodes:
-        flat.extend(node.nodes if isinstance(node, kind) else (node,))
+        is_part = isinstance(node, kind) and not (isinstance(node, And) and node.explicit)
+        flat.extend(node.nodes if is_part and isinstance(node, (And, Or)) else (node,))
     if not flat:
         return None
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
@@ -131,9 +154,24 @@ def _print(node: Node, *, top: bool = False) -> str:
         return f'*"{node.raw}"*'
     if isinstance(node, Not):
         return f"NOT {_print(node.node)}"
-    joint = " OR " if isinstance(node, Or) else " "
+    if isinstance(node, And) and node.explicit and len(node.nodes) == 1:
+        return f"+{_print(node.nodes[0])}"
+    joint = " OR " if isinstance(node, Or) else " AND " if node.explicit else " "
     text = joint.join(_print(child) for child in node.nodes)
     return text if top and isinstance(node, And) else f"({text})"
+
+
+def spelled(node: Node) -> str:
+    """Return a part of a query for people to read: with quotes where they were typed."""
+    if isinstance(node, Term):
+        text = f'"{node.raw}"' if node.quoted else node.raw
+        return text + ("*" if node.prefix else "")
+    if isinstance(node, Substring):
+        return f"*{node.raw}*"
+    if isinstance(node, Not):
+        return f"NOT {spelled(node.node)}"
+    joint = " OR " if isinstance(node, Or) else " AND "
+    return f"({joint.join(map(spelled, node.nodes))})"
 
 
 def _print_filter(item: Filter) -> str:
