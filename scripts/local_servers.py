@@ -216,6 +216,10 @@ def make_postgresql(
         user,
         folder,
     )
+    return _postgresql(folder, settings, user)
+
+
+def _postgresql(folder: Path, settings: Mapping[str, object], user: str | None) -> Server:
     port = free_port()
     all_settings = {
         "listen_addresses": "127.0.0.1",
@@ -225,10 +229,30 @@ def make_postgresql(
         "dynamic_shared_memory_type": "mmap",
         **settings,
     }
-    command: list[str | Path] = [postgresql_program("postgres"), "-D", data]
+    command: list[str | Path] = [postgresql_program("postgres"), "-D", folder / "data"]
     for name, value in all_settings.items():
         command += ["-c", f"{name}={value}"]
     return Server(folder, port, command, user)
+
+
+def make_postgresql_standby(
+    primary: Server,
+    settings: Mapping[str, object] = MappingProxyType({}),
+    parent: Path | None = None,
+) -> Server:
+    """Return a new standby of a running PostgreSQL server, called ``standby``, not yet started."""
+    user = unprivileged_user("postgres")
+    folder = server_folder("postgresql", user, parent)
+    source = f"host=127.0.0.1 port={primary.port} user={POSTGRESQL_USER} application_name=standby"
+    run(
+        [
+            *(postgresql_program("pg_basebackup"), "-d", source, "-D", folder / "data"),
+            *("--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+        ],
+        user,
+        folder,
+    )
+    return _postgresql(folder, {"primary_conninfo": source, **settings}, user)
 
 
 def make_mariadb(settings: Sequence[str] = (), parent: Path | None = None) -> Server:

@@ -15,6 +15,7 @@ from scripts.local_servers import (
     free_port,
     make_mariadb,
     make_postgresql,
+    make_postgresql_standby,
     program,
     server_folder,
     unprivileged_user,
@@ -29,20 +30,36 @@ __all__ = [
     "start_mariadb",
     "start_pgbouncer",
     "start_postgresql",
+    "start_synchronous_standby",
 ]
 
 
+_POSTGRESQL = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": 200,
+    "shared_buffers": "64MB",
+}
+
+
 def start_postgresql() -> Server:
+    return _started_postgresql(make_postgresql(_POSTGRESQL))
+
+
+def start_synchronous_standby(primary: Server) -> Server:
+    """A standby that has every commit of *primary* before it is acknowledged."""
     import psycopg
 
-    server = make_postgresql(
-        {
-            "fsync": "off",
-            "full_page_writes": "off",
-            "max_connections": 200,
-            "shared_buffers": "64MB",
-        }
-    )
+    standby = _started_postgresql(make_postgresql_standby(primary, _POSTGRESQL))
+    with psycopg.connect(postgresql_url(primary), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+        connection.execute("SELECT pg_reload_conf()")
+    return standby
+
+
+def _started_postgresql(server: Server) -> Server:
+    import psycopg
+
     server.probe = lambda: psycopg.connect(postgresql_url(server), connect_timeout=5).close()
     server.start()
     return server
@@ -89,7 +106,8 @@ def start_mariadb(*settings: str) -> Server:
 
     server = make_mariadb(
         [
-            "--innodb-flush-log-at-trx-commit=0",
+            # Given to the system with each commit: a server that is killed keeps what it said.
+            "--innodb-flush-log-at-trx-commit=2",
             "--innodb-flush-method=nosync",
             "--innodb-buffer-pool-size=128M",
             "--innodb-log-file-size=64M",

@@ -22,6 +22,7 @@ from hermes_sessions.storage.mysql import transaction
 from hermes_sessions.storage.mysql.connections import Options
 from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
 from tests.servers.launching import Server, free_port, mysql_connection, start_mariadb
+from tests.servers.proxy import Proxy
 from tests.servers.stores import Place, mysql_place, mysql_store, use
 
 
@@ -124,6 +125,32 @@ class TestApplicationsPool:
         pool = _Pool(place)
         with pytest.raises(InvalidInput, match="FOUND_ROWS"):
             MySQLSessionDBProvider(Options()).initialize(pool=pool)
+
+
+class TestSeveralNodes:
+    """Addresses of one cluster; here, two ways to the same server."""
+
+    def test_the_next_one_is_used_while_one_is_unavailable(self, place: Place) -> None:
+        hosts = f"127.0.0.1:{free_port()},127.0.0.1:{place.port}"
+        with SessionDB.from_url(f"mysql://root@{hosts}/servers") as db:
+            use(db)
+            assert hosts in db.provider.describe()["location"]
+
+    def test_a_writer_moves_on(self, place: Place) -> None:
+        first = Proxy(place.port)
+        url = f"mysql://root@127.0.0.1:{first.port},127.0.0.1:{place.port}/servers"
+        with SessionDB.from_url(url) as db:
+            use(db)
+            first.close()
+            for number in range(3):
+                db.append_message("s", "user", f"later {number}")
+            assert db.message_count("s") == 9
+
+    def test_none_is_there(self) -> None:
+        hosts = f"127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
+        with pytest.raises(StoreUnreachable, match=hosts) as raised:
+            SessionDB.from_url(f"mysql://root:secret@{hosts}/x")
+        assert "secret" not in str(raised.value)
 
 
 class TestLife:

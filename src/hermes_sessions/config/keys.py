@@ -38,8 +38,8 @@ PROVIDER_ENTRY_POINTS = "hermes_sessions.providers"
 """The entry point by which packages bring databases; their names may be ``sessiondb.provider``."""
 
 
-def _server_keys(section: str, *, product: str, port: int) -> tuple[Key, ...]:
-    """Return the keys that every server has."""
+def _server_keys(section: str, *, product: str, port: int, hosts: str = "") -> tuple[Key, ...]:
+    """Return the keys that every server has; *hosts* says what else can stand for a host."""
     return (
         Key(
             f"{section}.dsn",
@@ -48,7 +48,10 @@ def _server_keys(section: str, *, product: str, port: int) -> tuple[Key, ...]:
             "The URL of the database; wins over the parts below. Secrets as `${VAR}`.",
         ),
         Key(
-            f"{section}.host", Text(), None, f"The {product} server; without one, on this machine."
+            f"{section}.host",
+            Text(),
+            None,
+            f"The {product} server; without one, on this machine.{hosts}",
         ),
         Key(f"{section}.port", WholeNumber(at_least=1, at_most=65535), port, "Its port."),
         Key(f"{section}.user", Text(), None, "The user; without one, the driver's default."),
@@ -178,7 +181,12 @@ KEYS: tuple[Key, ...] = (
         "When a write counts as stored; `server`: as the server is set up, `off`: a crash of the "
         "server may cost the last moments.",
     ),
-    *_server_keys("sessiondb.mysql", product="MySQL or MariaDB", port=3306),
+    *_server_keys(
+        "sessiondb.mysql",
+        product="MySQL or MariaDB",
+        port=3306,
+        hosts=" The nodes of a cluster with commas between them: `one,two:3307`.",
+    ),
     Key(
         "sessiondb.mysql.ssl_ca",
         Text(),

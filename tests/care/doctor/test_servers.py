@@ -15,7 +15,6 @@ from hermes_sessions.storage.care.doctor.reaching import opened
 from hermes_sessions.storage.care.doctor.report import Report
 from hermes_sessions.storage.care.doctor.subject import Subject
 from hermes_sessions.storage.care.doctor.work import WORK
-from hermes_sessions.storage.mysql import connections
 from tests.care.doctor.conftest import on_server
 from tests.care.doctor.patients import SESSION, Patient
 from tests.servers.launching import free_port
@@ -31,11 +30,8 @@ def test_a_server_that_is_not_there(place: Place, tmp_path: Path) -> None:
     assert "disk-nearly-full" in found.document["absent"]
 
 
-def test_a_server_that_takes_the_call_and_never_says_a_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_takes_the_call_and_never_says_a_word(tmp_path: Path) -> None:
     """As one does that is frozen. PostgreSQL's own library has a limit for that."""
-    monkeypatch.setattr(connections, "_CONNECT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         url = f"mysql://root@127.0.0.1:{frozen.getsockname()[1]}/hermes"
         config = f"sessiondb:\n  provider: mysql\n  mysql:\n    dsn: {url}\n"

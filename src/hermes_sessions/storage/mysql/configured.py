@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from hermes_sessions.errors import ConfigError, InvalidInput
-from hermes_sessions.storage.mysql.connections import Options
+from hermes_sessions.storage.mysql.connections import Node, Options
 from hermes_sessions.storage.provider import Wishes
 from hermes_sessions.storage.servers.driver import MOST_SECONDS
 
@@ -31,36 +32,65 @@ _TRUTH: Final = {
 
 def options_from_url(url: str) -> Options:
     """Return the options of ``mysql://user:password@host:port/database?name=value``; the names are
-    those of `Options`.
+    those of `Options`. There may be several hosts, with commas between them.
 
     Raises:
         InvalidInput: it cannot be read. The message does not repeat it: it may hold a password.
     """
     try:
-        parts = urlsplit(url)
-        port = parts.port
-        host = unquote(parts.hostname or "")
+        parts, hosts = _split(url)
+        nodes = nodes_of(hosts) if hosts else ()
     except ValueError:
         raise InvalidInput(
-            "The MySQL URL cannot be read. It looks like mysql://user:password@host:3306/database; "
-            "write special characters as %XX."
+            "The MySQL URL cannot be read. It looks like mysql://user:password@host:3306/database, "
+            "for a cluster mysql://user:password@one:3306,two:3306/database; write special "
+            "characters as %XX."
         ) from None
     if parts.scheme not in ("mysql", "mariadb"):
         raise InvalidInput("The URL of a MySQL server begins with mysql:// or mariadb://.")
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database:
         raise InvalidInput("The MySQL URL must name one database: mysql://user@host/database.")
-    found: dict[str, Any] = {
-        "host": host,
-        "port": port,
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "database": database,
-    }
-    found = {name: value for name, value in found.items() if value}
-    for name, text in parse_qsl(parts.query, keep_blank_values=True):
-        found[name] = _value(name, text)
-    return Options(**found)
+    options = Options(
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=database,
+    )
+    named = parse_qsl(parts.query, keep_blank_values=True)
+    return _at(options, nodes)._replace(**{name: _value(name, text) for name, text in named})
+
+
+def _split(url: str) -> tuple[SplitResult, str]:
+    """Return the parts of a URL and, apart from them, its hosts: the standard library knows one."""
+    scheme, _, rest = url.partition("://")
+    place, mark, other = rest, "", ""
+    if found := re.search("[/?#]", rest):
+        place, mark, other = rest[: found.start()], found[0], rest[found.end() :]
+    user, at, hosts = place.rpartition("@")
+    return urlsplit(f"{scheme}://{user}{at}{mark}{other}"), hosts
+
+
+def nodes_of(hosts: str, port: int = Options().port) -> tuple[Node, ...]:
+    """Return the addresses in ``host:port,host:port``; *port* is that of hosts without one.
+
+    Raises:
+        ValueError: they cannot be read.
+    """
+    nodes: list[Node] = []
+    for text in hosts.split(","):
+        parts = urlsplit(f"//{text.strip()}")
+        if not parts.hostname or parts.netloc != text.strip() or "@" in text:
+            raise ValueError("a host is missing")
+        nodes.append((unquote(parts.hostname), parts.port or port))
+    return tuple(nodes)
+
+
+def _at(options: Options, nodes: tuple[Node, ...]) -> Options:
+    """Return the options with these addresses; without any, that of this machine stays."""
+    if not nodes:
+        return options
+    [(host, port), *others] = nodes
+    return options._replace(host=host, port=port, other_nodes=tuple(others))
 
 
 def options_from_settings(settings: MySQLSettings) -> Options:
@@ -73,7 +103,7 @@ def options_from_settings(settings: MySQLSettings) -> Options:
     if settings.dsn is not None:
         try:
             options = options_from_url(settings.dsn)
-            in_url = {name for name, _ in parse_qsl(urlsplit(settings.dsn).query)}
+            in_url = {name for name, _ in parse_qsl(_split(settings.dsn)[0].query)}
         except InvalidInput as error:
             raise ConfigError(
                 f"sessiondb.mysql.dsn: {error} A password with special characters goes into "
@@ -87,7 +117,13 @@ def options_from_settings(settings: MySQLSettings) -> Options:
     else:
         options = Options(port=settings.port, user=settings.user or "", database=settings.database)
         if settings.host is not None:
-            options = options._replace(host=settings.host)
+            try:
+                options = _at(options, nodes_of(settings.host, settings.port))
+            except ValueError:
+                raise ConfigError(
+                    "sessiondb.mysql.host names one host, or the nodes of a cluster with commas "
+                    "between them: one.example.org,two.example.org:3307."
+                ) from None
     if settings.password is not None:
         options = options._replace(password=settings.password)
     keys: dict[str, Any] = {

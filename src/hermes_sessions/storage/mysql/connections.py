@@ -6,7 +6,7 @@ it still lives before it is used; one that was lost is thrown away, and its neig
 
 from __future__ import annotations
 
-import math
+import logging
 import os
 import ssl
 import threading
@@ -14,6 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import pymysql
@@ -21,20 +22,24 @@ from pymysql.constants import CLIENT
 from pymysql.converters import conversions
 
 from hermes_sessions.errors import InvalidInput, StoreUnreachable
-from hermes_sessions.storage.mysql.server_session import (
-    ServerSession,
-    set_read_timeout,
-    within,
-)
+from hermes_sessions.storage.mysql.answers import Answers
+from hermes_sessions.storage.mysql.failures import is_node_unavailable
+from hermes_sessions.storage.mysql.server_session import ServerSession
 from hermes_sessions.storage.servers import forking
+from hermes_sessions.storage.servers.answer_limits import AnswerLimits
 
-_CONNECT_SECONDS: Final = 10
-#: A server that says nothing for so long is given up; far above what a statement may take.
-_LEAST_READ_SECONDS: Final = 600.0
+logger = logging.getLogger(__name__)
+
 #: Seconds of rest after which a connection is closed.
 _CLOSED_AFTER: Final = 60.0
+#: Seconds during which a node of a cluster that failed is tried after all others.
+_AVOIDED_SECONDS: Final = 30.0
 #: Rows that a statement matched are counted, changed or not; several statements in a round trip.
 _FLAGS: Final = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
+
+
+#: The host and port of a server.
+Node = tuple[str, int]
 
 
 class Options(NamedTuple):
@@ -45,6 +50,8 @@ class Options(NamedTuple):
     user: str = ""
     password: str = ""
     database: str = ""
+    #: Further nodes of the same cluster, tried in this order when the first one is unavailable.
+    other_nodes: tuple[Node, ...] = ()
     #: A path; then host and port do not matter.
     unix_socket: str | None = None
     #: True: encrypted, and the server's certificate is checked. False: never. None: if it can be.
@@ -58,6 +65,11 @@ class Options(NamedTuple):
     read_only: bool = False
     #: See `Wishes.seconds_left`.
     seconds_left: Callable[[], float] | None = None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All addresses, the preferred one first."""
+        return ((self.host, self.port), *self.other_nodes)
 
     def __repr__(self) -> str:
         shown = ", ".join(
@@ -94,9 +106,12 @@ class Connections:
         self._prepared: weakref.WeakKeyDictionary[pymysql.Connection[Any], ServerSession] = (
             weakref.WeakKeyDictionary()
         )
+        self._limits = AnswerLimits(options, stops_writes=False)
         self._room = threading.Semaphore(options.max_connections)
         self._idle: deque[ServerSession] = deque()
         self._closed = False
+        #: When a node failed last.
+        self._failed_at: dict[Node, float] = {}
         forking.watch(self)
 
     @property
@@ -107,7 +122,8 @@ class Connections:
         options = self.options
         if options.unix_socket:
             return f"mysql:{options.unix_socket}/{options.database}"
-        return f"mysql://{options.host}:{options.port}/{options.database}"
+        hosts = ",".join(f"{host}:{port}" for host, port in options.nodes)
+        return f"mysql://{hosts}/{options.database}"
 
     def beside(self) -> Connections:
         """Return connections for work beside what one of these is busy with; an application's pool
@@ -148,7 +164,7 @@ class Connections:
             return
         keep = keep and session.is_usable
         if not keep:
-            session.close()
+            self._discard(session)
         if self._given is not None:
             self._given.putconn(session.connection)
             return
@@ -165,7 +181,7 @@ class Connections:
 
     def renewed(self, lost: ServerSession, patience: float) -> ServerSession:
         """Return another session in the place of one that was lost."""
-        lost.close()
+        self._discard(lost)
         if self._given is not None:
             session = self._adopt(self._given.getconn(timeout=patience))
             self._given.putconn(lost.connection)
@@ -190,34 +206,78 @@ class Connections:
                 return
             session.close()
 
-    def connect(self) -> ServerSession:
-        """Return a new session, outside the pool; whoever asked for it closes it."""
-        connection = self._open()
-        try:
-            return self._session(connection)
-        except BaseException:
-            connection.close()
-            raise
+    def _discard(self, session: ServerSession) -> None:
+        session.close()
+        if session.is_lost and session.node is not None:
+            self._failed_at[session.node] = time.monotonic()
 
-    def _session(self, connection: pymysql.Connection[Any]) -> ServerSession:
+    def connect(self) -> ServerSession:
+        """Return a new session, outside the pool; whoever asked for it closes it.
+
+        Nodes are tried in the order given, those that failed lately after the others.
+        """
+        lately = time.monotonic() - _AVOIDED_SECONDS
+        nodes = sorted(
+            self.options.nodes,
+            key=lambda node: failed if (failed := self._failed_at.get(node, 0.0)) > lately else 0.0,
+        )
+        for node in nodes[:-1]:
+            try:
+                return self._connect_to(node)
+            except pymysql.Error as error:
+                if not is_node_unavailable(error):
+                    raise
+                logger.warning("%s:%s is unavailable, trying the next node: %s", *node, error)
+        return self._connect_to(nodes[-1])
+
+    def _connect_to(self, node: Node) -> ServerSession:
+        try:
+            connection = self._open(
+                self.options._replace(host=node[0], port=node[1]),
+                # All nodes of a cluster share the time that one server has.
+                self._limits.connect / len(self.options.nodes),
+            )
+            try:
+                session = self._session(connection, partial(self._is_alive, node))
+            except BaseException:
+                connection.close()
+                raise
+        except pymysql.Error:
+            self._failed_at[node] = time.monotonic()
+            raise
+        self._failed_at.pop(node, None)
+        session.node = node
+        return session
+
+    def _is_alive(self, node: Node) -> bool:
+        """Whether a server answers a new connection, be it with a refusal."""
+        options = self.options._replace(host=node[0], port=node[1])
+        try:
+            self._open(options, self._limits.probe).close()
+        except pymysql.Error as error:
+            return not isinstance(error.__context__, TimeoutError)
+        return True
+
+    def _session(
+        self, connection: pymysql.Connection[Any], is_alive: Callable[[], bool] | None = None
+    ) -> ServerSession:
         return ServerSession(
             connection,
             lock_timeout=self.options.lock_timeout,
             statement_timeout=self.options.statement_timeout,
-            seconds_left=self.options.seconds_left,
+            answers=Answers(connection, self._limits, is_alive),
         )
 
-    def _open(self) -> pymysql.Connection[Any]:
-        options = self.options
+    def _open(self, options: Options, seconds: float) -> pymysql.Connection[Any]:
         if options.ssl is None and options.ssl_ca is None and _is_here(options):
             # Nothing leaves this machine. Some servers insist all the same.
             try:
-                return _connection(options, ssl_disabled=True)
+                return _connection(options, seconds, ssl_disabled=True)
             except (RuntimeError, pymysql.err.OperationalError) as error:
                 if not isinstance(error, RuntimeError) and error.args[0] not in _INSISTS:
                     raise
         try:
-            return _connection(options, **_encryption(options))
+            return _connection(options, seconds, **_encryption(options))
         except RuntimeError as error:
             # The driver lacks a library that this way to log in needs.
             raise StoreUnreachable(
@@ -269,9 +329,11 @@ def _is_here(options: Options) -> bool:
     return bool(options.unix_socket) or options.host in ("127.0.0.1", "::1", "localhost")
 
 
-def _connection(options: Options, **encryption: Any) -> pymysql.Connection[Any]:
-    seconds = within(options.seconds_left, _CONNECT_SECONDS)
-    connection = pymysql.connect(
+def _connection(options: Options, seconds: float, **encryption: Any) -> pymysql.Connection[Any]:
+    if options.seconds_left is not None:
+        # To the driver, 0 means something else.
+        seconds = max(0.01, min(seconds, options.seconds_left()))
+    return pymysql.connect(
         host=options.host,
         port=options.port,
         unix_socket=options.unix_socket,
@@ -285,18 +347,10 @@ def _connection(options: Options, **encryption: Any) -> pymysql.Connection[Any]:
         connect_timeout=seconds,
         # Until it is connected: a server that is frozen takes the call and never says a word.
         read_timeout=seconds,
+        write_timeout=seconds,
         program_name="hermes-sessions",
         **encryption,
     )
-    # The driver has no other way to tell the two apart.
-    set_read_timeout(connection, _read_seconds(options))
-    return connection
-
-
-def _read_seconds(options: Options) -> float:
-    if options.statement_timeout <= 0:
-        return math.inf
-    return max(_LEAST_READ_SECONDS, 2 * options.statement_timeout)
 
 
 def _encryption(options: Options) -> dict[str, Any]:

@@ -36,6 +36,17 @@ _BY_NUMBER: Final[dict[int, _Known]] = {
         says="the connection to the server failed",
     ),
     **_each(
+        1047,
+        error=errors.StoreUnreachable,
+        says="this node is not part of the cluster's majority and takes no statements. Wait until "
+        "it is again, or name the other nodes in the URL too",
+    ),
+    **_each(
+        1180,
+        error=errors.StoreUnavailable,
+        says="the server could not say whether it committed",
+    ),
+    **_each(
         *(1044, 1045, 1130, 1251, 1698, 1820, 1862),
         error=errors.StoreUnreachable,
         says="the server refused the user or the password",
@@ -113,10 +124,32 @@ _BY_NUMBER: Final[dict[int, _Known]] = {
 _AGAIN: Final = frozenset({1020, 1205, 1213, 1412, 1467, 3572})
 #: A unique key, by its number or by its name; a row that others refer to.
 _COLLISIONS: Final = frozenset({1062, 1586, 1217, 1451})
-#: The connection is gone, or the server goes.
+#: The connection is gone, the server goes, or it cannot say what became of a commit.
 _GONE: Final = frozenset(
-    {0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169, 4031, 2003, 2006, 2013, 2014, 2055}
+    {
+        0,
+        1047,
+        1053,
+        1152,
+        1158,
+        1159,
+        1160,
+        1161,
+        1927,
+        3169,
+        4031,
+        1180,
+        2003,
+        2006,
+        2013,
+        2014,
+        2055,
+    }
 )
+
+
+#: No connection is free: another node may have one.
+_FULL: Final = frozenset({1040, 1203})
 
 
 def number_of(error: pymysql.Error) -> int | None:
@@ -163,6 +196,11 @@ def is_collision(error: pymysql.Error) -> bool:
 def is_connection_lost(error: pymysql.Error, lent: ServerSession | None) -> bool:
     """Whether nothing more will come over this connection."""
     return number_of(error) in _GONE or (lent is not None and not lent.connection.open)
+
+
+def is_node_unavailable(error: pymysql.Error) -> bool:
+    """Whether another node of the same cluster may take a connection that this one does not."""
+    return is_connection_lost(error, None) or number_of(error) in _FULL
 
 
 FAILURES: Final = Failures(pymysql.Error, translate, is_passing, is_collision, is_connection_lost)

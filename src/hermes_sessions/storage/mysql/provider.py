@@ -42,6 +42,7 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
+from hermes_sessions.storage.servers.answer_limits import MIGRATION_SECONDS
 from hermes_sessions.storage.servers.driver import Failures, Mode
 from hermes_sessions.storage.servers.provider import (
     OUR_TABLES,
@@ -105,13 +106,17 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         connections = Connections(self._options, pool)
         self._open(
             connections,
-            partial(
-                schema.make_current,
-                may_write=not self._options.read_only,
-                back_up=partial(self._back_up_first, connections),
-            ),
+            partial(self._make_current, connections),
         )
         return self
+
+    def _make_current(self, connections: Connections, lent: ServerSession) -> int:
+        with lent.answers.allowing(MIGRATION_SECONDS):
+            return schema.make_current(
+                lent,
+                may_write=not self._options.read_only,
+                back_up=partial(self._back_up_first, connections),
+            )
 
     @property
     def _migrations(self) -> tuple[Migration, ...]:
@@ -172,7 +177,11 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
                 return None
             raise
 
-    def _is_put_to_rest(self, lent: ServerSession) -> bool:
+    def _is_put_to_rest(
+        self,
+        connections: Connections,  # noqa: ARG002
+        lent: ServerSession,
+    ) -> bool:
         lent.lock_wait = -1  # What was to be set may not have been sent.
         return lent.is_ended("ROLLBACK", appending.FORGET)
 
@@ -201,8 +210,9 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         try:
             session = connections.apart(self._options.lock_timeout)
             try:
-                for statement in statements:
-                    session.execute(statement)
+                with session.answers.allowing(MIGRATION_SECONDS):
+                    for statement in statements:
+                        session.execute(statement)
             finally:
                 connections.give_back(session)
         except pymysql.Error as error:
@@ -249,7 +259,8 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         try:
             session = connections.apart(self._options.lock_timeout)
             try:
-                return schema.finish(session, partial(self._back_up_first, connections))
+                with session.answers.allowing(MIGRATION_SECONDS):
+                    return schema.finish(session, partial(self._back_up_first, connections))
             finally:
                 connections.give_back(session)
         except pymysql.Error as error:

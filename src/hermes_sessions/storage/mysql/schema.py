@@ -18,6 +18,7 @@ from hermes_sessions.errors import StoreLocked, StoreMissing, StoreReadOnly
 from hermes_sessions.storage.mysql import appending
 from hermes_sessions.storage.mysql.failures import number_of
 from hermes_sessions.storage.mysql.server_session import ServerSession
+from hermes_sessions.storage.servers.answer_limits import MIGRATION_TURN_SECONDS
 from hermes_sessions.storage.servers.steps import (
     STEPS_TAKEN,
     WRITER_LEVEL,
@@ -40,8 +41,6 @@ from hermes_sessions.storage.tables import (
     Table,
 )
 
-#: Seconds to wait for another process that changes the tables.
-_MIGRATION_SECONDS: Final = 600
 _NO_TABLE: Final = 1146
 _COLUMN_EXISTS: Final = 1060
 #: The user lacks a right: on a table, on the database.
@@ -288,7 +287,7 @@ def _migrate(session: ServerSession, back_up: BackUp, *, finishing: bool = False
     [(before,)] = session.execute(f"SELECT @@{no_limit}").fetchall()
     session.execute(f"SET {no_limit} = 0")
     # One at a time, whoever else starts now.
-    [(locked,)] = session.execute(f"SELECT GET_LOCK({lock}, {_MIGRATION_SECONDS})").fetchall()
+    [(locked,)] = session.execute(f"SELECT GET_LOCK({lock}, {MIGRATION_TURN_SECONDS})").fetchall()
     if locked != 1:
         raise StoreLocked("Another process is changing the tables of this store. Try again.")
     try:

@@ -6,19 +6,18 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 import pymysql
 from pymysql.constants import FIELD_TYPE, SERVER_STATUS
 
 from hermes_sessions.errors import StatementRefused, StoreUnreachable
+from hermes_sessions.storage.mysql.answers import Answers
+from hermes_sessions.storage.mysql.failures import is_connection_lost
 from hermes_sessions.storage.servers import driver
 
 logger = logging.getLogger(__name__)
 
-#: Seconds that are waited even if none are left: to the driver, 0 means something else.
-_LEAST_WAIT: Final = 0.01
 #: Seconds of rest after which a connection is asked whether it lives.
 _PINGED_AFTER: Final = 5.0
 #: Names in double quotes; texts in single ones, where only the quote itself is special: writing
@@ -29,12 +28,25 @@ _SQL_MODE: Final = (
 )
 
 
+#: A node that repeats a statement by itself repeats it without the rest of its transaction, and
+#: reports success. What it reads includes what other nodes committed before.
+_GALERA_SETTINGS: Final = "wsrep_retry_autocommit = 0, wsrep_sync_wait = 1"
+
+
 class ServerSession:
     """A connection, and what is known about the server's end of it."""
 
     __slots__ = (
-        *("connection", "idle_since", "is_busy", "is_mariadb", "lock_wait", "max_packet"),
-        *("_greeting", "_read_timeout", "_seconds_left", "process"),
+        *(
+            "connection",
+            "idle_since",
+            "is_busy",
+            "is_galera",
+            "is_mariadb",
+            "lock_wait",
+            "max_packet",
+        ),
+        *("_greeting", "answers", "is_lost", "node", "process"),
     )
 
     def __init__(
@@ -43,13 +55,12 @@ class ServerSession:
         *,
         lock_timeout: float,
         statement_timeout: float,
-        seconds_left: Callable[[], float] | None = None,
+        answers: Answers,
     ) -> None:
-        """Tell the server how we work. It is given up when *seconds_left* says that none are."""
+        """Tell the server how we work; *answers* are those that arrive on *connection*."""
         self.connection = connection
         self._greeting = _greeting(connection)
-        self._seconds_left = seconds_left
-        self._read_timeout: float = vars(connection).get("_read_timeout") or math.inf
+        self.answers = answers
         version: str = connection.server_version  # type: ignore[attr-defined]
         self.is_mariadb = "mariadb" in version.lower()
         self.lock_wait = whole_seconds(lock_timeout, self.is_mariadb)
@@ -57,6 +68,10 @@ class ServerSession:
         #: Whether replies may still be under way, because something like Ctrl-C came in between:
         #: whoever asked next would take them for his.
         self.is_busy = False
+        #: Whether the server ended it, or takes no statements any more.
+        self.is_lost = False
+        #: The host and port it leads to, if that is known here.
+        self.node: tuple[str, int] | None = None
         self.process = os.getpid()
         self.max_packet = 2**30
         # Sums of whole numbers arrive as decimals; they are whole numbers here, too.
@@ -69,9 +84,15 @@ class ServerSession:
             f"SET {', '.join(self._settings(lock_timeout, statement_timeout))}",
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
             "SELECT @@max_allowed_packet",
+            "SHOW VARIABLES LIKE 'wsrep_on'",
         ]
         cursor = self.execute("; ".join(statements), skipped=2)
         [(self.max_packet,)] = cursor.fetchall()
+        cursor.nextset()
+        #: Whether the server is a node of a Galera cluster.
+        self.is_galera = [value for _, value in cursor.fetchall()] == ["ON"]
+        if self.is_galera:
+            self.execute(f"SET {_GALERA_SETTINGS}")
         status: int = connection.server_status  # type: ignore[attr-defined]
         if not status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES:
             # The driver looks there for how texts are to be quoted.
@@ -113,7 +134,7 @@ class ServerSession:
             StatementRefused: the server would cut the connection, because it is too large.
         """
         self._require_size(sql)
-        self._limit()
+        self.answers.prepare()
         kind = pymysql.cursors.SSCursor if unbuffered else pymysql.cursors.Cursor
         cursor = self.connection.cursor(kind)
         self.is_busy = True
@@ -121,8 +142,8 @@ class ServerSession:
             cursor.execute(sql)
             for _ in range(skipped):
                 cursor.nextset()
-        except pymysql.Error:
-            self.is_busy = False
+        except pymysql.Error as error:
+            self._note(error)
             raise
         self.is_busy = False
         return cursor
@@ -132,29 +153,31 @@ class ServerSession:
         the smaller ones of them; return the id that the one number *inserting*, from 0, generated.
         """
         self._require_size(sql)
-        self._limit()
         connection = self.connection
         self.is_busy = True
         try:
-            connection.query(sql)
-            number = place = 0
-            while True:
-                if place == inserting:
-                    number = int(connection.insert_id())  # type: ignore[no-untyped-call]
-                if not self._has_more():
-                    break
-                connection.next_result()
-                place += 1
-        except pymysql.Error:
-            self.is_busy = False
+            with self.answers.committing():
+                self.answers.prepare()
+                connection.query(sql)
+                number = place = 0
+                while True:
+                    if place == inserting:
+                        number = int(connection.insert_id())  # type: ignore[no-untyped-call]
+                    if not self._has_more():
+                        break
+                    connection.next_result()
+                    place += 1
+        except pymysql.Error as error:
+            self._note(error)
             raise
         self.is_busy = False
         return number
 
-    def _limit(self) -> None:
-        """Wait for what is asked next no longer than there is time."""
-        if self._seconds_left is not None:
-            set_read_timeout(self.connection, within(self._seconds_left, self._read_timeout))
+    def _note(self, error: pymysql.Error) -> None:
+        self.is_busy = False
+        if is_connection_lost(error, self):
+            self.is_lost = True
+            self.close()
 
     def _has_more(self) -> bool:
         status: int = self.connection.server_status  # type: ignore[attr-defined]
@@ -184,9 +207,10 @@ class ServerSession:
         """Ask the server, if nothing was heard of it for a while."""
         if time.monotonic() - self.idle_since < _PINGED_AFTER:
             return True
-        self._limit()
         try:
-            self.connection.ping(reconnect=False)
+            with self.answers.probing():
+                self.answers.prepare()
+                self.connection.ping(reconnect=False)
         except (pymysql.Error, OSError):
             return False
         return True
@@ -206,7 +230,8 @@ class ServerSession:
         if not self.is_usable:
             return False
         try:
-            self.execute("; ".join((how, *and_then)), skipped=len(and_then))
+            with self.answers.committing():
+                self.execute("; ".join((how, *and_then)), skipped=len(and_then))
         except pymysql.Error as error:
             logger.debug("a connection was lost: %s", error)
             return False
@@ -222,16 +247,6 @@ def _greeting(connection: pymysql.Connection[Any]) -> tuple[Any, Any]:
     """Return what a server says to one connection only: a number, and random bytes."""
     said = vars(connection)
     return said.get("server_thread_id"), said.get("salt")
-
-
-def set_read_timeout(connection: pymysql.Connection[Any], seconds: float) -> None:
-    """Give a server up that says nothing for so long; the driver looks here before every read."""
-    vars(connection)["_read_timeout"] = None if math.isinf(seconds) else seconds
-
-
-def within(seconds_left: Callable[[], float] | None, seconds: float) -> float:
-    """Return how long to wait at most, perhaps less than *seconds*."""
-    return seconds if seconds_left is None else min(seconds, max(seconds_left(), _LEAST_WAIT))
 
 
 def _number(text: str) -> int | float:

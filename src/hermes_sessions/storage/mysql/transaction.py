@@ -110,7 +110,8 @@ class MySQLTransaction:
 
     def commit(self, *first: str) -> None:
         """See `ServerTransaction.commit`."""
-        self.send(*first, "COMMIT")
+        with self.lent.answers.committing():
+            self.send(*first, "COMMIT")
 
     def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
         """See `ServerTransaction.end`."""
@@ -148,7 +149,7 @@ class MySQLTransaction:
             cursor = _send(self.lent, statements, unbuffered)
         except pymysql.Error as error:
             lost = is_connection_lost(error, self.lent)
-            if self._renewed is None or not lost:
+            if self._renewed is None or not lost or self.lent.answers.is_over:
                 self._beginning = ()
                 raise
             self.lent = self._renewed(self.lent)

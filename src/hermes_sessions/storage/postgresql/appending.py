@@ -7,7 +7,6 @@ time of a cursor.
 
 from __future__ import annotations
 
-import select
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +15,7 @@ from psycopg import pq
 from psycopg.errors import InvalidSqlStatementName
 
 from hermes_sessions.storage.codec import encode_text
+from hermes_sessions.storage.postgresql.answers import Answers
 from hermes_sessions.storage.provider import NewRow
 from hermes_sessions.storage.servers.driver import HAS_NO_OTHER_TIP
 from hermes_sessions.storage.tables import MESSAGES
@@ -92,42 +92,46 @@ def _as_text(value: Any) -> bytes | None:
 
 def run_prepared(
     connection: psycopg.Connection,
-    prepared: set[bytes],
+    answers: Answers,
     wanted: Statement,
     params: list[bytes | None],
 ) -> int | None:
     """Run a statement in a transaction of its own; return the number it gives, if any.
 
-    *prepared* are the names of the statements that this connection knows.
-
     Raises:
-        psycopg.Error: it was refused, or the connection was lost.
+        psycopg.Error: it was refused, or the connection was lost or given up.
     """
-    if wanted.name in prepared:
+    if wanted.name in answers.prepared:
         try:
-            return _run_known(connection, wanted, params)
+            return _run_known(connection, answers, wanted, params)
         except InvalidSqlStatementName:
             # The driver drops all there are when a transaction of its own was rolled back.
-            prepared.clear()
+            answers.prepared.clear()
     connection.pgconn.send_prepare(wanted.name, wanted.sql)
-    _result(connection)
-    prepared.add(wanted.name)
-    return _run_known(connection, wanted, params)
+    _result(connection, answers)
+    answers.prepared.add(wanted.name)
+    return _run_known(connection, answers, wanted, params)
 
 
 def _run_known(
-    connection: psycopg.Connection, wanted: Statement, params: list[bytes | None]
+    connection: psycopg.Connection,
+    answers: Answers,
+    wanted: Statement,
+    params: list[bytes | None],
 ) -> int | None:
     connection.pgconn.send_query_prepared(wanted.name, params)
-    return _number(_result(connection))
+    return _number(_result(connection, answers))
 
 
 def run_once(
-    connection: psycopg.Connection, wanted: Statement, params: list[bytes | None]
+    connection: psycopg.Connection,
+    answers: Answers,
+    wanted: Statement,
+    params: list[bytes | None],
 ) -> int | None:
     """Do the same without preparing the statement, inside the transaction there is."""
     connection.pgconn.send_query_params(wanted.sql, params)
-    return _number(_result(connection))
+    return _number(_result(connection, answers))
 
 
 def _number(result: pq.abc.PGresult) -> int | None:
@@ -135,17 +139,18 @@ def _number(result: pq.abc.PGresult) -> int | None:
     return None if found is None else int(found)
 
 
-def _result(connection: psycopg.Connection) -> pq.abc.PGresult:
-    """Wait for the answer, as Python waits: Ctrl-C interrupts it."""
+def _result(connection: psycopg.Connection, answers: Answers) -> pq.abc.PGresult:
+    """Wait for the answer, as long as for a commit."""
     pgconn = connection.pgconn
+    wait = answers.wait_for(connection)
     # What is larger than the socket's buffer goes out while the server may already be answering.
     while pgconn.flush():
-        _wait(pgconn.socket, writing=True)
+        wait(True)
         pgconn.consume_input()
     last: pq.abc.PGresult | None = None
     while True:
         while pgconn.is_busy():
-            _wait(pgconn.socket)
+            wait(False)
             pgconn.consume_input()
         result = pgconn.get_result()
         if result is None:
@@ -153,16 +158,8 @@ def _result(connection: psycopg.Connection) -> pq.abc.PGresult:
         last = result
     if last is None or last.status == pq.ExecStatus.FATAL_ERROR:
         raise _refusal(last)
+    answers.require_replicated(connection)
     return last
-
-
-def _wait(descriptor: int, *, writing: bool = False) -> None:
-    if not hasattr(select, "poll"):  # On Windows.
-        select.select([descriptor], [descriptor] if writing else [], [])
-        return
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN | select.POLLOUT if writing else select.POLLIN)
-    waiting.poll()
 
 
 def _refusal(result: pq.abc.PGresult | None) -> psycopg.Error:

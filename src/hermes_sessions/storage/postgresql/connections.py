@@ -24,13 +24,17 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.storage.postgresql.limited import limited
+from hermes_sessions.storage.postgresql.answers import Answers
 from hermes_sessions.storage.servers import driver, forking
+from hermes_sessions.storage.servers.answer_limits import (
+    KEEPALIVE,
+    LOST_AFTER_SECONDS,
+    AnswerLimits,
+)
 from hermes_sessions.storage.servers.driver import Mode
 
 logger = logging.getLogger(__name__)
 
-_CONNECT_SECONDS: Final = 10
 #: Statements are prepared where that is asked for, and never because they come often: one plan for
 #: all values makes some searches a thousand times slower.
 _NEVER_BY_ITSELF: Final = 2**31 - 1
@@ -90,7 +94,8 @@ class Connections:
         self.is_bare = pool is not None
         self._lock = threading.Lock()
         self._idle: deque[psycopg.Connection] = deque()
-        self._prepared: weakref.WeakKeyDictionary[psycopg.Connection, set[bytes]] = (
+        self._limits = AnswerLimits(options)
+        self._answers: weakref.WeakKeyDictionary[psycopg.Connection, Answers] = (
             weakref.WeakKeyDictionary()
         )
         self._pool: ConnectionPool[psycopg.Connection] | None = None
@@ -116,12 +121,34 @@ class Connections:
             return len(self._idle)
         return int(self._pool.get_stats()["pool_size"])
 
-    def prepared_on(self, connection: psycopg.Connection) -> set[bytes]:
-        """The names of the statements that were prepared on a connection of ours, to be added to.
+    def answers_on(self, connection: psycopg.Connection) -> Answers:
+        """How long the answers on a lent connection are waited for, and what is prepared on it.
 
         Where a pooler stands in between (`is_bare`), nothing can be prepared.
         """
-        return self._prepared.setdefault(connection, set())
+        return self._answers[connection]
+
+    def _bind(self, connection: psycopg.Connection) -> None:
+        # How to reach the server of an application's connection, only the application knows.
+        is_alive = self._is_alive if self._given is None else None
+        answers = self._answers[connection] = Answers(self._limits, is_alive)
+        answers.bind(connection)
+
+    def _is_alive(self, silent: psycopg.Connection) -> bool:
+        """Whether the server of a connection answers another one, be it with a refusal."""
+        try:
+            one = {
+                "host": silent.info.host,
+                "port": str(silent.info.port),
+                "target_session_attrs": "any",
+                "connect_timeout": str(round(self._limits.probe)),
+            }
+            psycopg.connect(make_conninfo(self._conninfo(), **one)).close()
+        except psycopg.errors.ConnectionTimeout:
+            return False
+        except psycopg.Error as error:
+            logger.debug("the server answers: %s", error)
+        return True
 
     def beside(self) -> Connections:
         """Return connections for work beside what one of these is busy with; an application's pool
@@ -180,9 +207,11 @@ class Connections:
         connection.prepare_threshold = None
         connection.row_factory = tuple_row
         connection.cursor_factory = psycopg.Cursor
+        self._bind(connection)
         return connection
 
     def _restore(self, connection: psycopg.Connection) -> None:
+        self._answers.pop(connection).unbind(connection)
         found = self._found.pop(id(connection), None)
         if found is not None and not connection.closed:
             connection.autocommit = found.autocommit
@@ -229,7 +258,7 @@ class Connections:
                 self._pool = ConnectionPool(
                     self._conninfo(),
                     kwargs=self._arguments(),
-                    connection_class=self._kind(),
+                    configure=self._bind,
                     min_size=0,
                     max_size=self.options.max_connections,
                     max_idle=60.0,
@@ -244,23 +273,23 @@ class Connections:
 
     def _connect(self) -> psycopg.Connection:
         try:
-            return self._kind().connect(self._conninfo(), **self._arguments())
+            connection = psycopg.connect(self._conninfo(), **self._arguments())
         except psycopg.OperationalError as error:
             if self.is_bare or "startup parameter" not in str(error):
                 raise
             logger.info("a pooler refuses settings at the start: they go into transactions")
             self.is_bare = True
-            return self._kind().connect(self._conninfo(), **self._arguments())
-
-    def _kind(self) -> type[psycopg.Connection]:
-        seconds_left = self.options.seconds_left
-        return psycopg.Connection if seconds_left is None else limited(seconds_left)
+            connection = psycopg.connect(self._conninfo(), **self._arguments())
+        self._bind(connection)
+        return connection
 
     @property
     def _connect_seconds(self) -> int:
         """How long connecting may take: the driver knows whole seconds, and 0 would be no limit."""
         left = self.options.seconds_left
-        return _CONNECT_SECONDS if left is None else max(1, int(min(_CONNECT_SECONDS, left())))
+        seconds = self._limits.connect if left is None else min(self._limits.connect, left())
+        hosts = str(conninfo_to_dict(self.options.conninfo).get("host") or "").split(",")
+        return max(1, round(seconds / len(hosts)))
 
     def _conninfo(self) -> str:
         given = conninfo_to_dict(self.options.conninfo)
@@ -268,7 +297,17 @@ class Connections:
         if not self.is_bare:
             settings = " ".join(f"-c {name}={_escaped(value)}" for name, value in self._settings())
             options = f"{options} {settings}".strip()
-        defaults = {"application_name": "hermes-sessions", "connect_timeout": _CONNECT_SECONDS}
+        defaults: dict[str, Any] = {
+            "application_name": "hermes-sessions",
+            "connect_timeout": self._connect_seconds,
+            "keepalives_idle": KEEPALIVE.idle,
+            "keepalives_interval": KEEPALIVE.interval,
+            "keepalives_count": KEEPALIVE.probes,
+            "tcp_user_timeout": LOST_AFTER_SECONDS * 1000,
+        }
+        if "," in str(given.get("host") or "") and not self.options.read_only:
+            # After a failover, the former primary may be back as a standby.
+            defaults["target_session_attrs"] = "read-write"
         settings_given = {name: str(value) for name, value in (defaults | given).items()}
         if self.options.seconds_left is not None:
             settings_given["connect_timeout"] = str(self._connect_seconds)

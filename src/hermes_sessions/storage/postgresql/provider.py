@@ -35,6 +35,7 @@ from hermes_sessions.storage.provider import (
     Wishes,
     WriteTransaction,
 )
+from hermes_sessions.storage.servers.answer_limits import MIGRATION_SECONDS
 from hermes_sessions.storage.servers.driver import Failures, Mode
 from hermes_sessions.storage.servers.provider import OUR_TABLES, ServerProvider
 from hermes_sessions.storage.servers.steps import Migration
@@ -106,14 +107,18 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         connections = Connections(self._options, pool)
         self._open(
             connections,
-            partial(
-                schema.make_current,
-                schema=self._options.schema,
-                may_write=not self._options.read_only,
-                back_up=partial(self._back_up_first, connections),
-            ),
+            partial(self._make_current, connections),
         )
         return self
+
+    def _make_current(self, connections: Connections, lent: psycopg.Connection) -> int:
+        with connections.answers_on(lent).allowing(MIGRATION_SECONDS):
+            return schema.make_current(
+                lent,
+                self._options.schema,
+                may_write=not self._options.read_only,
+                back_up=partial(self._back_up_first, connections),
+            )
 
     @property
     def _migrations(self) -> tuple[Migration, ...]:
@@ -139,7 +144,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         lock_wait: float | None,
     ) -> PsycopgTransaction:
         lent.execute(connections.beginning(mode, lock_wait))
-        return PsycopgTransaction(lent)
+        return PsycopgTransaction(lent, connections.answers_on(lent))
 
     def _append(
         self,
@@ -152,15 +157,16 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
     ) -> int | None:
         params = appending.parameters(row, mark, time.time())
         wanted = appending.statement(tuple(row.columns), tip_too=tip_too)
+        answers = connections.answers_on(lent)
         if not connections.is_bare:
-            return appending.run_prepared(lent, connections.prepared_on(lent), wanted, params)
+            return appending.run_prepared(lent, answers, wanted, params)
         tx = self._transaction(connections, lent, "by row locks", None)
-        found = appending.run_once(lent, wanted, params)
+        found = appending.run_once(lent, answers, wanted, params)
         tx.commit()
         return found
 
-    def _is_put_to_rest(self, lent: psycopg.Connection) -> bool:
-        return is_ended(lent, "ROLLBACK")
+    def _is_put_to_rest(self, connections: Connections, lent: psycopg.Connection) -> bool:
+        return is_ended(lent, connections.answers_on(lent), "ROLLBACK")
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────
 
@@ -223,9 +229,10 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         connections = self._writable()
         connection = self._borrow(connections, None)
         try:
-            taken = schema.finish(
-                connection, self._options.schema, partial(self._back_up_first, connections)
-            )
+            with connections.answers_on(connection).allowing(MIGRATION_SECONDS):
+                taken = schema.finish(
+                    connection, self._options.schema, partial(self._back_up_first, connections)
+                )
         except psycopg.Error as error:
             raise translate(error, connections.location) from error
         finally:

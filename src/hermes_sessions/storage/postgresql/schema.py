@@ -12,6 +12,10 @@ import psycopg
 from psycopg import sql
 
 from hermes_sessions.errors import StoreMissing, StoreReadOnly
+from hermes_sessions.storage.servers.answer_limits import (
+    MIGRATION_SECONDS,
+    MIGRATION_TURN_SECONDS,
+)
 from hermes_sessions.storage.servers.steps import (
     WRITER_LEVEL,
     BackUp,
@@ -32,8 +36,6 @@ from hermes_sessions.storage.tables import (
     Table,
 )
 
-#: Seconds to wait for another process that changes the tables, and perhaps backs them up first.
-_MIGRATION_SECONDS: Final = 600
 #: Two numbers that stand for "Hermes Sessions changes its tables" among the locks of a database.
 _LOCK: Final = (0x48535342, 1)
 #: The same for "makes its search index anew".
@@ -196,8 +198,8 @@ def _migrate(
 ) -> dict[str, int]:
     with connection.transaction():
         [before] = connection.execute("SHOW lock_timeout").fetchone() or ("0",)
-        connection.execute("SET LOCAL statement_timeout = 0")
-        connection.execute(f"SET LOCAL lock_timeout = {_MIGRATION_SECONDS * 1000}".encode())
+        connection.execute(f"SET LOCAL statement_timeout = {MIGRATION_SECONDS * 1000}".encode())
+        connection.execute(f"SET LOCAL lock_timeout = {MIGRATION_TURN_SECONDS * 1000}".encode())
         # One at a time, whoever else starts now; ends with the transaction.
         connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
         connection.execute("SELECT set_config('lock_timeout', %s, true)", (before,))

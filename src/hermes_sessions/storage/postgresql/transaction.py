@@ -14,6 +14,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 
 from hermes_sessions.storage.codec import decode_row, encode_params
+from hermes_sessions.storage.postgresql.answers import Answers
 from hermes_sessions.storage.provider import Params, Row
 
 logger = logging.getLogger(__name__)
@@ -34,10 +35,11 @@ class _NumberLoader(Loader):
 class PsycopgTransaction:
     """The port's read and write transaction over a connection inside a transaction."""
 
-    __slots__ = ("_cursor", "lent")
+    __slots__ = ("_answers", "_cursor", "lent")
 
-    def __init__(self, connection: psycopg.Connection) -> None:
+    def __init__(self, connection: psycopg.Connection, answers: Answers) -> None:
         self.lent = connection
+        self._answers = answers
         self._cursor = psycopg.RawCursor(connection)
         # Here and not on the connection, which may be the application's.
         self._cursor.adapters.register_loader("numeric", _NumberLoader)
@@ -93,18 +95,22 @@ class PsycopgTransaction:
 
     def commit(self, *first: str) -> None:
         """See `ServerTransaction.commit`."""
-        self.lent.execute("; ".join((*first, "COMMIT")).encode())
+        with self._answers.committing():
+            self.lent.execute("; ".join((*first, "COMMIT")).encode())
 
     def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
         """See `ServerTransaction.end`."""
-        return is_ended(self.lent, how)
+        return is_ended(self.lent, self._answers, how)
 
 
-def is_ended(connection: psycopg.Connection, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
+def is_ended(
+    connection: psycopg.Connection, answers: Answers, how: Literal["COMMIT", "ROLLBACK"]
+) -> bool:
     """End a transaction that may be left; return whether the connection can be used again."""
     if not is_at_rest(connection) and not connection.closed:
         try:
-            connection.execute(how.encode())
+            with answers.committing():
+                connection.execute(how.encode())
         except psycopg.Error as error:
             logger.debug("a connection was lost: %s", error)
     return is_at_rest(connection)

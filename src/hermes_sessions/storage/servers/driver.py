@@ -35,6 +35,10 @@ class ServerOptions(Protocol):
         """Seconds that a unit of work waits for others."""
 
     @property
+    def statement_timeout(self) -> float:
+        """Seconds that one statement may take (0: no limit)."""
+
+    @property
     def read_only(self) -> bool:
         """Whether nothing is written."""
 

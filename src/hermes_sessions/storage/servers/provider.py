@@ -91,6 +91,8 @@ _UNITS_TO_CLEAN: Final = 1000
 _TIPS_KNOWN: Final = 10_000
 #: Seconds that a statement waits for a commit whose connection is gone, before it asks again.
 _RESOLVING_WAIT: Final = 1.0
+#: Seconds that it waits for a connection to ask on.
+_RESOLVING_PATIENCE: Final = 2.0
 _MARK: Final = ("mark", "message_id", "marked_at")
 
 
@@ -141,7 +143,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         """
 
     @abstractmethod
-    def _is_put_to_rest(self, lent: S) -> bool:
+    def _is_put_to_rest(self, connections: C, lent: S) -> bool:
         """End what may be left of a transaction; return whether the connection can be used."""
 
     @abstractmethod
@@ -351,7 +353,9 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             unknown = CommitUnknown(mark, None)
             raise self._failed(error, connections, lent, unknown) from error
         finally:
-            connections.release(lent, keep=number is not None or self._is_put_to_rest(lent))
+            connections.release(
+                lent, keep=number is not None or self._is_put_to_rest(connections, lent)
+            )
         return number
 
     # ── what went wrong ───────────────────────────────────────────────────────────────────────
@@ -381,9 +385,11 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             RunAgain: it did not, and never will: its mark is ours now.
         """
         try:
-            tx = self._begin(connections, "by row locks", None, _RESOLVING_WAIT)
+            tx = self._begin(connections, "by row locks", _RESOLVING_PATIENCE, _RESOLVING_WAIT)
         except RunAgain as again:
             raise NotResolved(again.error) from again
+        except StoreUnavailable as error:
+            raise NotResolved(error) from error
         is_clean = False
         try:
             # Waits for the end of a commit under way. A mark that is there stays as it is.

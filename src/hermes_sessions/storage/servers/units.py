@@ -101,7 +101,7 @@ def _final(again: RunAgain, unknown: CommitUnknown | None) -> StoreError:
     if unknown is None:
         return again.error
     return StoreUnavailable(
-        f"The connection was lost while a write was being committed, and the server did not come "
-        f"back to say whether it was stored. Look before you repeat it, or repeat it with its "
-        f"external_id. ({again.error})"
+        f"It is not known whether a write was stored: the server did not answer its commit, nor in "
+        f"time afterwards. Repeating it with the same external_id is safe; without one, look "
+        f"before you repeat it. ({again.error})"
     )

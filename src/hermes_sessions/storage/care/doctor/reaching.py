@@ -221,7 +221,7 @@ def _lock(subject: Subject) -> Iterable[Finding]:
 def _in_the_way(path: Path) -> list[int]:
     """Return the processes that hold the write lock; those that only have it open do not count."""
     real = Path(path).resolve()
-    return processes_in_the_way(real, read_lock_table(), writers_only=True)
+    return processes_in_the_way(real, read_lock_table(real), writers_only=True)
 
 
 #: By database, what may be asked, the first that the server understands.
