@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
@@ -19,8 +18,9 @@ from hermes_sessions.text.query.filters import HAS_VALUES, Conditions
 
 logger = Logger(__name__)
 
-#: Messages that `close` still indexes.
+#: Messages that `close` still indexes, and seconds after which it leaves them to others.
 _ON_CLOSE: Final = 200
+_SECONDS_ON_CLOSE: Final = 5.0
 #: Seconds that work nobody waits for waits for other writers.
 _BACKGROUND_PATIENCE: Final = 0.5
 _SORTS: Final = ("relevance", "newest", "oldest")
@@ -73,18 +73,15 @@ class Search:
         conditions = _checked(conditions)
         if limit == 0 or not (query or "").strip():
             return []
-        if source_filter is not None:
-            conditions = replace(conditions, sources=tuple(source_filter))
-        if exclude_sources:
-            excluded = (*conditions.exclude_sources, *exclude_sources)
-            conditions = replace(conditions, exclude_sources=excluded)
-        if role_filter:
-            conditions = replace(conditions, roles=tuple(role_filter))
-        if include_inactive:
-            conditions = replace(conditions, include_rewound=True)
+        documented = Conditions(
+            sources=None if source_filter is None else tuple(source_filter),
+            exclude_sources=tuple(exclude_sources or ()),
+            roles=tuple(role_filter or ()),
+            include_rewound=include_inactive,
+        )
         request = Request(
             text=query or "",
-            conditions=conditions,
+            conditions=(conditions, documented),
             scope=scope,
             limit=_EVERYTHING if limit < 0 else min(limit, _EVERYTHING),
             offset=min(max(offset, 0), _EVERYTHING),
@@ -116,7 +113,7 @@ class Search:
         answer = self._finder.answer(
             Request(
                 text=query or "",
-                conditions=conditions,
+                conditions=(conditions,),
                 scope=scope,
                 limit=min(limit, _EVERYTHING),
                 sort=_sort(sort),
@@ -146,10 +143,14 @@ class Search:
             lag = self._upkeep.lag(tx)
         total = lag.pending + lag.titles
         indexed = 0
-        while step := self._upkeep.catch_up(1):
+
+        def note(step: int) -> None:
+            nonlocal indexed
             indexed += step
             if on_progress is not None:
                 on_progress(indexed, max(total, indexed))
+
+        self._upkeep.catch_up(on_step=note)
         rebuilt = self._upkeep.tidy()
         return {"indexed": indexed, "rebuilt": rebuild or rebuilt}
 
@@ -170,7 +171,9 @@ class Search:
     def finish(self) -> None:
         """Index a bounded part of what waits, before a process ends."""
         try:
-            self._upkeep.catch_up(_ON_CLOSE, patience=_BACKGROUND_PATIENCE)
+            self._upkeep.catch_up(
+                _ON_CLOSE, patience=_BACKGROUND_PATIENCE, seconds=_SECONDS_ON_CLOSE
+            )
         except HermesSessionsError as error:
             # Nothing is lost: the next search or process does it.
             logger.info("the search index could not be updated now: %s", error)

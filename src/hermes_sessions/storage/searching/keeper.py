@@ -24,6 +24,9 @@ IDLE: Final = 0.2
 MANY: Final = 2000
 #: Seconds that the thread waits for more before it ends.
 LINGER: Final = 2.0
+#: Seconds that the end of the thread is waited for. It ends after the step it is at, a short one
+#: unless the database does not answer.
+LONGEST_STEP: Final = 30.0
 
 
 class Keeper:
@@ -114,7 +117,13 @@ class Keeper:
             self._changed.notify()
             thread = self._thread
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join()
+            thread.join(LONGEST_STEP)
+            if thread.is_alive():
+                logger.warning(
+                    "the thread that updates the search index does not end within %g s; it is left "
+                    "to itself",
+                    LONGEST_STEP,
+                )
 
     def resume(self) -> None:
         """Go on after `pause`, with a new thread if there is something to do."""

@@ -10,6 +10,7 @@ get their turn in between. An index that another segmenter made, or that is dama
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +25,7 @@ from hermes_sessions.storage.provider import (
 )
 from hermes_sessions.storage.searching.documents import DOCUMENT_COLUMNS, texts_of, time_of
 from hermes_sessions.storage.searching.index import Document, IndexDamaged, SearchIndex
+from hermes_sessions.storage.steps import LONGEST, Progress, stuck
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.encode import document
 from hermes_sessions.text.segment import SEGMENTER_VERSION
@@ -100,6 +102,11 @@ class _Batch:
 #: other rules.
 _DAMAGED: Final = _Batch((), 0)
 _OUTDATED: Final = _Batch((), 0)
+#: Instead of a number of messages: the index was begun anew. That happens so often at most while
+#: it is brought up to date.
+_RESET: Final = -1
+_MOST_RESETS: Final = 3
+_WORK: Final = "Updating the search index"
 
 
 class Upkeep:
@@ -144,16 +151,19 @@ class Upkeep:
         limit: int | None = None,
         *,
         patience: float | None = None,
+        seconds: float = LONGEST,
         is_unwanted: Callable[[], bool] = lambda: False,
+        on_step: Callable[[int], None] = lambda _: None,
     ) -> int:
         """Index up to *limit* messages and titles (all without one), or until the work *is
-        unwanted*; return how many were handled. *patience* bounds each wait for other writers.
+        unwanted* or took *seconds*; return how many were handled. *patience* bounds each wait for
+        other writers. Ends also when others undo the work; `lag` tells what is left.
 
         Raises:
             StoreUnavailable: the store cannot be written now; what was done stays done.
         """
-        handled = steps = 0
-        was_mended = False
+        handled = steps = resets = 0
+        progress = Progress(_WORK, self._number_left, seconds)
         while (limit is None or handled < limit) and not is_unwanted():
             try:
                 steps += 1
@@ -162,16 +172,29 @@ class Upkeep:
                     self.tidy_once(patience=patience)
                 step = self._step(patience)
             except IndexDamaged as error:
-                if was_mended:
+                if resets:
                     raise
-                was_mended = True
                 logger.warning("the search index is made anew: %s", error)
                 self.start_anew(patience=patience)
-                continue
+                step = _RESET
             if step is None:
                 break
+            if step == _RESET:
+                resets += 1
+                if resets > _MOST_RESETS:
+                    logger.warning("%s", stuck(_WORK, self._number_left()))
+                    break
+                continue
             handled += step
+            on_step(step)
+            if not progress.goes_on(step):
+                break
         return handled
+
+    def _number_left(self) -> int:
+        with self._store.provider.read() as tx:
+            lag = self.lag(tx)
+        return lag.pending + lag.titles
 
     def tidy(self) -> bool:
         """Merge what the index wrote in small pieces, and leave nothing in it of what was removed,
@@ -183,10 +206,19 @@ class Upkeep:
             logger.warning("the search index is made anew: %s", damage)
             self.start_anew()
             self.catch_up()
+        self.compact()
+        return damage is not None
+
+    def compact(self) -> bool:
+        """Leave nothing in the index of what was removed; return whether that came to an end."""
+        until = time.monotonic() + LONGEST
         first = True
         while self._store.provider.write(partial(self._index.compact, first=first)):
             first = False
-        return damage is not None
+            if time.monotonic() >= until:
+                logger.warning("merging the search index stops for now; it took too long")
+                return False
+        return True
 
     def tidy_once(self, *, patience: float | None = None) -> None:
         """Do one short step of merging."""
@@ -218,17 +250,19 @@ class Upkeep:
     # ── one step ──────────────────────────────────────────────────────────────────────────────
 
     def _step(self, patience: float | None) -> int | None:
-        """Handle the next few messages and titles; return how many, None when there are none."""
+        """Handle the next few messages and titles; return how many, `_RESET` if the index was
+        begun anew, None when there are none.
+        """
         with self._store.provider.read() as tx:
             batch = self._read(tx)
         if batch is None:
             return None
         if batch is _DAMAGED:
             self.start_anew(patience=patience)
-            return 0
+            return _RESET
         if batch is _OUTDATED:
             self._store.provider.write(self._reset_outdated, patience=patience, isolated=False)
-            return 0
+            return _RESET
         return self._store.provider.write(
             partial(self._store_batch, batch=batch), patience=patience, isolated=False
         )

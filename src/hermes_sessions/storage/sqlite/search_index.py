@@ -106,7 +106,7 @@ class FTS5Index(CompiledIndex[str]):
     def clear(self, tx: WriteTransaction) -> None:
         """See `SearchIndex.clear`."""
         # FTS5 cannot be asked about tables that are missing: the whole transaction would fail.
-        if not (_exist(tx, _TABLES) and _is_dropped(tx)):
+        if not (_exist(tx, ("search_index", *_TABLES)) and _is_dropped(tx)):
             _cut_out(tx)
         tx.run(SEARCH_NOTES)
         tx.run(SEARCH_INDEX)

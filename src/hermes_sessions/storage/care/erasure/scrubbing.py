@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.care.erasure.receipts import Step
 from hermes_sessions.storage.searching.upkeep import Upkeep
@@ -24,12 +22,16 @@ def scrub(store: Store, *, rebuild: bool = False) -> list[Step]:
 def _index(store: Store) -> Step:
     index = store.provider.search_index
     try:
-        Upkeep(store, index).catch_up()
-        first = True
-        while store.provider.write(partial(index.compact, first=first)):
-            first = False
+        upkeep = Upkeep(store, index)
+        upkeep.catch_up()
+        is_compact = upkeep.compact()
+        with store.provider.read() as tx:
+            is_done = is_compact and upkeep.lag(tx).complete
     except HermesSessionsError as error:
         return Step(INDEX, "pending", why=str(error))
+    if not is_done:
+        why = "The search index could not be brought up to date, because others write to it."
+        return Step(INDEX, "pending", why=why)
     return Step(INDEX)
 
 

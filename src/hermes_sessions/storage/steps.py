@@ -1,0 +1,80 @@
+"""Work in short steps, each in a transaction of its own, that ends even if others undo it.
+
+What one step does, another program may take back before the next: a second writer, a trigger, a
+log that was unlinked. So no loop waits for the work to be gone; each is bounded by how much there
+was when it began.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
+
+#: Steps in a row that may do nothing, because somebody else was faster, before work is given up.
+MOST_IDLE: Final = 50
+#: Seconds that work may take which somebody asked for and waits for.
+LONGEST: Final = 4 * 3600.0
+
+
+class Progress:
+    """Decides whether work that others can undo goes on.
+
+    It goes in rounds: a round does as much as was *left* when it began. Then less must be left than
+    before. *seconds* bounds it all.
+    """
+
+    def __init__(self, what: str, left: Callable[[], int], seconds: float = LONGEST) -> None:
+        self._what = what
+        self._measure = left
+        self._left: int | None = None
+        self._until = time.monotonic() + seconds
+        self._steps = self._done = self._idle = 0
+
+    def goes_on(self, done: int) -> bool:
+        """Note what a step did; return whether another makes sense, and say why if not."""
+        self._steps += 1
+        self._done += done
+        self._idle = 0 if done else self._idle + 1
+        if time.monotonic() >= self._until:
+            logger.info("%s stops for now: its time is over", self._what)
+            return False
+        if self._left is None:
+            # Most work is done after a step or two, and is not worth measuring.
+            if self._steps > 1:
+                self._left, self._done = self._measure(), 0
+            return True
+        if self._idle < MOST_IDLE and self._done <= self._left:
+            return True
+        left = self._measure()
+        if left and (left >= self._left or self._idle):
+            logger.warning("%s", stuck(self._what, left))
+            return False
+        self._left, self._done, self._idle = left, 0, 0
+        return True
+
+
+def stuck(what: str, left: int) -> str:
+    """Return what to say of work that others undo."""
+    return (
+        f"{what} stops: after as many steps as it needs, {left:,} are left. Another program undoes "
+        f"the work, or is faster. Find out what else writes to the store, then try again"
+    )
+
+
+def repeat(step: Callable[[], int], what: str, left: Callable[[], int]) -> int:
+    """Do steps until one does nothing, or `Progress` ends it; return how much was done.
+
+    *left* measures how much there is to do, in the unit that *step* returns.
+    """
+    total = 0
+    progress = Progress(what, left)
+    while done := step():
+        total += done
+        if not progress.goes_on(done):
+            break
+    return total
