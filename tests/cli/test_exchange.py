@@ -473,9 +473,10 @@ def test_into_another_file(filled: Hermes, tmp_path: Path, backup: Path) -> None
     result = filled.call("sessions", "import", str(filled.store), "--into", str(target))
     assert result.code == 0
     assert f"into {target}" in result.out
-    assert result.err == (
+    assert result.err.endswith(
         f"To use these sessions, set in config.yaml: sessiondb.sqlite.path: {target}\n"
     )
+    assert "Not copied: compression_locks, erasures, identities, lane_transitions" in result.err
     assert everything(target) == everything(filled.store)
     jsonl = filled.call("sessions", "import", str(backup), "--into", str(target), "--json")
     assert jsonl.json["skipped"] == ALL
@@ -560,3 +561,24 @@ def test_long_work_shows_a_bar(
         with Terminal(hermes, "sessions", *arguments, program=SLOW_COMMAND) as terminal:
             assert terminal.finish() == 0, terminal.screen
         assert "100%" in terminal.screen
+
+
+def test_an_import_names_what_it_keeps_apart_and_what_it_leaves_out(
+    hermes: Hermes, tmp_path: Path
+) -> None:
+    file = tmp_path / "theirs.db"
+    stored.unpack("v22", file)
+    result = hermes.call("sessions", "import", str(file))
+    assert result.code == 0
+    assert result.out.endswith(", bound 2 Telegram topics.\n")
+    kept, *left_out = result.err.splitlines()
+    assert kept.startswith("Kept in the table foreign_rows: async_delegations (1 row), ")
+    assert "gateway_routing (2 rows)" in kept
+    assert [line.rpartition(": ")[2] for line in left_out] == [
+        "a search index, made again here",
+        "SQLite's own",
+        "counted again here",
+    ]
+    document = json.loads(hermes.call("sessions", "import", str(file), "--json").out)
+    assert document["kept"]["gateway_routing"] == 2
+    assert {"table": "sqlite_sequence", "reason": "SQLite's own"} in document["left_out"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.topics import note_topic
 from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.storage.sqlite.foreign import import_database
+from tests.fixtures.hermes import stored
 from tests.gateway.town import Town
 
 
@@ -85,3 +90,58 @@ def test_topics_are_answered_apart(tmp_path: Path) -> None:
             assert sessions.keys() == {"5", "6"}
             texts = [db.get_messages(sessions[name])[0]["content"] for name in ("5", "6")]
             assert texts == ["First", "Second"]
+
+
+def hermes_file(path: Path, *, user_id: str = "7", ended: bool = False) -> Path:
+    """A database as hermes-agent 0.19.0 leaves it, with a session bound to a topic."""
+    stored.unpack("v22", path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "INSERT INTO sessions (id, source, user_id, started_at, ended_at) "
+            "VALUES ('theirs', 'telegram', '7', 5.5, ?)",
+            (6.5 if ended else None,),
+        )
+        connection.execute(
+            "INSERT INTO messages (session_id, role, content, timestamp) "
+            "VALUES ('theirs', 'assistant', 'Said before', 5.5)"
+        )
+        connection.execute(
+            "INSERT INTO telegram_dm_topic_bindings (chat_id, thread_id, user_id, session_key, "
+            "session_id, managed_mode, linked_at, updated_at) "
+            "VALUES ('7', '5', ?, 'agent:main:telegram:dm:7:5', 'theirs', 'auto', 5.5, 5.5)",
+            (user_id,),
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("file", "goes_on"), [({}, True), ({"user_id": "8"}, False), ({"ended": True}, False)]
+)
+def test_an_imported_topic_goes_on_in_its_session(
+    tmp_path: Path, file: dict[str, Any], goes_on: bool
+) -> None:
+    theirs = hermes_file(tmp_path / "theirs.db", **file)
+    with SessionDB(tmp_path / "state.db") as db:
+        assert import_database(db, theirs)["topics"] == 3
+        assert bound(db) == {"5": "theirs"}
+    with Town(tmp_path) as town:
+        running = town.start()
+        town.telegram.write("Said now", thread_id=5)
+        town.wait_for_replies(1)
+        running.stop()
+        with SessionDB(tmp_path / "state.db") as db:
+            assert (bound(db)["5"] == "theirs") is goes_on
+            texts = [m["content"] for m in db.get_messages("theirs")]
+            expected = ["Said before", "Said now", "You said: Said now"]
+            assert texts == (expected if goes_on else expected[:1])
+
+
+def test_a_topic_that_is_bound_here_stays_as_it_is(tmp_path: Path, db: SessionDB) -> None:
+    theirs = hermes_file(tmp_path / "theirs.db")
+    note_topic(db, topic(), "key", "s")
+    report = import_database(db, theirs)
+    assert (report["topics"], bound(db)) == (2, {"5": "s"})
+    assert any("topic 5 of chat 7" in note["note"] for note in report["notes"])
+    with SessionDB(":memory:") as other:
+        assert import_database(other, theirs)["topics"] == 3
+        assert import_database(other, theirs)["topics"] == 0

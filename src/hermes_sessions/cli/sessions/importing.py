@@ -90,6 +90,8 @@ def _summary(report: Record, source: str, target: Path | None) -> str:
         parts.append(f"extended {report['extended']}")
     if report["skipped"]:
         parts.append(f"{report['skipped']} were already there")
+    if report.get("topics"):
+        parts.append(f"bound {counted(report['topics'], 'Telegram topic')}")
     return one_line(", ".join(parts) + ".")
 
 
@@ -102,10 +104,22 @@ def _document(report: Record) -> Record:
         "errors": report["errors"],
         "damage": report.get("damage", []),
         "notes": report["notes"],
+        "topics": report.get("topics", 0),
+        "kept": report.get("kept", {}),
+        "left_out": report.get("left_out", []),
     }
 
 
 def _remarks(report: Record) -> Iterator[str]:
+    if kept := {table: rows for table, rows in report.get("kept", {}).items() if rows}:
+        rows = ", ".join(f"{table} ({counted(count, 'row')})" for table, count in kept.items())
+        yield one_line(f"Kept in the table foreign_rows: {rows}")
+    reasons: dict[str, list[str]] = {}
+    for entry in report.get("left_out", []):
+        name = ".".join(entry[key] for key in ("table", "column") if key in entry)
+        reasons.setdefault(entry["reason"], []).append(name)
+    for reason, named in reasons.items():
+        yield one_line(f"Not copied: {', '.join(named)}: {reason}")
     kinds: tuple[tuple[str, Sequence[str]], ...] = (
         ("Left alone", [f"{c['id']}: {c['reason']}" for c in report["conflicts"]]),
         ("Left out", [f"session number {e['index'] + 1}: {e['error']}" for e in report["errors"]]),

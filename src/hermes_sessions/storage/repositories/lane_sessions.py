@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.fences import HOLDS
+from hermes_sessions.storage.repositories.fences import HOLDS, holder_has_ended
 from hermes_sessions.storage.repositories.lineage import follow_compression
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.scoping import scope_condition
@@ -159,11 +159,12 @@ def is_running(tx: ReadTransaction, chain_id: str, now: float) -> bool:
     A turn that a dead process left behind is not running.
     """
     row = tx.one(
-        "SELECT 1 FROM turns t JOIN leases l ON l.chain_id = t.chain_id AND l.token = t.token "
+        "SELECT l.process_id FROM turns t "
+        "JOIN leases l ON l.chain_id = t.chain_id AND l.token = t.token "
         f"WHERE t.chain_id = ? AND t.ended_at IS NULL AND {HOLDS} LIMIT 1",
         (chain_id, now, now),
     )
-    return row is not None
+    return row is not None and not holder_has_ended(tx, row[0])
 
 
 def _pointed(row: Row) -> PointedSession:

@@ -6,18 +6,19 @@ deleted session leaves none.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.ids import require_bounded
-from hermes_sessions.storage.provider import Params, WriteTransaction
+from hermes_sessions.storage.provider import Params, ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import SESSION_COLUMNS, VISIBLE, Record, names
 from hermes_sessions.storage.store import Store
 
 _SCHEMA_KEY: Final = "telegram_dm_topic_schema_version"
 _SCHEMA: Final = "2"
-_COLUMNS: Final = (
+COLUMNS: Final = (
     "chat_id",
     "thread_id",
     "user_id",
@@ -27,8 +28,17 @@ _COLUMNS: Final = (
     "linked_at",
     "updated_at",
 )
+MODE_COLUMNS: Final = (
+    "chat_id",
+    "user_id",
+    "enabled",
+    "has_topics_enabled",
+    "allows_users_to_create_topics",
+    "activated_at",
+    "updated_at",
+)
 _SELECT: Final = (
-    f"SELECT {names(_COLUMNS)} FROM topics WHERE EXISTS "
+    f"SELECT {names(COLUMNS)} FROM topics WHERE EXISTS "
     f"(SELECT 1 FROM sessions WHERE id = topics.session_id AND {VISIBLE}) AND "
 )
 
@@ -106,7 +116,7 @@ class Topics:
         """See `SessionDB.list_telegram_topic_bindings_for_chat`."""
         with self._store.provider.read() as tx:
             rows = tx.all(f"{_SELECT}chat_id = ? ORDER BY linked_at, thread_id", (str(chat_id),))
-        return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+        return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
     def bind(
         self,
@@ -176,13 +186,66 @@ class Topics:
     def _one(self, where: str, params: Params) -> Record | None:
         with self._store.provider.read() as tx:
             row = tx.one(_SELECT + where, params)
-        return dict(zip(_COLUMNS, row, strict=True)) if row else None
+        return dict(zip(COLUMNS, row, strict=True)) if row else None
 
     def _switch_off(self, tx: WriteTransaction, chat_id: str) -> None:
         tx.run(
             "UPDATE topic_modes SET enabled = ?, updated_at = ? WHERE chat_id = ?",
             (0, self._store.clock(), chat_id),
         )
+
+
+# ── inside a transaction of others ────────────────────────────────────────────────────────────
+
+
+class Added(NamedTuple):
+    """What became of bindings from elsewhere."""
+
+    added: int
+    refused: list[Record]
+
+
+def add_modes(tx: WriteTransaction, rows: Sequence[Record]) -> None:
+    """Add chats with topics that are not known here."""
+    for row in rows:
+        if not tx.one("SELECT 1 FROM topic_modes WHERE chat_id = ?", (row["chat_id"],)):
+            _insert(tx, "topic_modes", MODE_COLUMNS, row)
+
+
+def add_bindings(tx: WriteTransaction, rows: Sequence[Record]) -> Added:
+    """Add bindings whose session is here, if neither it nor the topic is bound otherwise."""
+    added, refused = 0, []
+    for row in rows:
+        topic, session = (row["chat_id"], row["thread_id"]), row["session_id"]
+        bound = tx.all(
+            "SELECT chat_id, thread_id, session_id FROM topics "
+            "WHERE (chat_id = ? AND thread_id = ?) OR session_id = ?",
+            (*topic, session),
+        )
+        if [tuple(found) for found in bound] == [(*topic, session)]:
+            continue
+        if bound or not tx.one("SELECT 1 FROM sessions WHERE id = ?", (session,)):
+            refused.append(row)
+            continue
+        _insert(tx, "topics", COLUMNS, row)
+        added += 1
+    return Added(added, refused)
+
+
+def bound_session(tx: ReadTransaction, chat_id: str, thread_id: str, user_id: str) -> str | None:
+    """Return the session that a topic of this user is bound to."""
+    row = tx.one(
+        "SELECT session_id FROM topics WHERE chat_id = ? AND thread_id = ? AND user_id = ?",
+        (chat_id, thread_id, user_id),
+    )
+    return None if row is None else str(row[0])
+
+
+def _insert(tx: WriteTransaction, table: str, columns: tuple[str, ...], row: Record) -> None:
+    tx.run(
+        f"INSERT INTO {table} ({names(columns)}) VALUES ({placeholders(len(columns))})",
+        [row[name] for name in columns],
+    )
 
 
 def _id(value: object, what: str) -> str:

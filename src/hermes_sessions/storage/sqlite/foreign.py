@@ -2,7 +2,8 @@
 
 Versions 1 to 22 are known, and stores of ours; of later versions what bears a known name is
 understood. Columns this store does not have go to ``extra``, rows of tables it does not have to
-``foreign_rows``, search indexes are left out because they are derived. The source is only read.
+``foreign_rows``. Search indexes and counters are made again here; what is left out is named in the
+report. The source is only read.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hermes_sessions.model.legacy import documented_edge_kind
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.jsonl import Progress, Record
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories import topics
 from hermes_sessions.storage.repositories.exchange import export_records
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS
 from hermes_sessions.storage.sqlite.emptied import emptied, was_written
@@ -51,7 +53,18 @@ from hermes_sessions.storage.sqlite.source import (
     target_for,
 )
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+from hermes_sessions.storage.sqlite.upgrade.layout import SEARCH_TABLES
+from hermes_sessions.storage.sqlite.upgrade.scan import quoted
+from hermes_sessions.storage.sqlite.upgrade.topics import BINDINGS, MODES, usable_rows
 from hermes_sessions.storage.sqlite.whole_log import require_whole_log
+from hermes_sessions.storage.tables import (
+    ERASURE_TABLES,
+    GATEWAY_TABLES,
+    HOLD_TABLES,
+    LIFECYCLE_TABLES,
+    TABLES,
+    Table,
+)
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -64,12 +77,39 @@ __all__ = [
     "target_for",
 ]
 
-#: Tables that are taken over as what they are, or that say nothing about sessions.
-_OWN_TABLES: Final = frozenset(
-    "sessions messages state_meta schema_version session_model_usage".split()
-)
 _SESSION_TIMES: Final = ("started_at", "ended_at")
 _USAGE_NAMES: Final = {"first_seen": "first_at", "last_seen": "last_at"}
+_USAGE: Final = next(table for table in TABLES if table.name == "session_model_usage")
+#: Tables that are taken over as what they are, with the columns that have a place here.
+_OWN_COLUMNS: Final = {
+    "schema_version": {"version"},
+    "state_meta": {"key", "value"},
+    _USAGE.name: {*_USAGE_NAMES, *(column.name for column in _USAGE.columns)},
+}
+#: Columns that are counted again.
+_COUNTED: Final = ("message_count", "tool_call_count")
+#: Of a store of ours: what belongs to its sessions, beside what an export has.
+_BESIDE_SESSIONS: Final = tuple(
+    table for table in (*ERASURE_TABLES, *HOLD_TABLES) if table.name in ("authors", "holds")
+)
+#: Of a store of ours: tables that are copied, each in its own way.
+_COPIED_OF_OURS: Final = frozenset(
+    "sessions messages rewinds session_model_usage state_meta foreign_rows topic_modes topics "
+    "schema_version store_migrations".split()
+) | {table.name for table in _BESIDE_SESSIONS}
+_NOT_COPIED_OF_OURS: Final = (
+    frozenset(
+        table.name
+        for table in (*TABLES, *LIFECYCLE_TABLES, *GATEWAY_TABLES, *ERASURE_TABLES, *HOLD_TABLES)
+    )
+    - _COPIED_OF_OURS
+)
+_INDEX: Final = "a search index, made again here"
+_COUNTED_AGAIN: Final = "counted again here"
+_OF_SQLITE: Final = "SQLite's own"
+_VIEW: Final = "a view, which has no rows of its own"
+_UNREADABLE: Final = "a kind of table that cannot be read here"
+_OF_THE_STORE: Final = "of that store alone; hermes sessiondb migrate moves a store as a whole"
 _FOREIGN_ROW: Final = ("origin", "table_name", "row_key", "row")
 _ROWS_PER_WRITE: Final = 500
 _LISTED_DAMAGE: Final = 100
@@ -90,6 +130,10 @@ class HermesDatabase:
         self._on_progress = on_progress
         self._passed = 0
         self._nature: Nature = nature_of(connection)
+        #: What is not copied: table, column if it is only that, and reason.
+        self.left_out: list[Record] = []
+        #: How many rows of which tables have no place of their own here.
+        self.kept: dict[str, int] = {}
         self._tables = self._list_tables()
         readable = {"sessions", "messages"} <= self._tables.keys()
         if self._nature.kind in (Kind.OTHER, Kind.EMPTY) or not readable:
@@ -104,7 +148,7 @@ class HermesDatabase:
     @property
     def is_ours(self) -> bool:
         """Whether the source is a store of this program."""
-        return self._nature.kind is Kind.OURS
+        return self._nature.kind in (Kind.OURS, Kind.UNMARKED)
 
     @property
     def schema_version(self) -> int:
@@ -141,19 +185,60 @@ class HermesDatabase:
             for row in self._rows("foreign_rows", _FOREIGN_ROW):
                 origin, table, key, text = (str(decoded(cell)) for cell in row)
                 yield origin, table, key, text
-            return
         for table, columns in self._tables.items():
-            if table in _OWN_TABLES and table != "session_model_usage":
+            if table in (_COPIED_OF_OURS if self.is_ours else ("sessions", "messages")):
                 continue
+            known = _OWN_COLUMNS.get(table, set())
+            unknown = [name for name in columns if name not in known]
+            if known and not unknown and table != _USAGE.name:
+                continue
+            self.kept[table] = 0
             for row in self._rows(table, columns):
                 values = dict(zip(columns, row, strict=True))
-                # Usage has a table here, too, which lacks these two columns.
-                if table == "session_model_usage" and not (
-                    values.get("cost_status") or values.get("cost_source")
+                if (
+                    known
+                    and not any(values[name] for name in unknown)
+                    and self._has_place(table, values)
                 ):
                     continue
+                self.kept[table] += 1
                 key = self._key_of(table, values)
                 yield self.origin, table, key, to_json(jsonable(values))
+            if known and not self.kept[table]:
+                del self.kept[table]
+
+    def _has_place(self, table: str, values: Mapping[str, Any]) -> bool:
+        """Whether a row of a table of _OWN_COLUMNS was copied: usage goes with its session."""
+        if table != _USAGE.name:
+            return True
+        key = values.get("session_id")
+        condition = f"WHERE id = {key_mark(key)}"
+        return any(True for _ in self._rows("sessions", ("id",), condition, [key_value(key)]))
+
+    def topic_modes(self) -> Iterator[Record]:
+        """Yield the private Telegram chats that have topics."""
+        yield from self._topic_rows(MODES, topics.MODE_COLUMNS, "topic_modes")
+
+    def topics(self) -> Iterator[Record]:
+        """Yield which session goes on in which topic."""
+        for row in self._topic_rows(BINDINGS, topics.COLUMNS, "topics"):
+            session_id = usable_id(row["session_id"])
+            if session_id is not None:
+                yield row | {"session_id": session_id}
+
+    def _topic_rows(self, theirs: str, columns: Sequence[str], ours: str) -> Iterator[Record]:
+        if self.is_ours:
+            for row in self._rows(ours, columns):
+                yield dict(zip(columns, map(decoded, row), strict=True))
+        elif set(columns) <= set(self._tables.get(theirs, ())):
+            rows = self._rows(theirs, columns)
+            yield from usable_rows(dict(zip(columns, row, strict=True)) for row in rows)
+
+    def rows_beside_sessions(self, table: Table) -> Iterator[tuple[Any, ...]]:
+        """Yield rows of a table of a store of ours that belong to its sessions."""
+        if self.is_ours:
+            for row in self._rows(table.name, [column.name for column in table.columns]):
+                yield tuple(map(decoded, row))
 
     # ── sessions of the documented layouts ────────────────────────────────────────────────────
 
@@ -284,21 +369,45 @@ class HermesDatabase:
     # ── tables ────────────────────────────────────────────────────────────────────────────────
 
     def _list_tables(self) -> dict[str, list[str]]:
-        """Return the columns of every table that holds data of its own, names in lower case."""
+        """Return the columns of every table that holds data of its own, names in lower case; note
+        the others as left out.
+        """
         listed = self._connection.execute(
             "SELECT lower(name), type FROM pragma_table_list "
-            "WHERE schema = 'main' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+            "WHERE schema = 'main' AND name NOT IN ('sqlite_schema', 'sqlite_master') ORDER BY name"
         ).fetchall()
-        derived = tuple(f"{name}_" for name, kind in listed if kind == "virtual")
         tables = {}
         for name, kind in listed:
-            if kind != "table" or (derived and str(name).startswith(derived)):
+            if reason := self._reason_against(str(name), str(kind)):
+                self.left_out.append({"table": name, "reason": reason})
                 continue
             found = self._connection.execute(
                 "SELECT lower(name) FROM pragma_table_xinfo(?) WHERE hidden <> 1", (name,)
             )
             tables[str(name)] = [str(row[0]) for row in found]
+        self.left_out += [
+            {"table": "sessions", "column": name, "reason": _COUNTED_AGAIN}
+            for name in _COUNTED
+            if not self.is_ours and name in tables.get("sessions", ())
+        ]
         return tables
+
+    def _reason_against(self, name: str, kind: str) -> str | None:
+        """Return why a table is left out, None for one that is copied."""
+        if name.startswith("sqlite_"):
+            return _OF_SQLITE
+        if kind == "view":
+            return _VIEW
+        if kind == "shadow" or name in SEARCH_TABLES:
+            return _INDEX
+        if self.is_ours and (name.startswith("search_") or name in _NOT_COPIED_OF_OURS):
+            return _INDEX if name.startswith("search_") else _OF_THE_STORE
+        if kind == "virtual":
+            try:
+                self._connection.execute(f"SELECT 1 FROM {quoted(name)} LIMIT 1").fetchall()
+            except apsw.Error:
+                return _UNREADABLE
+        return None
 
     def _key_of(self, table: str, values: Mapping[str, Any]) -> str:
         key_columns = self._connection.execute(
@@ -376,7 +485,10 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
     what is new.
 
     The report has the keys of `SessionDB.import_sessions`, and ``schema_version``, ``damage``
-    (what could not be read), ``meta`` and ``foreign_rows`` (how many were added).
+    (what could not be read), ``meta``, ``foreign_rows`` and ``topics`` (how many were added),
+    ``kept`` (tables without a place of their own here, and how many rows of them are in
+    ``foreign_rows``) and ``left_out`` (what is not copied: ``table``, ``column`` if it is only
+    that, ``reason``).
 
     Raises:
         ImportRefused: the file is not a Hermes database.
@@ -394,6 +506,11 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
             ("table_name", "row_key"),
             source.other_rows(),
         )
+        for table in _BESIDE_SESSIONS:
+            columns = [column.name for column in table.columns]
+            _add_rows(db, table.name, columns, table.key, source.rows_beside_sessions(table))
+        report["topics"] = _add_topics(db, source)
+        report["kept"], report["left_out"] = source.kept, source.left_out
         report["damage"] = source.damage
         report["notes"] += [
             {"id": session_id, "note": note} for session_id, note in source.notes.items()
@@ -418,4 +535,21 @@ def _add_rows(
             return sum(tx.run(insert, row) for row in batch)
 
         added += db.provider.write(work)
+    return added
+
+
+def _add_topics(db: SessionDB, source: HermesDatabase) -> int:
+    """Copy the topics of Telegram chats; return how many bindings were added."""
+    modes, bindings = source.topic_modes(), source.topics()
+    while batch := list(islice(modes, _ROWS_PER_WRITE)):
+        db.provider.write(lambda tx, batch=batch: topics.add_modes(tx, batch))  # type: ignore[misc]
+    added = 0
+    while batch := list(islice(bindings, _ROWS_PER_WRITE)):
+        unbound = db.provider.write(lambda tx, batch=batch: topics.add_bindings(tx, batch))  # type: ignore[misc]
+        added += unbound.added
+        for row in unbound.refused:
+            source.notes[row["session_id"]] = (
+                f"its topic {row['thread_id']} of chat {row['chat_id']} was not taken over: the "
+                f"topic or the session is bound otherwise here, or the session is not here"
+            )
     return added

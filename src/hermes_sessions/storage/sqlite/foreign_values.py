@@ -77,6 +77,8 @@ def typed(name: str, value: Any, odd: dict[str, Any]) -> Any:
     if name in _TEXTS:
         return plain_text(value)
     if name in _FLAGS:
+        if value is not None and value not in (0, 1):
+            odd[name] = _jsonable_value(value)
         return value if value in (0, 1) else None
     return _jsonable_value(value)
 

@@ -52,3 +52,58 @@ class Identity:
             # Nothing but these tells that somebody wrote the file or its log.
             return (*inode, facts.st_size, facts.st_mtime_ns, log_size(self._path))
         return inode
+
+
+class LogIdentity:
+    """The write-ahead log beside a store, as it was when this process opened it.
+
+    SQLite never removes a log that a connection uses. Where something else did, commits go into a
+    file without a name, and nobody would ever read them.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._log = f"{path}-wal"
+        self._path = path
+        self._first: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is one to compare with."""
+        return self._first is not None
+
+    def remember(self) -> None:
+        """Take the log that is there now for the one that connections have open."""
+        try:
+            self._first = os.stat(self._log).st_ino
+        except OSError:
+            self._first = None
+
+    def forget(self) -> None:
+        """Know of none: no connection is open."""
+        self._first = None
+
+    def is_unchanged(self) -> bool:
+        """Return whether it is still the same file, as far as that is known."""
+        if self._first is None:
+            return True
+        try:
+            return os.stat(self._log).st_ino == self._first
+        except OSError:
+            return False
+
+    @property
+    def complaint(self) -> str:
+        """What to tell a writer about one that is not."""
+        return (
+            f"The write was not stored: {self._log} was removed or replaced while it was in use, "
+            f"by another program or another SQLite library in this process. Write again; the store "
+            f"goes on with a new log."
+        )
+
+    @property
+    def complaint_of_readers(self) -> str:
+        """What to tell when reads that still run keep the store from going on."""
+        return (
+            f"{self._log} was removed or replaced while it was in use. Close every handle on "
+            f"{self._path} in this process, then open it again."
+        )

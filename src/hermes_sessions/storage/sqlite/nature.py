@@ -22,6 +22,8 @@ class Kind(Enum):
 
     EMPTY = "empty"
     OURS = "ours"
+    #: Ours, without the marks in the header: made of a dump.
+    UNMARKED = "unmarked"
     DOCUMENTED = "documented"
     LATER = "later"
     OTHER = "other"
@@ -44,10 +46,26 @@ def nature_of(connection: apsw.Connection) -> Nature:
         found = connection.execute("SELECT lower(name) FROM pragma_table_info(?)", (table,))
         if not columns <= {row[0] for row in found}:
             return Nature(Kind.OTHER)
+    if (steps := _steps_of_ours(connection)) is not None:
+        # Which level it asks for was lost with the marks; steps that are not known need a new one.
+        is_known = steps <= {step.name for step in schema.MIGRATIONS}
+        return Nature(Kind.UNMARKED, schema.WRITER_LEVEL + (0 if is_known else 1))
     version = _stated_version(connection)
     if version is None:
         return Nature(Kind.OTHER)
     return Nature(Kind.DOCUMENTED if version <= schema.DOCUMENTED_VERSION else Kind.LATER, version)
+
+
+def _steps_of_ours(connection: apsw.Connection) -> set[str] | None:
+    """Return the steps that a store of ours has taken, None if the file is none."""
+    found = connection.execute("SELECT lower(name) FROM pragma_table_info('sessions')")
+    if not {"conversation_id", "next_ordinal"} <= {row[0] for row in found}:
+        return None
+    found = connection.execute("SELECT lower(name) FROM pragma_table_info('store_migrations')")
+    if "name" not in {row[0] for row in found}:
+        return None
+    steps = {str(row[0]) for row in connection.execute("SELECT name FROM store_migrations")}
+    return steps if schema.MIGRATIONS[0].name in steps else None
 
 
 def _stated_version(connection: apsw.Connection) -> int | None:

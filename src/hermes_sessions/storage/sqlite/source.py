@@ -58,7 +58,7 @@ def target_for(source: Path, configured_path: Path) -> Path:
     if os.path.realpath(source) != os.path.realpath(configured_path):
         return configured_path
     with reading(source) as connection:
-        if nature_of(connection).kind is Kind.OURS:
+        if nature_of(connection).kind in (Kind.OURS, Kind.UNMARKED):
             raise ImportRefused(
                 f"{source} is the configured store itself; there is nothing to import."
             )

@@ -223,8 +223,7 @@ class Transfer:
         with self._target.read() as tx:
             lag = upkeep.lag(tx)
         self._start("Indexing", lag.pending + lag.titles)
-        while step := upkeep.catch_up(1):
-            self._advance(step)
+        upkeep.catch_up(on_step=self._advance)
         with self._target.read() as tx:
             return max(0, count_rows(self._target, "messages") - upkeep.lag(tx).not_indexed)
 

@@ -15,8 +15,12 @@ from hermes_sessions.storage.sqlite.upgrade.scan import fetch, quoted
 
 logger = Logger(__name__)
 
-_SEARCH_TABLES: Final = ("messages_fts", "messages_fts_trigram")
+_SEARCH_INDEXES: Final = ("messages_fts", "messages_fts_trigram")
 _SEARCH_PARTS: Final = ("data", "idx", "content", "docsize", "config")
+#: The search indexes of Hermes, with the tables that SQLite keeps for them.
+SEARCH_TABLES: Final = frozenset(_SEARCH_INDEXES) | {
+    f"{index}_{part}" for index in _SEARCH_INDEXES for part in _SEARCH_PARTS
+}
 #: Indexes of the documented layout; ours are made anew.
 _DOCUMENTED_INDEXES: Final = (
     "idx_sessions_source",
@@ -113,7 +117,7 @@ def drop_search_index(connection: apsw.Connection) -> None:
     )
     for (name,) in writers:
         connection.execute(f"DROP TRIGGER {quoted(name)}")
-    for table in _SEARCH_TABLES:
+    for table in _SEARCH_INDEXES:
         try:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
         except apsw.SQLError as error:
