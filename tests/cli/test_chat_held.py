@@ -63,6 +63,25 @@ def test_a_question_beside_a_chat(hermes: Hermes, model: ScriptedModel) -> None:
     assert said(hermes) == ["one", "Half and half."]
 
 
+@pytest.mark.fault(
+    "A chat is killed in the middle of a turn",
+    "The session goes on in another chat of the same machine at once",
+    on="sqlite",
+)
+def test_a_chat_that_was_killed(hermes: Hermes, model: ScriptedModel) -> None:
+    model.add(streamed("Half", model.gate()), streamed("I am back."))
+    environ = hermes.environ(**settings(model))
+    with Terminal(hermes, **settings(model)) as chat:
+        begin(chat)
+        chat.keys("one\r")
+        appears(chat, "Half")
+        chat.process.kill()
+        chat.process.wait()
+    result = hermes.run("-c", "-q", "two", env=environ)
+    assert (result.code, result.err, result.out) == (0, "", "I am back.\n")
+    assert said(hermes)[-2:] == ["two", "I am back."]
+
+
 def test_a_plain_terminal(hermes: Hermes, model: ScriptedModel) -> None:
     """What was typed stands above; who holds the conversation is said."""
     model.add(streamed("Hello."))

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.cli.gateway import ending
-from hermes_sessions.lifecycle.host_files import host_name
-from hermes_sessions.lifecycle.host_processes import Found, new_process_id
+from hermes_sessions.storage.host_processes import Found, host_name, new_process_id
 from hermes_sessions.storage.repositories.processes import Process, Processes
 from tests.cli.harness import Hermes
 

@@ -9,8 +9,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.overview import find_gateways
-from hermes_sessions.lifecycle.host_files import host_name
-from hermes_sessions.lifecycle.host_processes import new_process_id
+from hermes_sessions.storage.host_processes import host_name, new_process_id
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.testing.clock import FrozenClock
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.lifecycle import expiry
 from hermes_sessions.lifecycle.agent_cache import AgentCache
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.finalizing import Claim
 from hermes_sessions.model.policy import SessionResetPolicy
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.conformance.leases import ended_processes
 from tests.lifecycle.house import House
 from tests.servers.stores import OpenStore
 
@@ -63,6 +66,11 @@ class Hook:
         self.calls.append(claim)
         if len(self.calls) <= self.failures:
             raise RuntimeError("no memory provider")
+
+
+def interrupted(_claim: Claim) -> None:
+    """A hook in which the process ends."""
+    raise KeyboardInterrupt
 
 
 def watcher(house: House, *hooks: Hook, **options: Any) -> ExpiryWatcher:
@@ -155,6 +163,8 @@ class TestFinalizing:
 class TestBusy:
     def test_a_turn_is_not_disturbed(self, house: House) -> None:
         """Acceptance 48."""
+        house.process = house.new_process(pid=os.getpid())
+        house.process.start()
         lease = house.hold()
         turn = house.turns.start(house.seen().id, lease, lease.session_id)
         lease = house.leases.renew(lease, 10_000)
@@ -263,16 +273,25 @@ class TestFailures:
         house.lane()
         house.clock.advance(3601)
 
-        def die(_claim: Claim) -> None:
-            raise KeyboardInterrupt
-
         with pytest.raises(KeyboardInterrupt):
-            ExpiryWatcher(house.sessions, hooks=[die]).run_pass()
+            ExpiryWatcher(house.sessions, hooks=[interrupted]).run_pass()
         hook = Hook()
         assert watcher(house, hook).run_pass().finalized == []
         house.clock.advance(1100)
         assert len(watcher(house, hook).run_pass().finalized) == 1
         assert [call.attempt for call in hook.calls] == [2]
+
+    def test_a_watcher_of_this_host_that_was_killed(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another goes on at once."""
+        house.lane()
+        house.clock.advance(3601)
+        with monkeypatch.context() as killed:
+            killed.setattr(expiry, "this_process", lambda: ended_processes()[0])
+            with pytest.raises(KeyboardInterrupt):
+                ExpiryWatcher(house.sessions, hooks=[interrupted]).run_pass()
+        assert len(watcher(house, Hook()).run_pass().finalized) == 1
 
     def test_a_message_in_the_middle(self, house: House) -> None:
         """The lane goes on with a new session, and keeps it."""
@@ -418,10 +437,7 @@ class TestLeftBehind:
         assert inner == [[]]
 
     def test_a_watcher_that_died_is_not_waited_for(self, house: House) -> None:
-        def die(_claim: Claim) -> None:
-            raise KeyboardInterrupt
-
-        dying = ExpiryWatcher(house.sessions, hooks=[die])
+        dying = ExpiryWatcher(house.sessions, hooks=[interrupted])
         dying.run_pass()
         session = self.left(house)
         house.clock.advance(61)
@@ -432,6 +448,20 @@ class TestLeftBehind:
         house.clock.advance(1100)
         assert watcher(house, hook).run_pass().left_behind == [session]
         assert [call.attempt for call in hook.calls] == [2]
+
+    def test_a_watcher_of_this_host_that_was_killed(
+        self, house: House, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another goes on at once."""
+        with monkeypatch.context() as killed:
+            killed.setattr(expiry, "this_process", lambda: ended_processes()[1])
+            dying = ExpiryWatcher(house.sessions, hooks=[interrupted])
+        dying.run_pass()
+        session = self.left(house)
+        house.clock.advance(61)
+        with pytest.raises(KeyboardInterrupt):
+            dying.run_pass()
+        assert watcher(house, Hook()).run_pass().left_behind == [session]
 
 
 class TestSaving:

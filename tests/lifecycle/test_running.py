@@ -17,11 +17,10 @@ from hermes_sessions import SessionDB
 from hermes_sessions.errors import NotFound, StoreUnavailable
 from hermes_sessions.lifecycle import running
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-from hermes_sessions.lifecycle.host_files import host_name
-from hermes_sessions.lifecycle.host_processes import is_running
 from hermes_sessions.lifecycle.mailbox import Taken
 from hermes_sessions.lifecycle.running import Recovery
 from hermes_sessions.model.lane import Lane
+from hermes_sessions.storage.host_processes import host_name, is_running
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.recovery import RecoveryRows
@@ -720,7 +719,7 @@ def test_a_host_has_one_name() -> None:
         [
             sys.executable,
             "-c",
-            "from hermes_sessions.lifecycle.host_files import host_name; print(host_name())",
+            "from hermes_sessions.storage.host_processes import host_name; print(host_name())",
         ],
         capture_output=True,
         text=True,

@@ -25,6 +25,7 @@ from hermes_sessions.agent.clients.port import (
 from hermes_sessions.agent.interrupting import ended_by
 from hermes_sessions.agent.pricing import UNPRICED, Pricing
 from hermes_sessions.errors import InvalidInput, UnknownSession
+from hermes_sessions.storage.host_processes import this_process, without_mark
 from hermes_sessions.storage.sessiondb import SessionDB
 
 #: Of the context, so much may be full before a session is compacted by itself.
@@ -92,9 +93,10 @@ def compact(
     """
     if db.get_session(session_id) is None:
         raise UnknownSession(session_id)
-    holder = f"{socket.gethostname()}:{os.getpid()}:{new_session_id}"
+    words = f"Process {os.getpid()} on {socket.gethostname()}"
+    holder = f"{words} for {new_session_id} {this_process()}"
     if not db.try_acquire_compression_lock(session_id, holder, _TTL):
-        other = db.get_compression_lock_holder(session_id) or "another process"
+        other = without_mark(db.get_compression_lock_holder(session_id) or "Another process")
         raise CompactionBusy(f"{other} is compacting this session now. Try again in a moment.")
     try:
         history = db.get_messages_as_conversation(session_id)

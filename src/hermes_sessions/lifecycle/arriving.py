@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hermes_sessions.lifecycle.applying import Cause, Placed, begin_session, follow, record
+from hermes_sessions.lifecycle.applying import (
+    Cause,
+    Placed,
+    begin_session,
+    follow,
+    record,
+    switch_session,
+)
 from hermes_sessions.lifecycle.decide import Decision, decide
 from hermes_sessions.lifecycle.engine import Engine
 from hermes_sessions.model.key import LaneKey
 from hermes_sessions.model.lane import Lane, NoticeKind
-from hermes_sessions.model.source import SessionSource
+from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories import lane_sessions
+from hermes_sessions.storage.repositories import lane_sessions, topics
 from hermes_sessions.storage.repositories.lane_sessions import PointedSession
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 
@@ -55,6 +62,10 @@ def _place(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> Placed | 
         tx, engine.namespace, arrival.key, now=arrival.now, origin=arrival.source
     )
     if lane.session_id == NO_SESSION:
+        bound = None if arrival.force_new else _bound(tx, engine, arrival)
+        if bound is not None:
+            cause = Cause("switch", "topic", _ACTOR)
+            return switch_session(tx, engine, lane, bound, cause, arrival.now, leaves=None)
         decision = _decided(engine, None, arrival, busy=False)
         return _begin(tx, engine, lane, None, arrival, decision, "new")
     found = lane_sessions.find(tx, lane.session_id)
@@ -81,6 +92,25 @@ def _place(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> Placed | 
         kind: NoticeKind = "fresh_reset" if arrival.force_new else "auto_reset"
         return _begin(tx, engine, lane, current, arrival, decision, kind)
     return _keep(tx, engine, lane, current, arrival, decision, followed)
+
+
+def _bound(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> PointedSession | None:
+    """Return the open session that the topic of a private Telegram chat is bound to, if it is the
+    user's and no lane is in it: an import has brought both.
+    """
+    source = arrival.source
+    is_private = source.platform is Platform.TELEGRAM and source.chat_type == "dm"
+    if not is_private or not source.thread_id or not source.user_id:
+        return None
+    session_id = topics.bound_session(tx, source.chat_id, source.thread_id, source.user_id)
+    found = None if session_id is None else lane_sessions.find(tx, session_id)
+    if found is None or not found.is_there:
+        return None
+    session = lane_sessions.tip_of(tx, found)
+    is_theirs = session.user_id in (None, engine.owner_of(arrival.key, source))
+    is_free = tx.one("SELECT 1 FROM lanes WHERE session_id = ?", (session.id,)) is None
+    is_open = session.is_there and session.ended_at is None
+    return session if is_theirs and is_free and is_open else None
 
 
 def _decided(

@@ -23,6 +23,7 @@ from hermes_sessions.lifecycle.store import SessionStore
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.model.policy import SessionResetPolicy, expiry_reason, last_boundary
 from hermes_sessions.storage.care.retention.running import retire_if_approved
+from hermes_sessions.storage.host_processes import this_process
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.recovery import RecoveryRows
@@ -108,7 +109,7 @@ class ExpiryWatcher:
         self._mailboxes = Mailboxes(self._engine, remembered_days=self._engine.config.keep_days)
         seconds = _CLAIMED_FOR + self._engine.config.finalize_timeout
         # Two watchers of one name are still two.
-        claimant = f"{who} {secrets.token_hex(4)}"
+        claimant = f"{who} {secrets.token_hex(4)} {this_process()}"
         self._finalizing = Finalizing(self._engine, claimant, seconds)
         self._left_behind = LeftBehind(self._engine, claimant, seconds)
         self._pruned_at: float | None = None

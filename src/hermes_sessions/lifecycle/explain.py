@@ -179,6 +179,8 @@ def _switched(transition: Transition) -> tuple[str, str | None]:
     what = f"Switched{before} to {transition.to_session_id}."
     if transition.reason == "handoff":
         return what, "It was handed over to this chat."
+    if transition.reason == "topic":
+        return what, "This topic was bound to it."
     return what, "Somebody asked for it."
 
 

@@ -1,9 +1,9 @@
 """Ending the session of a lane that has expired: exactly once, with hooks that may fail.
 
 A lane is claimed in the transaction that decides about it; the claim lapses, so that a process that
-dies in the middle holds up nobody. Hooks run outside of any transaction. They are called at least
-once: again in a later pass when one failed, and after the third time the lane is finalised
-nevertheless, which is written down and reported.
+dies in the middle holds up nobody: on its own host at once. Hooks run outside of any transaction.
+They are called at least once: again in a later pass when one failed, and after the third time the
+lane is finalised nevertheless, which is written down and reported.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hermes_sessions.lifecycle.decide import Decision, decide
 from hermes_sessions.lifecycle.engine import Engine
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.codec import from_json
+from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
@@ -133,6 +134,8 @@ class Finalizing:
     def _is_claimed(self, lane: Lane, now: float) -> bool:
         claim: Any = from_json(lane.finalize_error, None)
         if not isinstance(claim, dict) or claim.get("claimed_by") is None:
+            return False
+        if has_ended(str(claim["claimed_by"])):
             return False
         # A clock that was set back does not make a claim last for ever.
         return 0 < float(claim["until"]) - now <= self._claim_seconds

@@ -1,4 +1,4 @@
-"""What a gateway shows of itself on its host: two small files, and a name for the host.
+"""What a gateway shows of itself on its host: two small files.
 
 ``.clean_shutdown`` and ``restart_counts.json`` mirror what the database knows, for people and
 scripts that look there; nothing but the first start after an upgrade reads them.
@@ -6,10 +6,7 @@ scripts that look there; nothing but the first start after an upgrade reads them
 
 from __future__ import annotations
 
-import hashlib
 import json
-import socket
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -18,8 +15,6 @@ from hermes_sessions.lifecycle.index_file import write_atomically
 
 CLEAN_SHUTDOWN: Final = ".clean_shutdown"
 RESTART_COUNTS: Final = "restart_counts.json"
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
 
 
 class HostFiles:
@@ -54,26 +49,3 @@ class HostFiles:
             return
         self._home.mkdir(parents=True, exist_ok=True)
         write_atomically(file, json.dumps(dict(counts), separators=(",", ":")) + "\n")
-
-
-def host_name() -> str:
-    """Return a name for this host that no other has, also where containers share its own: process
-    numbers mean the same wherever it is the same.
-    """
-    parts = [socket.gethostname(), _read(_BOOT_ID) or str(uuid.getnode()), _pid_namespace()]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return f"{parts[0]}#{digest[:12]}"
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
-
-
-def _pid_namespace() -> str:
-    try:
-        return str(_PID_NAMESPACE.readlink())
-    except OSError:
-        return ""

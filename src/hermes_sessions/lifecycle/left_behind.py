@@ -17,6 +17,7 @@ from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.model.key import key_hash
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.codec import from_json, to_json
+from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions
 from hermes_sessions.storage.repositories.meta import Meta
@@ -71,7 +72,11 @@ class LeftBehind:
                 newest = tx.one("SELECT MAX(id) FROM lane_transitions")
                 self._note(tx, _Progress(int(newest[0] or 0) if newest else 0))
                 return 0, None
-            if progress.claimed_by is not None and 0 < progress.until - now <= self._claim_seconds:
+            if (
+                progress.claimed_by is not None
+                and 0 < progress.until - now <= self._claim_seconds
+                and not has_ended(progress.claimed_by)
+            ):
                 return 0, None
             found, seen = self._next(tx, progress, now)
             if found is None:

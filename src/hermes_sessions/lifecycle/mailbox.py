@@ -7,7 +7,7 @@ committed is decided by its row, and by the token of the lease under which it ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import ConstraintViolated, NotFound, StaleFence, UnknownSession
@@ -118,10 +118,12 @@ class Mailboxes:
         text: str | None = None,
         payload: Mapping[str, Any] | None = None,
         dedupe: str | None = None,
+        also: Sequence[str | None] = (),
         origin: SessionSource | None = None,
     ) -> Put:
         """Do the same for the lane with a key, which is made if there is none: it gets a session
-        when somebody asks for one.
+        when somebody asks for one. *also* are marks of further messages that this one contains:
+        when one of them is received by itself, it is a duplicate.
         """
         now = self._store.clock()
         return self._put(
@@ -131,6 +133,7 @@ class Mailboxes:
             text,
             payload,
             dedupe,
+            also,
         )
 
     def _put(
@@ -141,11 +144,13 @@ class Mailboxes:
         text: str | None,
         payload: Mapping[str, Any] | None,
         dedupe: str | None,
+        also: Sequence[str | None] = (),
     ) -> Put:
         def work(tx: WriteTransaction) -> Put:
-            return self._rows.put(
+            lane_id = lock(tx).id
+            put = self._rows.put(
                 tx,
-                lock(tx).id,
+                lane_id,
                 kind=kind,
                 sender=sender,
                 text=text,
@@ -153,6 +158,10 @@ class Mailboxes:
                 dedupe=dedupe,
                 limit=None if kind == "resume" else self._engine.config.mailbox_limit,
             )
+            if not (put.is_duplicate or put.is_refused):
+                for mark in also:
+                    self._rows.note(tx, lane_id, mark, reason="part", kind=kind)
+            return put
 
         try:
             return self._store.provider.write(work, isolated=False)

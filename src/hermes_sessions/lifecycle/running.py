@@ -17,12 +17,12 @@ from typing import Final, Literal, NamedTuple, TypeVar
 from hermes_sessions.lifecycle.applying import Cause, set_status
 from hermes_sessions.lifecycle.decide import resumes_by_itself
 from hermes_sessions.lifecycle.engine import Engine
-from hermes_sessions.lifecycle.host_files import HostFiles, host_name
-from hermes_sessions.lifecycle.host_processes import is_running, new_process_id
+from hermes_sessions.lifecycle.host_files import HostFiles
 from hermes_sessions.lifecycle.silence import Silence
 from hermes_sessions.lifecycle.sweeping import Sweeps
 from hermes_sessions.lifecycle.unfinished import INTERRUPTED, SetAside, Unfinished, resume_mark
 from hermes_sessions.model.lane import Lane
+from hermes_sessions.storage.host_processes import host_name, is_running, new_process_id
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.fences import LeaseRow, lease_row

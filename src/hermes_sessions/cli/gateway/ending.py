@@ -15,8 +15,7 @@ from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import NotFound, StoreError
 from hermes_sessions.gateway.overview import Gateways, find_gateways
-from hermes_sessions.lifecycle.host_files import host_name
-from hermes_sessions.lifecycle.host_processes import find_out, send_signal
+from hermes_sessions.storage.host_processes import find_out, host_name, send_signal
 from hermes_sessions.storage.repositories.processes import Process
 from hermes_sessions.storage.sessiondb import SessionDB
 

@@ -13,9 +13,8 @@ from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.overview import Overview, overview
-from hermes_sessions.gateway.spool import spool_directory
-from hermes_sessions.lifecycle.host_files import host_name
-from hermes_sessions.lifecycle.host_processes import find_out
+from hermes_sessions.gateway.spool import NEXT_STEP, spool_directory
+from hermes_sessions.storage.host_processes import find_out, host_name
 from hermes_sessions.storage.repositories.processes import Process
 from hermes_sessions.storage.spool import Waiting, waiting_below
 
@@ -97,7 +96,7 @@ def _kept(kept: Waiting | None, place: Path) -> list[str]:
             f"a gateway stores and answers them when it is back"
         )
     if kept.put_aside:
-        lines.append(kept.words_about_put_aside(place))
+        lines.append(kept.words_about_put_aside(place, NEXT_STEP))
     return lines
 
 

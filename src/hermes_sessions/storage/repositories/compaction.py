@@ -1,8 +1,13 @@
-"""The right to compact a session: one holder at a time, for a limited time."""
+"""The right to compact a session: one holder at a time, for a limited time.
+
+A holder whose name ends with the mark of a process (``host_processes.this_process``) has the lock
+no longer than that process lives, where that can be told.
+"""
 
 from __future__ import annotations
 
 from hermes_sessions.model.ids import require_bounded
+from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.store import Store
 
@@ -20,12 +25,15 @@ class CompressionLocks:
         dialect = self._store.provider.dialect
 
         def work(tx: WriteTransaction) -> bool:
-            # Whoever takes over an expired lock, or renews its own, changes the row; an insert
-            # succeeds only for the first. The row's lock decides between rivals.
+            row = tx.one("SELECT holder FROM compression_locks WHERE session_id = ?", (session_id,))
+            ended = row[0] if row is not None and has_ended(row[0]) else holder
+            # Taking over the lock of a holder that ended or was too slow, or renewing one's own,
+            # changes the row; an insert succeeds only for the first. The row's lock decides
+            # between rivals.
             if tx.run(
                 "UPDATE compression_locks SET holder = ?, acquired_at = ?, expires_at = ? "
-                "WHERE session_id = ? AND (holder = ? OR expires_at <= ?)",
-                (holder, now, now + ttl_seconds, session_id, holder, now),
+                "WHERE session_id = ? AND (holder IN (?, ?) OR expires_at <= ?)",
+                (holder, now, now + ttl_seconds, session_id, holder, ended, now),
             ):
                 return True
             return bool(
@@ -72,4 +80,4 @@ class CompressionLocks:
                 "SELECT holder FROM compression_locks WHERE session_id = ? AND expires_at > ?",
                 (session_id, self._store.clock()),
             )
-        return row[0] if row else None
+        return row[0] if row and not has_ended(row[0]) else None

@@ -2,7 +2,8 @@
 
 ``sessions.fence`` is the same in all rows of a chain: the token of the lease that holds it, or
 NULL. A write compares it in the statement that it needs anyway; only one that was refused comes
-here to learn why, or to have the lease of somebody who is gone taken away.
+here to learn why, or to have the lease of a holder that is gone taken away: one that did not renew
+it in time, or a process of this host that has ended.
 
 A chain that somebody holds keeps its sessions: what would take one away, or put one above them, is
 refused. The row of the lease is locked before those of the sessions, by everybody.
@@ -14,14 +15,16 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from hermes_sessions.errors import ConversationHeld, StaleFence, UnknownSession
+from hermes_sessions.storage.host_processes import has_ended, host_name, is_running
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.store import Store
 
 #: Tokens are at least the time in these units, so that not even a chain that was deleted, with
 #: what is known about its tokens, and made again gives one out twice.
 TOKENS_PER_SECOND: Final = 1_000_000
-#: As `LeaseRow.holds`, for the same time given twice.
+#: As `LeaseRow.is_current`, for the same time given twice.
 HOLDS: Final = "l.expires_at > ? AND l.taken_at - l.expires_at + l.taken_at <= ?"
 _SELECT_LEASE: Final = (
     "SELECT token, holder, process_id, taken_at, expires_at FROM leases WHERE chain_id = ?"
@@ -45,8 +48,8 @@ class LeaseRow(NamedTuple):
     heard_at: float | None
     expires_at: float | None
 
-    def holds(self, now: float) -> bool:
-        """Return whether somebody holds the chain and has said so recently enough.
+    def is_current(self, now: float) -> bool:
+        """Return whether a holder took or renewed it recently enough; see `holds`.
 
         Who was heard of further ahead than a lease lasts has not said so since the clock was put
         back.
@@ -84,6 +87,23 @@ def lease_row(tx: ReadTransaction, chain_id: str) -> LeaseRow | None:
     """Return what is known about who holds a chain; None when nobody ever did."""
     row = tx.one(_SELECT_LEASE, (chain_id,))
     return LeaseRow(*row) if row else None
+
+
+def holds(tx: ReadTransaction, lease: LeaseRow, now: float) -> bool:
+    """Return whether a chain is held: the lease is current, and its holder has not ended."""
+    return lease.is_current(now) and not holder_has_ended(tx, lease.process_id)
+
+
+def holder_has_ended(tx: ReadTransaction, process_id: str | None) -> bool:
+    """Tell whether the process that a lease names is certainly gone: one of this host, by its row
+    in ``processes`` or by its mark. Nothing is known of processes of other hosts.
+    """
+    if process_id is None:
+        return False
+    registered = Processes.find(tx, process_id)
+    if registered is None:
+        return has_ended(process_id)
+    return registered.host == host_name() and not is_running(registered)
 
 
 def lock_lease(tx: WriteTransaction, store: Store, session_id: str) -> tuple[Chain, LeaseRow]:
@@ -133,7 +153,7 @@ def set_fence(tx: WriteTransaction, chain: Chain, fence: int | None) -> None:
 
 def make_way(tx: WriteTransaction, store: Store, session_id: str, fence: int | None) -> None:
     """Raise why a write with this token is refused, or remove the obstacle: the lease of a holder
-    who has not been heard of for too long.
+    that has ended, or has not renewed it in time.
 
     Raises:
         UnknownSession: there is no such session.
@@ -145,12 +165,12 @@ def make_way(tx: WriteTransaction, store: Store, session_id: str, fence: int | N
     if fence is not None:
         row = tx.one("SELECT fence FROM sessions WHERE id = ?", (session_id,))
         if row is None or row[0] != fence:
+            other = f": {lease.holder} does" if holds(tx, lease, now) else ""
             raise StaleFence(
                 f"Fencing token {fence} does not hold the conversation of session {session_id!r}"
-                f"{f': {lease.holder} does' if lease.holds(now) else ''}. Take the lease again "
-                f"before writing."
+                f"{other}. Take the lease again before writing."
             )
-    elif lease.holds(now):
+    elif holds(tx, lease, now):
         raise held(session_id, lease)
     else:
         free_chain(tx, chain)
@@ -190,24 +210,24 @@ def require_free(tx: WriteTransaction, store: Store, session_ids: Iterable[str])
 
 
 def forget_the_gone(tx: WriteTransaction, store: Store, conversation_id: str) -> None:
-    """Take away every lease in a conversation whose holder has not been heard of for too long."""
+    """Take away every lease in a conversation whose holder has ended or is overdue."""
     for (chain_id,) in tx.all(
         "SELECT DISTINCT chain_id FROM sessions WHERE conversation_id = ? AND fence IS NOT NULL",
         (conversation_id,),
     ):
         chain, lease = lock_lease(tx, store, chain_id)
-        if not lease.holds(store.clock()):
+        if not holds(tx, lease, store.clock()):
             free_chain(tx, chain)
 
 
 def held_conversations(tx: ReadTransaction, now: float) -> set[str]:
     """Return the conversations of which a chain is held."""
     rows = tx.all(
-        "SELECT s.conversation_id FROM leases l JOIN sessions s ON s.id = l.chain_id "
+        "SELECT s.conversation_id, l.process_id FROM leases l JOIN sessions s ON s.id = l.chain_id "
         f"WHERE {HOLDS}",
         (now, now),
     )
-    return {row[0] for row in rows}
+    return {row[0] for row in rows if not holder_has_ended(tx, row[1])}
 
 
 def held(session_id: str, lease: LeaseRow | None) -> ConversationHeld:

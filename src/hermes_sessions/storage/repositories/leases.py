@@ -2,6 +2,10 @@
 
 A lease holds a session and its continuations by compaction. Its token stands in the rows of the
 chain, where every write compares it; see ``fences``. Tokens of a chain only ever grow.
+
+``leases.process_id`` names the holder's row in ``processes``, or, for a holder without one, has the
+mark of the process that took the lease. So the lease of a process of this host that was killed is
+free at once.
 """
 
 from __future__ import annotations
@@ -11,12 +15,14 @@ from typing import NamedTuple
 
 from hermes_sessions.errors import InvalidInput, StaleFence, UnknownSession
 from hermes_sessions.model.ids import require_bounded
+from hermes_sessions.storage.host_processes import is_mark, this_process
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.fences import (
     TOKENS_PER_SECOND,
     chain_of,
     free_chain,
     held,
+    holds,
     lease_row,
     lock_lease,
     set_fence,
@@ -25,8 +31,10 @@ from hermes_sessions.storage.store import Store
 
 
 class Holder(NamedTuple):
-    """Who takes a lease: a row of ``processes``, if there is one, and words for people."""
+    """Who takes a lease: a process, and words for people."""
 
+    #: A row of ``processes``; None: this process, with whose end the lease ends. An id of your own
+    #: that no row has keeps the lease for its time, whatever becomes of this process.
     process_id: str | None
     words: str
 
@@ -86,13 +94,13 @@ class Leases:
     def _take(self, tx: WriteTransaction, session_id: str, holder: Holder, ttl: float) -> Lease:
         chain, before = lock_lease(tx, self._store, session_id)
         now = self._store.clock()
-        if before.holds(now):
+        if holds(tx, before, now):
             raise held(session_id, before)
         token = max(before.token + 1, int(now * TOKENS_PER_SECOND))
         tx.run(
             "UPDATE leases SET token = ?, holder = ?, process_id = ?, taken_at = ?, expires_at = ? "
             "WHERE chain_id = ?",
-            (token, holder.words, holder.process_id, now, now + ttl, chain.id),
+            (token, holder.words, holder.process_id or this_process(), now, now + ttl, chain.id),
         )
         set_fence(tx, chain, token)
         return Lease(chain.id, session_id, token, holder.words, holder.process_id, now + ttl)
@@ -137,13 +145,14 @@ class Leases:
             except UnknownSession:
                 return None
             row = lease_row(tx, chain.id)
-        if row is None or row.holder is None or not row.holds(self._store.clock()):
+            is_held = row is not None and holds(tx, row, self._store.clock())
+        if row is None or row.holder is None or not is_held:
             return None
         return HeldBy(
             chain.id,
             row.token,
             row.holder,
-            row.process_id,
+            None if is_mark(row.process_id) else row.process_id,
             row.since,
             row.expires_at or 0,
         )

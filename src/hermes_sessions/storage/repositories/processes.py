@@ -7,8 +7,6 @@ long is dead to the others, also when it only sleeps: its leases can be taken fr
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
@@ -57,10 +55,10 @@ class Processes:
         """Note that a process started, by default this one, under a new id."""
         now = self._store.clock()
         process = Process(
-            require_bounded(process_id or secrets.token_hex(8), "process id"),
+            require_bounded(process_id or os.urandom(8).hex(), "process id"),
             require_bounded(namespace, "namespace"),
             kind,
-            socket.gethostname() if host is None else host,
+            _host_name() if host is None else host,
             os.getpid() if pid is None else pid,
             version,
             started_at=now,
@@ -132,6 +130,12 @@ class Processes:
         return self._unended(namespace, "<=", dead_after, tx)
 
     @staticmethod
+    def find(tx: ReadTransaction, process_id: str) -> Process | None:
+        """Return a process by its id."""
+        row = tx.one(f"{_SELECT} WHERE id = ?", (process_id,))
+        return Process(*row) if row else None
+
+    @staticmethod
     def not_ended(tx: ReadTransaction, process_ids: Collection[str]) -> set[str]:
         """Return those of these processes that have not ended, and were not found dead."""
         if not process_ids:
@@ -167,3 +171,9 @@ class Processes:
             with self._store.provider.read() as reading:
                 rows = reading.all(sql, params)
         return [Process(*row) for row in rows]
+
+
+def _host_name() -> str:
+    import socket  # Every command imports this module, and few register a process.
+
+    return socket.gethostname()

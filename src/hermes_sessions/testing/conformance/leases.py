@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import pytest
 
 from hermes_sessions.errors import ConversationHeld, InvalidInput, StaleFence
+from hermes_sessions.storage.host_processes import host_name, this_process
 from hermes_sessions.storage.repositories.leases import Holder, Lease
+from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.concurrency import THREADS, at_once
@@ -150,6 +154,92 @@ class TestLeases:
         assert db.lease_of("s") is None
         db.restore_sessions(["s"])
         db.append_message("s", "user", "free")
+
+
+#: No process has this number.
+_NOBODY: Final = 2**22 + 1
+
+
+def ended_processes() -> list[str]:
+    """Return the marks of processes of this host that are gone: nothing has the number, or another
+    program does.
+    """
+    host = host_name()
+    return [f"os-process:{host}:{_NOBODY}:1", f"os-process:{host}:{os.getpid()}:0"]
+
+
+def processes_that_may_live() -> list[str]:
+    """Return the marks of processes that may be alive: this one; one whose start is unknown; others
+    on hosts that are not this one, however similar their names; and what is no mark at all.
+    """
+    host = host_name()
+    elsewhere = [f"{host}0", host.partition("#")[0], "elsewhere#0123456789ab", ""]
+    return [
+        this_process(),
+        f"os-process:{host}:{os.getpid()}:",
+        *(f"os-process:{each}:{_NOBODY}:1" for each in elsewhere),
+        f"os-process:{host}:{_NOBODY}",
+        f"os-process:{host}:one:1",
+        f"{host}:{_NOBODY}:1",
+    ]
+
+
+class TestHoldersThatEnded:
+    """A process of this host that was killed holds nothing, however long its lease lasts."""
+
+    def test_its_lease_is_free(self, db: SessionDB) -> None:
+        """For the next holder, whose token is a new one."""
+        say(db, "s", "one")
+        for ended in ended_processes():
+            old = db.take_lease("s", Holder(ended, "a chat"), ttl=3600)
+            assert db.lease_of("s") is None
+            new = db.take_lease("s", "another chat")
+            assert new.token > old.token
+            with pytest.raises(StaleFence):
+                db.append_message("s", "user", "late", fence=old.token)
+            with pytest.raises(StaleFence):
+                db.renew_lease(old)
+            db.release_lease(new)
+
+    def test_writes_without_a_lease(self, db: SessionDB) -> None:
+        """They are stored, and what ends or removes the conversation is done."""
+        for number, ended in enumerate(ended_processes()):
+            name = f"s{number}"
+            say(db, name, "one")
+            db.take_lease(name, Holder(ended, "a chat"), ttl=3600)
+            db.append_message(name, "user", "two")
+            assert contents(db.get_messages(name)) == ["one", "two"]
+            db.take_lease(name, Holder(ended, "a chat"), ttl=3600)
+            assert db.delete_session(name)
+
+    def test_nothing_is_taken_from_the_living(self, db: SessionDB) -> None:
+        """Nor from those of whom nothing is known here."""
+        say(db, "s", "one")
+        for alive in processes_that_may_live():
+            lease = db.take_lease("s", Holder(alive, "a chat"), ttl=60)
+            with pytest.raises(ConversationHeld):
+                db.take_lease("s", "another chat")
+            with pytest.raises(ConversationHeld):
+                db.append_message("s", "user", "two")
+            db.release_lease(lease)
+
+    def test_a_registered_process(self, db: SessionDB) -> None:
+        """Is found by its row."""
+        say(db, "s", "one")
+        processes = Processes(db.store)
+        for host, is_free in ((host_name(), True), ("elsewhere#0123456789ab", False)):
+            row = processes.register("bot", "gateway", host=host, pid=_NOBODY)
+            lease = db.take_lease("s", Holder(row.id, "the gateway"), ttl=3600)
+            assert (db.lease_of("s") is None) == is_free
+            db.release_lease(lease)
+
+    def test_whose_lease_it_is(self, db: SessionDB) -> None:
+        """A holder that names no process gets the one that asks; people need not see it."""
+        say(db, "s", "one")
+        lease = db.take_lease("s", "a chat")
+        held = db.lease_of("s")
+        assert held is not None
+        assert (lease.process_id, held.process_id) == (None, None)
 
 
 class TestLeasesAtOnce:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.conformance.leases import ended_processes, processes_that_may_live
 
 
 class TestCompressionLocks:
@@ -37,6 +38,20 @@ class TestCompressionLocks:
         assert db.refresh_compression_lock("s", "a") is False
         assert db.try_acquire_compression_lock("s", "b") is True
         assert db.get_compression_lock_holder("s") == "b"
+
+    def test_the_lock_of_a_process_that_ended_is_free(self, db: SessionDB) -> None:
+        """At once, where the name of the holder tells that it has ended on this host."""
+        db.create_session("s", "cli")
+        for ended in ended_processes():
+            assert db.try_acquire_compression_lock("s", f"a chat {ended}") is True
+            assert db.get_compression_lock_holder("s") is None
+            assert db.try_acquire_compression_lock("s", "b") is True
+            assert db.release_compression_lock("s", f"a chat {ended}") is False
+            assert db.release_compression_lock("s", "b") is True
+        for alive in processes_that_may_live():
+            assert db.try_acquire_compression_lock("s", f"a chat {alive}") is True
+            assert db.try_acquire_compression_lock("s", "b") is False
+            assert db.release_compression_lock("s", f"a chat {alive}") is True
 
     def test_asking_again_extends(self, db: SessionDB, clock: FrozenClock) -> None:
         """Behaviour 94: so does a refresh, for a compaction that takes long."""

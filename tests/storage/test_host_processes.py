@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.lifecycle import host_processes
-from hermes_sessions.lifecycle.host_processes import (
+from hermes_sessions.storage import host_processes
+from hermes_sessions.storage.host_processes import (
     Found,
     find_out,
     is_running,
