@@ -56,6 +56,7 @@ EXCEPTIONS = {
     "hermes_sessions.storage.sqlite.upgrade.layout:drop_indexes_and_triggers": "a quoted name",
     "hermes_sessions.storage.sqlite.upgrade.layout:_add_column": "a declared column",
     "hermes_sessions.storage.sqlite.upgrade.sessions:fill_summaries": "names of our columns",
+    "hermes_sessions.storage.sqlite.shield:_begin": "a number: a pragma takes no parameter",
     "hermes_sessions.storage.transfer.lanes:_remove_parts": "names of tables in a constant",
     "hermes_sessions.storage.transfer.lanes:_rows": "names of tables in a constant",
 }

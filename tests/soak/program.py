@@ -14,9 +14,10 @@ import os
 import random
 import resource
 import signal
+import sqlite3
 import sys
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import DiskFull, HermesSessionsError, StoreUnreachable
@@ -40,9 +41,11 @@ def end(number: int, frame: object) -> None:
 class Writer:
     """Several threads, each with a session of its own and one that all processes share."""
 
-    def __init__(self, db: SessionDB, name: str) -> None:
+    def __init__(self, db: SessionDB, name: str, file: str | None) -> None:
+        """*file* is that of a SQLite store; Python's own library looks at it now and then."""
         self._db = db
         self._name = name
+        self._file = file
         self._next = [0] * THREADS
         self._stop = threading.Event()
         self._failed: list[HermesSessionsError] = []
@@ -103,6 +106,9 @@ class Writer:
             )
             self._next[thread] += 1
             say(writer, number)
+            if self._file is not None and number % 5 == 0:
+                with closing(sqlite3.connect(self._file)) as neighbour:
+                    neighbour.execute("SELECT count(*) FROM messages").fetchone()
 
 
 def write(url: str, name: str, limit: str) -> None:
@@ -111,7 +117,7 @@ def write(url: str, name: str, limit: str) -> None:
             # The nearest to a full disk that is allowed to everybody: the log may not grow longer.
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
         say("ready")
-        Writer(db, name).run()
+        Writer(db, name, url.removeprefix("sqlite://") if url.startswith("sqlite:") else None).run()
 
 
 def read(url: str) -> None:

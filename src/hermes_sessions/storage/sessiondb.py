@@ -724,8 +724,9 @@ class SessionDB:
 
         Until it is given back, writes without the token are refused. One that was not renewed in
         time ends when somebody else writes or takes it; from then on its token is refused, however
-        late its holder comes. *holder* tells people who it is. Branches and subagents are threads
-        of their own.
+        late its holder comes. *holder* tells people who it is. The lease of a process that ended
+        on this host is free at once; a `Holder` with a ``process_id`` of your own keeps it for
+        its time. Branches and subagents are threads of their own.
 
         Raises:
             ConversationHeld: somebody else has it; the error says who.
@@ -1168,8 +1169,8 @@ class SessionDB:
 
         Any text is a query and none raises; see docs/search.md for the language. *limit* -1 means
         all. *sort* is relevance (default), newest or oldest. With *include_inactive* rewound
-        messages are found, too. *conditions* are the filters of `search`; the documented ones
-        replace theirs, *exclude_sources* adds to them. `search` tells more, and has pages.
+        messages are found, too. *conditions* are the filters of `search`. Every filter given as a
+        parameter holds; one in the text narrows further. `search` tells more, and has pages.
         """
         return self._search.messages(
             query,
@@ -1200,7 +1201,8 @@ class SessionDB:
         the question was read, and whether everything was searched.
 
         A question that finds nothing as asked is relaxed in stated steps, unless *relax* is
-        False. *cursor* continues the list of the same question. Without *count* the account
+        False. *conditions* hold whatever the text says; a filter in the text narrows within them.
+        *cursor* continues the list of the same question. Without *count* the account
         leaves out totals beyond the page and what filters removed. Only what *scope* may see is
         found or counted.
 

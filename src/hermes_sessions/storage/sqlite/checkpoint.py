@@ -43,9 +43,16 @@ Turn = Callable[[Callable[[], bool]], AbstractContextManager[bool]]
 class Checkpointer:
     """The background checkpoints of one engine; the thread starts with the first long log."""
 
-    def __init__(self, connect: Callable[[Deadline], apsw.Connection], turn: Turn) -> None:
+    def __init__(
+        self,
+        connect: Callable[[Deadline], apsw.Connection],
+        turn: Turn,
+        is_current: Callable[[], bool],
+    ) -> None:
+        """*is_current* says whether the log that connections have open is still the store's."""
         self._connect = connect
         self._turn = turn
+        self._is_current = is_current
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._stopping = False
@@ -65,7 +72,7 @@ class Checkpointer:
             self._wake_at = WAKE_PAGES
             self._inline_at = INLINE_PAGES
         self._pages = pages
-        if self.is_suspended:
+        if self.is_suspended or (pages >= self._wake_at and not self._is_current()):
             return
         if pages >= self._wake_at and not self._stopping:
             self._wake_thread()
@@ -115,6 +122,8 @@ class Checkpointer:
             connection.close(True)
 
     def _shorten(self, connection: apsw.Connection, deadline: Deadline) -> None:
+        if not self._is_current():
+            return
         in_log = copy_log(connection)
         self._wake_at = (self._pages if in_log is None else in_log) + WAKE_PAGES
         if in_log is None or in_log < WAKE_PAGES:

@@ -11,6 +11,8 @@ from urllib.parse import quote_from_bytes
 
 import apsw
 
+from hermes_sessions.storage.sqlite.descriptor_locks import install
+
 #: The write-ahead log is cut back to this size when it starts over.
 _WAL_SIZE_LIMIT: Final = 32 * 1024 * 1024
 
@@ -67,6 +69,7 @@ def open_connection(
         # What is only in memory must not come to a disk while it is sorted, either.
         connection.pragma("temp_store", "MEMORY")
     else:
+        install()
         flags = apsw.SQLITE_OPEN_READONLY if options.read_only else apsw.SQLITE_OPEN_READWRITE
         # A file name is bytes to the system; they need not be valid text.
         name = quote_from_bytes(os.fsencode(path))

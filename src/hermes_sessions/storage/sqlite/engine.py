@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
@@ -27,6 +27,7 @@ from hermes_sessions.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, free_log
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
@@ -34,14 +35,23 @@ from hermes_sessions.storage.sqlite.connection import (
     open_connection,
     set_durability,
 )
+from hermes_sessions.storage.sqlite.descriptor_locks import install
 from hermes_sessions.storage.sqlite.failures import translate
 from hermes_sessions.storage.sqlite.gate import Gate
-from hermes_sessions.storage.sqlite.identity import Identity
-from hermes_sessions.storage.sqlite.inheritance import abandon, unusable_after_fork
+from hermes_sessions.storage.sqlite.guard import Guard, connections_to, has_neighbour
+from hermes_sessions.storage.sqlite.identity import Identity, LogIdentity
+from hermes_sessions.storage.sqlite.inheritance import (
+    abandon,
+    part_with_locks,
+    unusable_after_fork,
+)
 from hermes_sessions.storage.sqlite.location import lock_holders
 from hermes_sessions.storage.sqlite.readers import KEPT_IDLE, Readers
 from hermes_sessions.storage.sqlite.reading import Read, Reading
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.sqlite.shield import Shield
 
 T = TypeVar("T")
 
@@ -50,6 +60,10 @@ MEMORY: Final = ":memory:"
 #: waits for other processes.
 _TURN_SLICE: Final = 0.05
 _TURN_PATIENCE: Final = 0.5
+#: How long a store whose log is gone waits for running reads before it opens again.
+_RESTART_PATIENCE: Final = 1.0
+
+logger = Logger(__name__)
 
 
 class Engine:
@@ -68,6 +82,10 @@ class Engine:
         self._immutable = immutable
         self._gate = Gate(f"{path}.gate" if gated and path != MEMORY else None)
         self._identity = Identity(None if path == MEMORY else path, immutable=immutable)
+        has_log = path != MEMORY and options.journal == "wal" and not immutable
+        self._guard = Guard(path) if has_log else None
+        self._log = LogIdentity(path) if has_log else None
+        self._shield: Shield | None = None
         self._closed = False
         self._unusable: str | None = None
         self._write_lock: threading.Lock | threading.RLock = (
@@ -82,8 +100,8 @@ class Engine:
         self._overwriting = 0
         self._overwriting_lock = threading.Lock()
         self._writer_overwrites = False
-        self._readers = Readers(self._connect_reader)
-        self._checkpointer = Checkpointer(self._connect_checkpointer, self._checkpoint_turn)
+        self._readers = Readers(self._connect_reader, self._leave)
+        self._checkpointer = self._new_checkpointer()
         self._paused_for_fork = False
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
@@ -104,7 +122,23 @@ class Engine:
         self._check_usable()
         self._check_identity()
         patience = lock_timeout or self.options.lock_timeout
-        return Reading(self._readers, patience, keep=keep, explain=self._our_error)
+        reading = Reading(self._readers, patience, keep=keep, explain=self._our_error)
+        if self._shield is not None:
+            return self._shielded(self._shield, reading, patience)
+        return reading
+
+    @contextmanager
+    def _shielded(
+        self, shield: Shield, reading: Reading, patience: float
+    ) -> Iterator[apsw.Connection]:
+        # Borrowed first: as long as a reader is out, the shield does not go up. (Nothing is locked
+        # before the first statement.)
+        with reading as connection, shield.held(patience):
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
     @contextmanager
     def _reading_memory(self) -> Iterator[apsw.Connection]:
@@ -116,15 +150,36 @@ class Engine:
             except apsw.Error as error:
                 raise self._our_error(error) from error
 
-    def keep_for_reading(self, connection: apsw.Connection, deadline: Deadline) -> None:
-        """Take over an idle connection that has the options of this engine."""
+    def start(self, connection: apsw.Connection, deadline: Deadline) -> None:
+        """Take over an idle connection that has the options of this engine.
+
+        Raises:
+            apsw.BusyError: other programs kept everybody out until the deadline.
+        """
+        self._protect(connection, deadline)
         connection.pragma("query_only", "ON")
         self._readers.add(connection, deadline)
 
     def _connect_reader(self, deadline: Deadline) -> apsw.Connection:
-        return open_connection(
+        connection = open_connection(
             self.path, self.options, deadline, query_only=True, immutable=self._immutable
         )
+        self._protect(connection, deadline)
+        return connection
+
+    def _protect(self, connection: apsw.Connection, deadline: Deadline) -> None:
+        """Keep the log of a connection, if it is the first one, from being removed."""
+        if self._guard is None or self._log is None or self._closed:
+            return
+        try:
+            if not self._guard.is_held:
+                self._guard.hold(deadline)
+            if not self._log.is_known and not self.options.read_only:
+                connection.pragma("schema_version")  # Opens the log.
+                self._log.remember()
+        except BaseException:
+            connection.close(True)
+            raise
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -147,6 +202,8 @@ class Engine:
                 # With a rollback journal, the commit waits until the last reader has left.
                 self._write_deadline.start(patience)
                 connection.execute("COMMIT")
+                if self._log is not None and not self._has_its_log():
+                    raise StoreUnavailable(self._log.complaint)
             except BaseException as error:
                 # A connection on which this fails is not used again.
                 with suppress(apsw.Error):
@@ -200,15 +257,19 @@ class Engine:
                     self._close_writer_if_free()
 
     def _use_writer(self, use: Callable[[apsw.Connection], T], patience: float, until: float) -> T:
-        # Both may have changed while this thread waited.
-        self._check_usable()
+        # All of it may have changed while this thread waited.
         self._check_identity()
+        self._has_its_log()
+        self._check_usable()
         self._write_deadline.at = until
         try:
             self._check_writer()  # An interrupt may have kept the last user from doing so.
             try:
                 self._gate.enter(until)
-                return use(self._writer_connection())
+                if self._shield is None:
+                    return use(self._writer_connection())
+                with self._shield.held(patience):
+                    return use(self._writer_connection())
             finally:
                 self._gate.leave()
                 self._check_writer()
@@ -269,9 +330,11 @@ class Engine:
         if self._writer is None:
             self._writer_durability = self.options.durability
             self._writer_cache_kib = self.options.cache_kib
-            self._writer = open_connection(
+            writer = open_connection(
                 self.path, self.options, self._write_deadline, query_only=False
             )
+            self._protect(writer, self._write_deadline)
+            self._writer = writer
             if self.path != MEMORY:
                 self._writer.set_wal_hook(self._after_commit)
             self._writer_overwrites = False
@@ -336,6 +399,31 @@ class Engine:
         if not self._identity.is_unchanged():
             raise StoreUnavailable(self._identity.complaint)
 
+    def _has_its_log(self) -> bool:
+        """Return whether what is written comes into the log that others read.
+
+        Called with the write lock. Otherwise all connections are new afterwards; where some are in
+        use and cannot be replaced, the engine is unusable.
+        """
+        if self._log is None or self._log.is_unchanged():
+            return True
+        if not connections_to(self.path):
+            self._log.forget()
+            return True
+        logger.warning("%s", self._log.complaint)
+        self._keep_log_out()
+        if self._pause(time.monotonic() + _RESTART_PATIENCE):
+            self._checkpointer = self._new_checkpointer()
+            self._readers.let_go()
+        if connections_to(self.path):
+            self._unusable = self._log.complaint_of_readers
+        return False
+
+    def _keep_log_out(self) -> None:
+        """Have no connection of this process copy a log into the file that is no longer its."""
+        for connection in connections_to(self.path):
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+
     @property
     def inode(self) -> tuple[int, ...] | None:
         """Which file it is, however it is called; None in memory."""
@@ -346,9 +434,89 @@ class Engine:
     def close(self) -> None:
         """Close every connection; those in use are closed by their users."""
         self._closed = True
+        if self._guard is not None and self._log is not None:
+            if not self._log.is_unchanged():
+                self._keep_log_out()
+            self._guard.yield_lock()
         self._readers.close()
         self._checkpointer.stop()
         self._close_writer_if_free()
+
+    def _leave(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+
+    def has_neighbour(self) -> bool:
+        """Return whether another copy of SQLite in this process has the store open: closing its
+        connections would drop the other's locks.
+        """
+        if self._shield is not None and self._shield.is_up:
+            return True
+        return self._guard is not None and has_neighbour(self.path)
+
+    def watch_for_neighbours(self) -> None:
+        """Keep apart from Python's SQLite library where the locks of the file cannot do that.
+
+        Raises:
+            StoreLocked: that library has it open already, and uses it.
+        """
+        inode = self.inode
+        if inode is None or self._immutable or (self._guard is not None and install()):
+            return
+        from hermes_sessions.storage.sqlite.shield import Shield  # Seldom needed.
+
+        self._shield = Shield(self.path, inode, self._raise_shield)
+        self._shield.watch()
+
+    def _raise_shield(self) -> None:
+        """Let the other library in, with nothing of ours in progress."""
+        if self._closed or self._unusable is not None or self._shield is None:
+            return
+        until = time.monotonic() + self.options.lock_timeout
+        is_locked = False
+        try:
+            if self._writing_thread != threading.get_ident():
+                [is_locked] = _acquiring(self._write_lock, _left(until))
+            if not is_locked or not self._readers.hold(until):
+                raise StoreLocked(
+                    f"{self.path}: database is locked: this process reads or writes it right now. "
+                    f"Open it with another SQLite library afterwards."
+                )
+            try:
+                if not self._shield.is_up:  # By another thread, meanwhile.
+                    self._go_up(self._shield, until)
+            finally:
+                self._readers.let_go()
+        finally:
+            if is_locked:
+                self._write_lock.release()
+
+    def _go_up(self, shield: Shield, until: float) -> None:
+        if self._log is not None and not self._log_is_ended(until):
+            raise StoreLocked(
+                f"{self.path}: database is locked: two SQLite libraries of one process can share "
+                f"it here only while no other process has it open. Close it there, or open it with "
+                f"the other library in a process of its own."
+            )
+        shield.go_up()
+
+    def _log_is_ended(self, until: float) -> bool:
+        """Give the store a rollback journal, at rest; return whether no other process was in the
+        way.
+        """
+        self._checkpointer.stop(_left(until))
+        self._checkpointer = self._new_checkpointer()
+        self._readers.close_idle()
+        self._write_deadline.at = until
+        try:
+            if self._writer_connection().pragma("journal_mode", "delete") != "delete":
+                return False
+        except apsw.BusyError:
+            return False
+        self.options = self.options._replace(journal="delete")
+        self._close_writer()  # The next one has the durability of such a journal.
+        self._log = self._guard = None
+        return True
 
     def _close_writer_if_free(self) -> None:
         is_locked = False
@@ -361,6 +529,7 @@ class Engine:
         finally:
             if is_locked:
                 self._write_lock.release()
+        self._leave()
 
     def _close_writer(self) -> None:
         if self._writer is not None:
@@ -380,6 +549,10 @@ class Engine:
         share = most_bytes // 1024 // (KEPT_IDLE + 2)
         self.options = self.options._replace(cache_kib=max(1, share))
         self._readers.renew()
+
+    def _new_checkpointer(self) -> Checkpointer:
+        is_current = self._log.is_unchanged if self._log is not None else lambda: True
+        return Checkpointer(self._connect_checkpointer, self._checkpoint_turn, is_current)
 
     def _connect_checkpointer(self, deadline: Deadline) -> apsw.Connection:
         return open_connection(self.path, self.options, deadline, query_only=False)
@@ -408,7 +581,7 @@ class Engine:
 
         At rest no connection is open, except that of a database in memory, which is copied.
         """
-        if self._writing_thread == threading.get_ident():
+        if self._writing_thread == threading.get_ident() or self.has_neighbour():
             return
         is_locked = False
         try:
@@ -424,6 +597,8 @@ class Engine:
                 if self.path != MEMORY:
                     self._readers.close_idle()
                     self._close_writer()
+                if self._log is not None:
+                    self._log.forget()
                 return True
             self._readers.let_go()
         return False
@@ -436,13 +611,15 @@ class Engine:
         """Go on with nothing inherited; return False when that is impossible."""
         was_at_rest = self._paused_for_fork
         self._gate.close()
+        if self._guard is not None:
+            self._guard.forget()
         self._go_on()
         if not was_at_rest:
             self.refuse()
         return was_at_rest
 
     def _go_on(self) -> None:
-        self._checkpointer = Checkpointer(self._connect_checkpointer, self._checkpoint_turn)
+        self._checkpointer = self._new_checkpointer()
         if self._paused_for_fork:
             self._paused_for_fork = False
             self._readers.let_go()
@@ -457,6 +634,8 @@ class Engine:
             (in_use if is_mine else others).append(self._writer)
             self._writer = None
         abandon(others, in_use=in_use)
+        if self._guard is not None:
+            part_with_locks(self.path)
 
 
 def _acquiring(lock: threading.Lock | threading.RLock, timeout: float) -> Iterator[bool]:

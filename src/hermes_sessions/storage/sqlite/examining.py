@@ -169,7 +169,8 @@ class Examination:
     def is_written_by_newer(self) -> bool:
         """Whether this version must not write it."""
         kind, version = self.nature
-        return kind is Kind.LATER or (kind is Kind.OURS and version > schema.WRITER_LEVEL)
+        is_ours = kind in (Kind.OURS, Kind.UNMARKED)
+        return kind is Kind.LATER or (is_ours and version > schema.WRITER_LEVEL)
 
     def stated_version(self) -> int:
         """Return what ``schema_version`` says, which this product never raises above 11."""

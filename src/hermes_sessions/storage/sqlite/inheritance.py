@@ -7,9 +7,11 @@ its log. So the child lets it be.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import apsw
@@ -62,3 +64,53 @@ def abandon(connections: Iterable[apsw.Connection], *, in_use: Iterable[apsw.Con
 
 def _deny(*_action: object) -> int:
     return apsw.SQLITE_DENY
+
+
+def part_with_locks(path: str) -> None:
+    """Part with the inherited descriptors that hold locks on the log's index.
+
+    Such a lock is the parent's, but it would last as long as this child has the file open: of a
+    parent that is killed, others would never be free. SQLite still knows the numbers and addresses,
+    so the descriptors lead nowhere from now on, and the memory is a copy.
+    """
+    try:
+        index = os.stat(f"{path}-shm")
+        descriptors = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        return
+    parted = False
+    for descriptor in descriptors:
+        try:
+            is_locked = os.path.samestat(os.fstat(descriptor), index) and " OFDLCK " in Path(
+                f"/proc/self/fdinfo/{descriptor}"
+            ).read_text(encoding="utf-8")
+        except OSError:
+            continue  # The one that listed them.
+        if is_locked:
+            nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nowhere, descriptor, inheritable=False)
+            os.close(nowhere)
+            parted = True
+    if parted:
+        _copy_shared_memory(str(index.st_ino), f"{path}-shm")
+
+
+def _copy_shared_memory(number: str, name: str) -> None:
+    """Put private memory with the same content in the place of a file's."""
+    import ctypes
+    import mmap
+
+    map_memory = ctypes.CDLL(None, use_errno=True).mmap
+    map_memory.restype = ctypes.c_void_p
+    map_memory.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    fixed = 0x10  # MAP_FIXED, which Python does not name.
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+        fields = line.split(None, 5)
+        if len(fields) < 6 or fields[4] != number or fields[5] != name:
+            continue
+        first, last = (int(address, 16) for address in fields[0].split("-"))
+        content = ctypes.string_at(first, last - first)
+        allowed = mmap.PROT_READ | mmap.PROT_WRITE
+        how = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | fixed
+        if map_memory(first, len(content), allowed, how, -1, 0) == first:
+            ctypes.memmove(first, content, len(content))

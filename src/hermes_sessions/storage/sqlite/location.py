@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -307,17 +307,67 @@ def _lock_names(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     return exact, loose
 
 
-def read_lock_table() -> list[str]:
-    """Return the locks that processes hold on files, or nothing where the system does not tell."""
+def read_lock_table(path: Path) -> list[str]:
+    """Return the locks that processes hold on a store's files, as lines of ``/proc/locks``, or
+    nothing where the system does not tell.
+
+    Locks that belong to a descriptor have no process there; they come with each that has it open.
+    """
+    lines = _lock_lines()
+    _, numbers = _lock_names(path)
+    ours = [line for line in lines if any(f":{number} " in line for number in numbers)]
+    if any(" OFDLCK " in line for line in ours):
+        ours += _descriptor_locks(path)
+    return ours
+
+
+def _lock_lines() -> list[str]:
     try:
-        return Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()
+        return Path("/proc/locks").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
 
 
+def _descriptor_locks(path: Path) -> Iterator[str]:
+    """Yield the locks that belong to descriptors of other processes, with the process."""
+    files = [facts for suffix in ("", "-shm") if (facts := _facts(f"{path}{suffix}")) is not None]
+    for process in Path("/proc").glob("[0-9]*"):
+        if process.name == str(os.getpid()):
+            continue
+        try:
+            descriptors = os.listdir(process / "fd")
+        except OSError:
+            continue  # It has ended, or is another user's.
+        for descriptor in descriptors:
+            try:
+                facts = os.stat(f"{process}/fd/{descriptor}")
+                if not any(os.path.samestat(facts, file) for file in files):
+                    continue
+                text = Path(process, "fdinfo", descriptor).read_text(encoding="utf-8")
+            except OSError:
+                continue
+            for line in text.splitlines():
+                name, _, lock = line.partition(":")
+                if name == "lock" and " OFDLCK " in lock:
+                    yield lock.replace(" -1 ", f" {process.name} ", 1)
+
+
+def locks_of_this_process(path: str) -> bool:
+    """Return whether this process, not one of its descriptors, holds a lock on the file."""
+    inode = inode_of(path)
+    if inode is None:
+        return False
+    number, me = str(inode[1]), os.getpid()
+    entries = (_lock_entry(line) for line in _lock_lines() if " POSIX " in line)
+    return any(
+        entry is not None and entry.pid == me and entry.name.rpartition(":")[2] == number
+        for entry in entries
+    )
+
+
 def lock_holders(path: Path) -> list[str]:
     """Return who keeps writers out right now, as ``name (process id)``; empty if unknown."""
-    return [process_name(pid) for pid in processes_in_the_way(path, read_lock_table())]
+    return [process_name(pid) for pid in processes_in_the_way(path, read_lock_table(path))]
 
 
 def process_name(pid: int) -> str:

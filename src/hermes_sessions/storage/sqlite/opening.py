@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Final
 
 import apsw
 
@@ -22,9 +23,11 @@ from hermes_sessions.errors import (
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import location, schema
 from hermes_sessions.storage.sqlite.connection import Deadline, Options, log_size, open_connection
+from hermes_sessions.storage.sqlite.descriptor_locks import install
 from hermes_sessions.storage.sqlite.emptied import forget_removed_store, require_not_emptied
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.failures import translated
+from hermes_sessions.storage.sqlite.guard import connections_to, has_neighbour
 from hermes_sessions.storage.sqlite.ledger import (
     applied_migrations,
     apply_migration,
@@ -33,6 +36,13 @@ from hermes_sessions.storage.sqlite.ledger import (
 from hermes_sessions.storage.sqlite.nature import Kind, nature_of
 
 logger = Logger(__name__)
+
+#: What a file needs before it can be read.
+_TO_BE_DONE: Final = {
+    Kind.EMPTY: "created",
+    Kind.DOCUMENTED: "upgraded",
+    Kind.UNMARKED: "marked as a store again",
+}
 
 
 def open_engine(path: Path, real: str, options: Options) -> Engine:
@@ -45,13 +55,15 @@ def open_engine(path: Path, real: str, options: Options) -> Engine:
         StoreLocked, DiskFull: each says what the file is and what to do; the file was not changed.
     """
     inode = _prepare_file(path, real, options)
+    if not install():
+        options = _without_log_beside_others(real, options)
     file_system = location.file_system_type(real, location.read_mount_table())
     on_local_disk = location.carries_wal(file_system)
     journal = _wanted_journal(real, options, file_system)
     had_log = log_size(real) > 0
     deadline = Deadline()
     deadline.start(options.lock_timeout)
-    if had_log:
+    if had_log and not has_neighbour(real):
         _refuse_damaged_log(path, real, options, deadline)
     with translated(real):
         connection, options, immutable = _first_connection(real, options, deadline)
@@ -74,10 +86,27 @@ def open_engine(path: Path, real: str, options: Options) -> Engine:
         if is_as_it_was and engine.inode == inode:
             # It has read the tables; closing it would remove the log that the next one makes again.
             # (One that met other permissions would go on with them.)
-            engine.keep_for_reading(connection, deadline)
-        else:
+            engine.start(connection, deadline)
+        elif not has_neighbour(real):
             connection.close()
+        else:
+            # Closed after the next one is open: the file may have neighbours in this process.
+            engine.start(open_connection(real, options, deadline, query_only=True), deadline)
+            connection.close()
+        engine.watch_for_neighbours()
     return engine
+
+
+def _without_log_beside_others(real: str, options: Options) -> Options:
+    """Have a rollback journal where Python's SQLite library may be a neighbour: where locks are the
+    process's, two libraries cannot share a log.
+    """
+    from hermes_sessions.storage.sqlite.shield import end_log, has_connections
+
+    if options.read_only or connections_to(real) or not has_connections():
+        return options
+    end_log(real)
+    return options._replace(journal="delete")
 
 
 def open_memory(options: Options) -> Engine:
@@ -230,10 +259,11 @@ def _require_acceptable(path: Path, connection: apsw.Connection, options: Option
         )
     if options.read_only and nature.kind is not Kind.OURS:
         raise StoreReadOnly(
-            f"{path} must be {'created' if nature.kind is Kind.EMPTY else 'upgraded'} first, and "
+            f"{path} must be {_TO_BE_DONE[nature.kind]} first, and "
             f"it was opened for reading only. Open it once for writing, as its owner."
         )
-    if nature.kind is Kind.OURS and nature.version > schema.WRITER_LEVEL and not options.read_only:
+    is_ours = nature.kind in (Kind.OURS, Kind.UNMARKED)
+    if is_ours and nature.version > schema.WRITER_LEVEL and not options.read_only:
         raise SchemaRefused(
             f"{path} was written by a newer Hermes Sessions (level {nature.version}, this program "
             f"knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or open the "
@@ -274,6 +304,8 @@ def _make_current(
                 _set_journal(connection, deadline, journal)
                 if _create(connection):
                     return connection
+            elif kind is Kind.UNMARKED:
+                _mark(connection)
             else:
                 # Our own connection would count as somebody who still uses the old layout.
                 connection.close()
@@ -369,6 +401,20 @@ def _create(connection: apsw.Connection) -> bool:
             connection.execute("ROLLBACK")
         raise
     return is_empty
+
+
+def _mark(connection: apsw.Connection) -> None:
+    """Give a store that was made of a dump the marks again that are not in one."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if nature_of(connection) == (Kind.UNMARKED, schema.WRITER_LEVEL):
+            connection.pragma("application_id", schema.APPLICATION_ID)
+            connection.pragma("user_version", schema.WRITER_LEVEL)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _backed_up_first(

@@ -31,8 +31,14 @@ class Reader:
 class Readers:
     """Lends connections for reading, and keeps some of them open for the next read."""
 
-    def __init__(self, connect: Callable[[Deadline], apsw.Connection]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[Deadline], apsw.Connection],
+        on_late_close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """*on_late_close* is called when a connection was closed after `close`."""
         self._connect = connect
+        self._on_late_close = on_late_close
         # Reentrant, because a collected generator may give its reader back at any allocation,
         # also at one inside this class.
         self._lock = threading.RLock()
@@ -82,6 +88,8 @@ class Readers:
                 elif reader.connection is not None:
                     reader.connection.close(True)
                 self._forget(reader)
+            if self._closed:
+                self._on_late_close()
 
     def _forget(self, reader: Reader) -> None:
         with self._lock:

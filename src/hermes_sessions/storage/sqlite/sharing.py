@@ -94,14 +94,19 @@ class SharedEngines:
                     self._openings[real] = (lock, wanted - 1)
 
     def release(self, engine: Engine) -> None:
-        """Drop one handle; the last one closes the engine."""
+        """Drop one handle; the last one closes the engine.
+
+        Where another copy of SQLite in this process has the file open, that is done later.
+        """
         with self._lock:
             engine.handles -= 1
             if engine.handles > 0:
                 return
-            for key in [key for key, other in self._by_path.items() if other is engine]:
+            unused = [one for one in {engine, *self._by_path.values()} if _can_be_closed(one)]
+            for key in [key for key, other in self._by_path.items() if other in unused]:
                 del self._by_path[key]
-        engine.close()
+        for one in unused:
+            one.close()
 
     # ── fork ──────────────────────────────────────────────────────────────────────────────────
 
@@ -142,6 +147,10 @@ class SharedEngines:
         inode = inode_of(real)
         if inode in self._lost:
             raise StoreUnavailable(unusable_after_fork(self._lost[inode]))
+
+
+def _can_be_closed(engine: Engine) -> bool:
+    return engine.handles <= 0 and not engine.has_neighbour()
 
 
 def _is_as_wanted(engine: Engine, options: Options) -> bool:
