@@ -21,7 +21,7 @@ from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.platforms.local.client import LocalClient
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
-from hermes_sessions.gateway.spool import Spool
+from hermes_sessions.gateway.spool import Spool, spool_directory
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.senders import Senders
@@ -274,6 +274,33 @@ def test_stop_without_a_gateway(hermes: Hermes) -> None:
     result = hermes.call("gateway", "stop", "--no-wait")
     assert (result.code, result.out) == (1, "")
     assert "hermes gateway status" in result.err
+
+
+def test_queue_shows_and_redelivers_what_was_kept(hermes: Hermes) -> None:
+    assert hermes.call("gateway", "queue", "--kept").out == "Nothing was kept.\n"
+    assert hermes.call("gateway", "queue", "--redeliver").out == "Nothing was kept.\n"
+    spool = Spool(spool_directory(hermes.home))
+    source = SessionSource(Platform.TELEGRAM, "12", user_id="u")
+    for number in range(2):
+        spool.put_aside(Inbound(source, "secret words", f"m{number}"), ValueError("secret words"))
+    for arguments in (("--kept",), ()):
+        shown = hermes.call("gateway", "queue", *arguments)
+        assert shown.out == "kept message m0 from telegram 12\nkept message m1 from telegram 12\n"
+        (first, _) = hermes.call("gateway", "queue", *arguments, "--json").json["kept"]
+        assert (first["platform"], first["chat_id"], first["message_id"]) == (
+            "telegram",
+            "12",
+            "m0",
+        )
+    away = "sessiondb: {provider: postgresql, postgresql: {dsn: 'postgresql://127.0.0.1:1/x'}}"
+    (hermes.home / "config.yaml").write_text(away)
+    assert hermes.call("gateway", "queue", "--kept", "--json").json["kept"][1]["message_id"] == "m1"
+    done = hermes.call("gateway", "queue", "--redeliver", "--json")
+    assert (done.code, done.json) == (0, {"redelivered": 2})
+    assert spool.adopt() == 2
+    texts: list[str] = []
+    spool.replay(lambda inbound: texts.append(inbound.text))
+    assert texts == ["secret words"] * 2
 
 
 def test_queue_shows_and_retries_dead_replies(hermes: Hermes) -> None:

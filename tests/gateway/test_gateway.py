@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +86,39 @@ def test_a_message_delivered_three_times_is_answered_once(town: Town) -> None:
     assert town.wait_for_replies(1) == ["Done."]
     town.telegram.write("/status")
     assert len(town.wait_for_replies(2)) == 2
+
+
+@pytest.mark.fault(
+    "A gateway ends between storing an album and confirming it, and a picture comes late",
+    "Every picture reaches the agent once",
+    on="sqlite",
+)
+@pytest.mark.parametrize("first", [("a", "b"), ("b", "c"), ("a",), ("a", "b", "c")])
+def test_an_album_that_comes_again_with_a_late_picture(town: Town, first: tuple[str, ...]) -> None:
+    """What was not confirmed is brought again, and the late picture with it."""
+
+    def picture(name: str) -> dict[str, Any]:
+        message = {
+            "message_id": 900 + ord(name),
+            "date": 1700000000,
+            "chat": {"id": ANNA["id"], "type": "private", "first_name": "Anna"},
+            "from": dict(ANNA),
+            "media_group_id": "g",
+            "caption": f"Picture {name}",
+            "photo": [{"file_id": name, "file_size": 1}],
+        }
+        return {"message": message}
+
+    for names in (first, ("a", "b", "c")):
+        running = town.start()
+        town.telegram.push(*map(picture, names))
+        town.telegram.wait_for(lambda: not town.telegram.waiting)
+        running.wait_until_idle()
+        running.stop()
+    with SessionDB(town.home / "state.db") as db:
+        (session,) = db.list_sessions_rich()
+        said = [row["content"] for row in db.get_messages(session["id"]) if row["role"] == "user"]
+    assert sorted(re.findall(r"Picture (\w)", "\n".join(map(str, said)))) == ["a", "b", "c"]
 
 
 def test_a_failing_model_is_told_and_the_message_kept(town: Town) -> None:

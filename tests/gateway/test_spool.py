@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.gateway.events import Attachment, Inbound
+from hermes_sessions.gateway.events import Attachment, Inbound, Part
 from hermes_sessions.gateway.spool import Spool
 from hermes_sessions.model.source import Platform, SessionSource
 
@@ -37,6 +37,7 @@ def test_messages_come_back_unchanged_and_in_order(tmp_path: Path) -> None:
             "8",
             {"update": [1, None]},
             ("role",),
+            parts=(Part("9", "lone", (photo,), 9.0), Part("10", "")),
         ),
         message("two", "10"),
     ]

@@ -12,7 +12,17 @@ import pytest
 
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
 from hermes_sessions.agent.turn import Agent
-from hermes_sessions.errors import ConversationHeld, StoreUnavailable
+from hermes_sessions.errors import (
+    ConfigError,
+    ConstraintViolated,
+    ConversationHeld,
+    NotFound,
+    SchemaRefused,
+    StatementRefused,
+    StoreCorrupt,
+    StoreUnavailable,
+    UnsafeStore,
+)
 from hermes_sessions.gateway import commands
 from hermes_sessions.gateway.active import ActiveTurn
 from hermes_sessions.gateway.delivery import reply_to
@@ -95,14 +105,18 @@ def test_a_spooled_message_that_nobody_can_take_is_kept_and_told(
     assert "nobody thought of that" in kept.read_text()
 
 
-def break_storing(monkeypatch: pytest.MonkeyPatch, times: int) -> list[str]:
+def break_storing(
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    error: Exception = ZeroDivisionError("nobody thought of that"),  # noqa: B008
+) -> list[str]:
     """Have storing fail so many times as nobody expects; return what was tried, as it is tried."""
     works, tried = Intake._store_allowed, []
 
     def store(intake: Intake, inbound: Inbound) -> Any:
         tried.append(inbound.text)
         if len(tried) <= times:
-            raise ZeroDivisionError("nobody thought of that")
+            raise error
         return works(intake, inbound)
 
     monkeypatch.setattr(Intake, "_store_allowed", store)
@@ -124,6 +138,53 @@ def test_a_message_that_nobody_can_take_is_kept_and_told(
     town.telegram.write("Fine")
     assert town.wait_for_replies(2)[1] == "You said: Fine"
     assert tried == ["Poison"] * 3 + ["Fine"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConstraintViolated("no"),
+        StatementRefused("no"),
+        NotFound("no"),
+        ConfigError("no"),
+        ZeroDivisionError("no"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_the_store_refuses_is_kept_and_can_be_redelivered(
+    town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Some messengers bring a message a few times, and then never again."""
+    make_acquainted(town)
+    tried = break_storing(monkeypatch, 3, error)
+    running = town.start()
+    town.telegram.write("Poison")
+    assert "could not be taken. Send it again" in town.wait_for_replies(2)[1]
+    town.telegram.wait_for(lambda: not town.telegram.waiting)
+    spool = Spool(town.home / "gateway" / "spool")
+    assert [inbound.text for inbound in spool.kept()] == ["Poison"]
+    assert spool.offer_again() == 1
+    assert (spool.kept(), spool.offer_again()) == ([], 0)
+    gateway_of(running).beat_now()
+    assert town.wait_for_replies(3)[2] == "You said: Poison"
+    assert tried == ["Poison"] * 4
+    town.telegram.wait_for(lambda: not list(spool.directory.iterdir()))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [StoreCorrupt("no"), SchemaRefused("no"), UnsafeStore("no")],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_store_that_takes_nothing_is_away(
+    town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """What is written meanwhile waits until it is repaired."""
+    break_storing(monkeypatch, 5, error)
+    town.start()
+    town.telegram.write("Hello")
+    assert town.wait_for_replies(2)[1] == "You said: Hello"
+    assert "What you wrote is kept here" in town.replies()[0]
 
 
 def test_a_lane_that_stops_unexpectedly_goes_on_and_is_logged_without_words(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hermes_sessions.gateway.spool import spool_directory
+from hermes_sessions.gateway.spool import NEXT_STEP, spool_directory
 from hermes_sessions.storage.care.doctor.looking import Check
 from hermes_sessions.storage.care.doctor.report import Finding
 from hermes_sessions.storage.care.doctor.subject import Subject
@@ -18,7 +18,7 @@ def _spool(subject: Subject) -> Iterable[Finding]:
     if found.entries:
         yield Finding.of("gateway-spool", f"{found.entries} in {place}.")
     if found.put_aside:
-        yield Finding.of("gateway-spool", found.words_about_put_aside(place))
+        yield Finding.of("gateway-spool", found.words_about_put_aside(place, NEXT_STEP))
 
 
 GATEWAY: Final = (Check(("gateway-spool",), _spool, needs="nothing"),)

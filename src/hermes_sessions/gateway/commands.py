@@ -254,7 +254,7 @@ class _Visit:
             raise InvalidInput("Say what to search for: /search docker build")
         answer = self._db.search(query, limit=_FOUND, scope=self._scope())
         if not answer.hits:
-            return "Nothing was found."
+            return " ".join(["Nothing was found.", *answer.account.notes])
         lines = []
         for hit in answer.hits:
             lines += [

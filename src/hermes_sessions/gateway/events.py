@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from hermes_sessions.model.source import SessionSource
@@ -19,6 +19,16 @@ class Attachment:
     name: str | None = None
     mime_type: str | None = None
     size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several messages of a platform that make one here, such as a picture of an album."""
+
+    message_id: str
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    order: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,9 @@ class Inbound:
     roles: tuple[str, ...] = ()
     #: Its place in the chat, where the platform has one: higher than that of every message before.
     order: float | None = None
+    #: What it was made of, the first included, where the platform sent several messages. Of those,
+    #: what was stored before is left out.
+    parts: tuple[Part, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it; `from_dict` makes an equal one of that."""
@@ -53,7 +66,22 @@ class Inbound:
             "extra": self.extra,
             "roles": list(self.roles),
             "order": self.order,
+            # An earlier version reads what it knows.
+            **({"parts": [asdict(part) for part in self.parts]} if self.parts else {}),
         }
+
+    def only(self, parts: Sequence[Part]) -> Inbound:
+        """Return what remains of it when it has these parts alone, at least one."""
+        first = parts[0]
+        return replace(
+            self,
+            source=replace(self.source, message_id=first.message_id),
+            text="\n".join(part.text for part in parts if part.text),
+            message_id=first.message_id,
+            attachments=tuple(file for part in parts for file in part.attachments),
+            order=first.order,
+            parts=tuple(parts),
+        )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Inbound:
@@ -62,10 +90,20 @@ class Inbound:
         Raises:
             InvalidInput, TypeError, KeyError: it describes none.
         """
-        attachments = tuple(Attachment(**each) for each in values["attachments"])
-        source = SessionSource.from_dict(values["source"])
-        roles = tuple(values.get("roles", ()))
-        return cls(**{**values, "source": source, "attachments": attachments, "roles": roles})
+        read = {
+            "source": SessionSource.from_dict(values["source"]),
+            "attachments": _attachments(values["attachments"]),
+            "roles": tuple(values.get("roles", ())),
+            "parts": tuple(
+                Part(**{**part, "attachments": _attachments(part["attachments"])})
+                for part in values.get("parts", ())
+            ),
+        }
+        return cls(**{**values, **read})
+
+
+def _attachments(values: Sequence[Mapping[str, Any]]) -> tuple[Attachment, ...]:
+    return tuple(Attachment(**each) for each in values)
 
 
 #: ``stored``: it will have a turn. ``answered``: a command that was carried out. ``duplicate``:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from hermes_sessions.agent.commands import Typed, UnknownCommand, read_command
-from hermes_sessions.errors import HermesSessionsError, MessageTooLarge, StoreUnavailable
+from hermes_sessions.agent.keeping import AWAY
+from hermes_sessions.errors import InvalidInput, MessageTooLarge, StoreClosed
 from hermes_sessions.gateway.authz import Authorisation
 from hermes_sessions.gateway.errands import Errands
 from hermes_sessions.gateway.events import Inbound, Receipt, Status
@@ -22,7 +23,7 @@ from hermes_sessions.lifecycle.store import SessionStore
 from hermes_sessions.lifecycle.taking import dedupe_mark, sender_of
 from hermes_sessions.storage.care.health import HealthWatch, State
 from hermes_sessions.storage.logs import Logger, where
-from hermes_sessions.storage.repositories.mailbox import Kind, Put
+from hermes_sessions.storage.repositories.mailbox import Kind, Mailbox, Put
 
 logger = Logger(__name__)
 
@@ -94,7 +95,7 @@ class Intake:
             return self._put_aside(inbound, "messages before it wait")
         try:
             receipt = self._store_or_keep(inbound)
-        except StoreUnavailable as error:
+        except AWAY as error:
             self.health.failed(error)
             return self._put_aside(inbound, str(error))
         self.health.worked()
@@ -102,11 +103,12 @@ class Intake:
 
     def _store_or_keep(self, inbound: Inbound, tries: int = _TRIES) -> Receipt:
         """Store a message; what goes wrong in a way nobody foresaw must neither keep others waiting
-        nor cost the message, so it is kept where somebody can look at it.
+        nor cost the message, so it is kept where it can be seen, and offered again: some platforms
+        bring a message that is not confirmed a few times, and then never again.
         """
         try:
             return self.store_now(inbound)
-        except HermesSessionsError:
+        except (InvalidInput, StoreClosed, *AWAY):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is
             logger.warning("a message could not be taken: %s", where(error))
@@ -125,7 +127,7 @@ class Intake:
     def _put_aside(self, inbound: Inbound, why: str) -> Receipt:
         try:
             verdict = self.authorisation.decide(inbound.source, inbound.roles, is_final=False)
-        except StoreUnavailable as error:
+        except AWAY as error:
             raise Unreachable(f"It is not known who may talk to me: {error}") from error
         if not verdict.is_allowed:
             return Receipt("refused", reply=verdict.reply, reason=verdict.refusal)
@@ -141,7 +143,7 @@ class Intake:
         """Store what was spooled; return how many messages. Called when the database may be back.
 
         Raises:
-            StoreUnavailable: it is not; what was not stored stays.
+            StoreError: it is not; what was not stored stays.
         """
         try:
             # What others bring at the same time may belong between it.
@@ -154,11 +156,14 @@ class Intake:
         return number
 
     def _store_spooled(self, inbound: Inbound) -> None:
-        if self.is_forgotten(inbound) or self.authorisation.is_blocked(inbound.source):
+        if self.is_forgotten(inbound):
+            return
+        if not self.authorisation.may_talk(inbound.source, inbound.roles):
+            # Of what was put aside and is offered again, it was perhaps never known.
             return
         try:
             receipt = self._store_allowed(inbound)
-        except StoreUnavailable:
+        except AWAY:
             raise
         except Exception as error:  # noqa: BLE001 - those after it must not wait for ever
             logger.warning("a spooled message was refused: %s", where(error))
@@ -182,6 +187,7 @@ class Intake:
         return self._store_allowed(inbound)
 
     def _store_allowed(self, inbound: Inbound) -> Receipt:
+        inbound = self._without_known_parts(inbound)
         key = self.store.session_key(inbound.source)
         typed = read_command(inbound.text, "gateway")
         if isinstance(typed, UnknownCommand):
@@ -236,9 +242,24 @@ class Intake:
             sender=sender_of(source),
             text=text,
             payload=payload,
-            dedupe=self._mark(inbound),
+            dedupe=self._mark(inbound, inbound.message_id),
+            also=[self._mark(inbound, part.message_id) for part in inbound.parts[1:]],
             origin=source,
         )
+
+    def _without_known_parts(self, inbound: Inbound) -> Inbound:
+        """Return what is new in a message that the platform sent as several: one that came late
+        is brought again together with those that are stored.
+        """
+        if not inbound.parts:
+            return inbound
+        with self.store.engine.store.provider.read() as tx:
+            new = [
+                part
+                for part in inbound.parts
+                if Mailbox.find_duplicate(tx, self._mark(inbound, part.message_id)) is None
+            ]
+        return inbound.only(new) if new else inbound
 
     def _lane_id(self, inbound: Inbound) -> int:
         engine = self.store.engine
@@ -269,17 +290,17 @@ class Intake:
         if typed.command.name in IN_TURN:
             return self._message(inbound, key, "command", inbound.text, "queue")
         try:
-            done = self.errands.carry_out(typed, inbound, key, dedupe=self._mark(inbound))
+            done = self.errands.carry_out(
+                typed, inbound, key, dedupe=self._mark(inbound, inbound.message_id)
+            )
         except MessageTooLarge as error:
             return Receipt("refused", reply=str(error), session_key=key, reason="too large")
         status: Status = "duplicate" if done.is_duplicate else "answered"
         return Receipt(status, done.item_id, 0, done.reply, key, is_said=done.is_said)
 
-    def _mark(self, inbound: Inbound) -> str | None:
+    def _mark(self, inbound: Inbound, message_id: str | None) -> str | None:
         source = inbound.source
-        return dedupe_mark(
-            self.store.config.namespace, source.platform, source.chat_id, inbound.message_id
-        )
+        return dedupe_mark(self.store.config.namespace, source.platform, source.chat_id, message_id)
 
 
 def payload_of(inbound: Inbound) -> dict[str, Any]:

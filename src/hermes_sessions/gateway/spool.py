@@ -15,6 +15,11 @@ from typing import Final
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.storage import spool
 
+#: What to do about messages that were put aside.
+NEXT_STEP: Final = (
+    "See them with: hermes gateway queue --kept; have them answered with: "
+    "hermes gateway queue --redeliver"
+)
 _FORM: Final = spool.Form(Inbound.to_dict, Inbound.from_dict)
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.storage.durable import sync_file
 from hermes_sessions.storage.logs import Logger, where
 from hermes_sessions.storage.spool_file import (
     DONE,
@@ -31,6 +30,7 @@ from hermes_sessions.storage.spool_file import (
     append_to,
     make_private,
     number_in,
+    take_lines,
 )
 
 logger = Logger(__name__)
@@ -102,6 +102,52 @@ class Spool(Generic[T]):
         # The words of an error that is not ours may hold what somebody wrote.
         shown = why if isinstance(why, HermesSessionsError) else where(why)
         logger.warning("an entry is refused, it was kept in %s: %s", aside, shown)
+
+    def kept(self) -> list[T]:
+        """Return what was put aside in the directory, by whomever, as far as it can be read.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        lines = [line for path in self._aside() for line in _lines(path)]
+        return [found for line in lines if (found := self._read_aside(line)) is not None]
+
+    def offer_again(self) -> int:
+        """Have what was put aside wait again, for the next process that looks; return how many
+        entries. What cannot be read stays.
+
+        Raises:
+            OSError: some of it cannot be changed, and stays as it is.
+        """
+        number = 0
+
+        def use(lines: list[bytes]) -> list[bytes]:
+            nonlocal number
+            found = [(line, self._read_aside(line)) for line in lines]
+            readable = [entry for _, entry in found if entry is not None]
+            if readable:
+                # On disk before it leaves the other file. Twice does no harm: it is stored once.
+                file = SpoolFile.create(self._directory)
+                file.close_with(
+                    [json.dumps(self._form.write(entry)).encode() + b"\n" for entry in readable]
+                )
+            number += len(readable)
+            return [line for line, entry in found if entry is None]
+
+        for path in self._aside():
+            take_lines(path, use)
+        return number
+
+    def _aside(self) -> list[Path]:
+        return [path for path in _files_below(self._directory) if path.suffix in _ASIDE]
+
+    def _read_aside(self, line: bytes) -> T | None:
+        try:
+            values = json.loads(line)
+            values.pop("refused", None)
+            return self._form.read(values)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
 
     @property
     def directory(self) -> Path:
@@ -180,11 +226,13 @@ class Waiting(NamedTuple):
     #: When the oldest file was begun; None when there is none.
     since: float | None
 
-    def words_about_put_aside(self, place: Path) -> str:
-        """Return a sentence for whoever finds them in *place*."""
+    def words_about_put_aside(
+        self, place: Path, next_step: str = "Look at them, and remove the files."
+    ) -> str:
+        """Return what people are told who find them in *place*."""
         return (
             f"{self.put_aside} in {place} cannot be read or stored, and were put aside "
-            f"(*{UNREADABLE}, *{REFUSED}): look at them, and remove the files."
+            f"(*{UNREADABLE}, *{REFUSED}). {next_step}"
         )
 
 
@@ -249,11 +297,14 @@ def take_out(directory: Path, is_meant: Callable[[bytes], bool]) -> TakenOut:
         left.remove()
         removed += found
     for path in (each for each in files if each.suffix in _ASIDE):
-        lines = _lines(path)
-        kept = [line for line in lines if not is_meant(line)]
-        if len(kept) < len(lines):
+
+        def use(lines: list[bytes]) -> list[bytes]:
+            nonlocal removed
+            kept = [line for line in lines if not is_meant(line)]
             removed += len(lines) - len(kept)
-            _rewrite(path, kept)
+            return kept
+
+        take_lines(path, use)
     return TakenOut(removed, in_use)
 
 
@@ -286,17 +337,6 @@ def _lines(path: Path) -> list[bytes]:
         return path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return []  # It was replayed meanwhile.
-
-
-def _rewrite(path: Path, lines: list[bytes]) -> None:
-    if not lines:
-        path.unlink(missing_ok=True)
-        return
-    new = path.with_suffix(".rewritten")
-    new.touch(mode=0o600)
-    new.write_bytes(b"".join(lines))
-    sync_file(new)
-    new.replace(path)
 
 
 def _complete_lines(path: Path) -> int:

@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -145,8 +145,42 @@ class SpoolFile:
 
 def append_to(path: Path, line: bytes) -> None:
     """Add a line to a file that only its owner can read; it is on disk when this returns."""
-    _write_private(path, line, os.O_APPEND, sync=True)
-    _sync_directory(path.parent)
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not _is_at(path, descriptor):
+                continue  # `take_lines` was first.
+            file.write(line)
+            file.flush()
+            os.fsync(descriptor)
+        _sync_directory(path.parent)
+        return
+
+
+def take_lines(path: Path, use: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Give the lines of such a file to *use*, and keep in it what that returns; nothing is added
+    meanwhile. Without a file, nothing is done.
+
+    Raises:
+        OSError: it cannot be read or changed.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not _is_at(path, descriptor):
+            return
+        left = use(file.readlines())
+        if left:
+            new = path.with_suffix(".rewritten")
+            _write_private(new, b"".join(left), os.O_TRUNC, sync=True)
+            new.replace(path)
+        else:
+            path.unlink()
+        _sync_directory(path.parent)
 
 
 def _write_private(path: Path, data: bytes, how: int, *, sync: bool = False) -> None:

@@ -13,20 +13,51 @@ from hermes_sessions.cli.render.age import relative_time
 from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.store import open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
+from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.overview import Waiting, waiting_messages
+from hermes_sessions.gateway.spool import Spool, spool_directory
 from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
 
 
 @click.command(short_help="Show messages that wait and replies not sent.")
 @click.option("--dead", is_flag=True, help="Only replies that could not be delivered.")
 @click.option("--retry", "retried", metavar="NUMBER", type=int, help="Send a dead reply again.")
+@click.option("--kept", is_flag=True, help="Only messages that could not be stored.")
+@click.option("--redeliver", is_flag=True, help="Have a gateway store and answer what was kept.")
 @click.option(
     "--limit", default="50", callback=whole_number(1), show_default=True, help="How many of each."
 )
 @speaks_to_console
-def queue(console: Console, *, dead: bool, retried: int | None, limit: int) -> None:
-    """Show messages that wait for an answer, and replies that wait to be sent or could not be."""
-    namespace = load_settings().gateway.namespace
+def queue(
+    console: Console,
+    *,
+    dead: bool,
+    retried: int | None,
+    kept: bool,
+    redeliver: bool,
+    limit: int,
+) -> None:
+    """Show messages that wait for an answer, and replies that wait to be sent or could not be.
+
+    A message that could not be stored although the database was there is kept in a file of this
+    machine: see it with --kept, and have it answered with --redeliver, when what failed was mended.
+    Both work also while the database cannot be reached.
+    """
+    settings = load_settings()
+    namespace = settings.gateway.namespace
+    spool = Spool(spool_directory(settings.home))
+    if redeliver:
+        _redeliver(console, spool)
+        return
+    aside = [] if dead else spool.kept()[:limit]
+    if kept:
+        if console.as_json:
+            console.print_json({"kept": [_kept_document(each) for each in aside]})
+        else:
+            console.print([_kept(each) for each in aside] or "Nothing was kept.")
+            if aside:
+                console.tell(f"What they say, and what went wrong, is in {spool.directory}")
+        return
     if retried is not None:
         with open_for_writing(console) as db:
             Outbox(db.store, namespace).revive(retried)
@@ -43,13 +74,42 @@ def queue(console: Console, *, dead: bool, retried: int | None, limit: int) -> N
             {
                 "messages": [message._asdict() for message in messages],
                 "replies": [_document(reply) for reply in replies],
+                "kept": [_kept_document(each) for each in aside],
             }
         )
         return
     now = console.clock()
     lines = [_message(message, now) for message in messages]
     lines += [_reply(reply, now) for reply in replies]
+    lines += [_kept(each) for each in aside]
     console.print(lines or "Nothing waits.")
+
+
+def _redeliver(console: Console, spool: Spool) -> None:
+    number = spool.offer_again()
+    if console.as_json:
+        console.print_json({"redelivered": number})
+        return
+    if not number:
+        console.print("Nothing was kept.")
+        return
+    words = "message is" if number == 1 else "messages are"
+    console.print(f"{number} {words} stored and answered by the next gateway of this machine.")
+
+
+def _kept(inbound: Inbound) -> str:
+    source, message_id = inbound.source, inbound.message_id
+    chat = f"{source.platform.value} {one_line(source.chat_id)}"
+    return f"kept message {one_line(message_id or 'without an id')} from {chat}"
+
+
+def _kept_document(inbound: Inbound) -> dict[str, Any]:
+    return {
+        "platform": inbound.source.platform.value,
+        "chat_id": inbound.source.chat_id,
+        "message_id": inbound.message_id,
+        "sent_at": inbound.sent_at,
+    }
 
 
 def _message(message: Waiting, now: float) -> str:

@@ -1,25 +1,47 @@
 """An HTTP server inside the gateway: listens, leaves signals alone, and waits for nobody for ever.
 
-uvicorn limits how long a connection may idle between requests, but not how long somebody may take
-to send the head of one. Whoever sends a byte a minute would keep a connection for as long as they
-like; so a head has a time of its own here.
+uvicorn limits how long a connection may idle between requests, but not how long a client may take
+to send the head of one, and it refuses everything as soon as there are too many connections. So
+here a head has a time of its own; where there are too many connections, those go that have asked
+for nothing; and probes are answered also when everything else has to wait.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hermes_sessions.errors import ConfigError
+from hermes_sessions.storage.logs import Logger
+
+logger = Logger(__name__)
+
+#: Connections beyond the limit for as long as every other one waits for an answer.
+_ROOM_FOR_PROBES: Final = 32
+#: Files of the process that are no connections of a server: those of the store, of platforms, and
+#: of other servers.
+_OTHER_FILES: Final = 512
+#: Connections that are accepted before anything is done about them. More at once would need a file
+#: each before the first of them could be closed.
+_ACCEPTED_AT_ONCE: Final = 32
+#: Connections that the system keeps until they are accepted.
+_BACKLOG: Final = 2_048
+_FULL: Final = PlainTextResponse(
+    "Too many requests at once. Try again later.\n",
+    status_code=503,
+    headers={"Retry-After": "5", "Connection": "close"},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +54,8 @@ class Patience:
     idle_seconds: int = 30
     #: Seconds in which answers may be finished when the server stops.
     stop_seconds: int = 3
-    #: Connections at once; more are told to come back.
+    #: Connections at once, and requests: more are told to come back. A connection without a
+    #: request makes way for others.
     connections: int = 1_000
     #: Bytes of a request's head.
     head_bytes: int = 32 * 1024
@@ -42,12 +65,21 @@ class Listener:
     """Serves an application from `start` to `stop`."""
 
     def __init__(
-        self, app: ASGIApp, *, section: str, host: str, port: int, patience: Patience
+        self,
+        app: ASGIApp,
+        *,
+        section: str,
+        host: str,
+        port: int,
+        patience: Patience,
+        probes: Collection[str] = (),
     ) -> None:
         """*section* of the configuration is named when the address cannot be used. With port 0 a
-        free one is taken; `port` then says which.
+        free one is taken; `port` then says which. *probes* are paths that are answered however
+        many requests wait.
         """
         self._app = app
+        self._probes = probes
         self._section = section
         self._host = host
         self._patience = patience
@@ -79,17 +111,19 @@ class Listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.port = listener.getsockname()[1]
         patience = self._patience
+        most = _make_room(patience.connections, self._section)
+        bounds = {"head_seconds": patience.head_seconds, "others": _Connections(most)}
         config = uvicorn.Config(
-            self._app,
-            http=type("Protocol", (_BoundedHead,), {"head_seconds": patience.head_seconds}),
+            _Bounded(self._app, most, self._probes),
+            http=type("Protocol", (_BoundedHead,), bounds),
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
             server_header=False,
-            limit_concurrency=patience.connections,
             timeout_keep_alive=patience.idle_seconds,
             timeout_graceful_shutdown=patience.stop_seconds,
+            backlog=_ACCEPTED_AT_ONCE,
             h11_max_incomplete_event_size=patience.head_bytes,
         )
         self._server = _Server(config)
@@ -118,17 +152,68 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
+        for listener in sockets or ():
+            # asyncio has one number for both.
+            listener.listen(_BACKLOG)
         self.is_ready.set()
 
 
+class _Connections:
+    """The connections of a server, so that new ones find room.
+
+    Whoever has not asked for anything yet goes first, the oldest before the others: opening
+    connections costs nothing, and must not keep out a client that has something to say.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._all: set[_BoundedHead] = set()
+        #: In the order in which they began to wait for a head, or to idle.
+        self._without_head: dict[_BoundedHead, None] = {}
+        self._idle: dict[_BoundedHead, None] = {}
+
+    def add(self, connection: _BoundedHead) -> None:
+        """Count a new connection, for which another one may have to go."""
+        self._all.add(connection)
+        if len(self._all) > self._most:
+            first = next(iter(self._without_head), None) or next(iter(self._idle), None)
+            if first is None and len(self._all) > self._most + _ROOM_FOR_PROBES:
+                first = connection
+            if first is not None:
+                self.remove(first)
+                first.close_now()
+
+    def sort(self, connection: _BoundedHead, *, is_busy: bool, is_head_due: bool) -> None:
+        """Note what a connection does."""
+        if connection not in self._all:
+            return
+        for of, is_one in (
+            (self._without_head, is_head_due and not is_busy),
+            (self._idle, not is_head_due and not is_busy),
+        ):
+            if is_one:
+                of.setdefault(connection)
+            else:
+                of.pop(connection, None)
+
+    def remove(self, connection: _BoundedHead) -> None:
+        """Forget a connection."""
+        self._all.discard(connection)
+        self._without_head.pop(connection, None)
+        self._idle.pop(connection, None)
+
+
 class _BoundedHead(H11Protocol):
-    """Closes a connection whose next request does not begin in time."""
+    """Closes a connection whose next request does not begin in time, or whose place is needed."""
 
     head_seconds: ClassVar[float]
+    #: Of the same server.
+    others: ClassVar[_Connections]
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.others.add(self)
         self._watch_head()
 
     def data_received(self, data: bytes) -> None:
@@ -141,19 +226,34 @@ class _BoundedHead(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_head()
+        self.others.remove(self)
         super().connection_lost(exc)
+
+    def close_now(self) -> None:
+        """Close the connection without a word: there is nobody to answer."""
+        self._forget_head()
+        self.transport.abort()
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _watch_head(self) -> None:
         """Give a head that has begun, or must begin, its time: once, however it drips."""
-        if self.conn.their_state is not h11.IDLE:
+        is_due = self._is_head_due()
+        self.others.sort(self, is_busy=self._is_busy, is_head_due=is_due)
+        if self._is_busy or not is_due:
             self._forget_head()
-        elif self._head_timer is None and self._is_head_due():
+        elif self._head_timer is None:
             self._head_timer = self.loop.call_later(self.head_seconds, self._close)
 
     def _is_head_due(self) -> bool:
-        # Between two requests, idling is allowed as long as nothing of the next has come.
+        # Between two requests, idling is allowed as long as nothing of the next has come. What was
+        # answered before all of its body had come is not idle.
         is_first = self.cycle is None
-        return is_first or bool(self.conn.trailing_data[0])
+        is_idle = self.conn.their_state is h11.IDLE
+        return is_first or not is_idle or bool(self.conn.trailing_data[0])
 
     def _forget_head(self) -> None:
         if self._head_timer is not None:
@@ -161,5 +261,53 @@ class _BoundedHead(H11Protocol):
             self._head_timer = None
 
     def _close(self) -> None:
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+        if not (self._is_busy or self.transport.is_closing()):
             self.transport.close()
+
+
+class _Bounded:
+    """Answers so many requests at once; more are told to come back, except probes."""
+
+    def __init__(self, app: ASGIApp, most: int, probes: Collection[str]) -> None:
+        self._app = app
+        self._most = most
+        self._probes = frozenset(probes)
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in self._probes:
+            await self._app(scope, receive, send)
+            return
+        if self._running >= self._most:
+            await _FULL(scope, receive, send)
+            return
+        self._running += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running -= 1
+
+
+def _make_room(wanted: int, section: str) -> int:
+    """Return how many connections there may be: as many as wanted, unless the system lets this
+    process open too few files. The store needs some of them.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        if soft < needed:
+            room = max(soft - _OTHER_FILES, soft // 4)
+            logger.warning(
+                "%s: %d connections at once instead of %d, because this process may open %d files; "
+                "raise that limit (ulimit -n, LimitNOFILE)",
+                section,
+                room,
+                wanted,
+                soft,
+            )
+            return room
+    return wanted

@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,22 @@ def test_a_token_that_is_not_ascii(strict: House) -> None:
 def test_a_token_is_not_taken_from_the_address(strict: House) -> None:
     with strict.client(token=None) as nobody:
         assert nobody.get("/v1/models", params={"token": TOKEN}).status_code == 401
+
+
+@pytest.mark.parametrize(("method", "path"), PROTECTED)
+@pytest.mark.parametrize("second", [f"Bearer {TOKEN}", "Bearer x", ""])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_second_token_is_refused(
+    strict: House, method: str, path: str, second: str, is_first: bool
+) -> None:
+    """A proxy may have checked the other one."""
+    tokens = [f"Bearer {TOKEN}", second]
+    headers = [("Authorization", given) for given in (tokens if is_first else tokens[::-1])]
+    with strict.client(token=None) as caller:
+        answer = caller.request(method, path, headers=headers, json={"text": "Hi"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "Authorization"
+    assert TOKEN not in answer.text
 
 
 # ── ids ───────────────────────────────────────────────────────────────────────────────────────
@@ -297,6 +314,63 @@ def test_others_are_served_meanwhile(strict: House, caller: httpx.Client) -> Non
     finally:
         for line in lines:
             line.close()
+
+
+def test_a_client_whose_body_drips_after_the_answer_is_cut_off(hasty: House) -> None:
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as line:
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
+        assert line.recv(65536).startswith(b"HTTP/1.1 200")
+        line.settimeout(0.01)
+        is_open = True
+        while is_open:
+            try:
+                line.sendall(b"x")
+                is_open = line.recv(65536) != b""
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                is_open = False
+
+
+@pytest.mark.fault(
+    "Clients open more connections to the HTTP API than it takes, and never ask",
+    "Probes and other clients are answered; the oldest of those connections are closed",
+    on="sqlite",
+)
+def test_connections_without_a_request_keep_nobody_out(tmp_path: Path) -> None:
+    with (
+        House(tmp_path, max_connections=20, head_seconds=3600) as house,
+        ExitStack() as lines,
+        house.client() as used,
+    ):
+        assert used.get("/v1/models").status_code == 200
+        for number in range(60):
+            line = socket.create_connection(("127.0.0.1", house.port), timeout=60)
+            lines.enter_context(line)
+            if number % 2:
+                line.sendall(b"GET /healthz HTTP/1.1\r\n")
+        for path in ("/healthz", "/readyz", "/v1/models"):
+            # Each over a connection of its own.
+            with house.client() as client:
+                assert client.get(path).status_code == 200
+        assert used.get("/v1/models").status_code == 200
+
+
+def test_probes_are_answered_while_everything_else_waits(tmp_path: Path) -> None:
+    with House(tmp_path, max_connections=2) as house, ExitStack() as waiting:
+        gate = house.model.gate()
+        house.script += [streamed("One", gate), streamed("Two", gate)]
+        for number in range(2):
+            client = waiting.enter_context(house.client())
+            stream = client.stream(
+                "POST", f"/v1/conversations/c{number}/messages?stream", json={"text": "Hi"}
+            )
+            waiting.enter_context(stream)
+        with house.client() as other:
+            assert other.get("/v1/models").status_code == 503
+            assert other.get("/healthz").status_code == 200
+            assert other.get("/readyz").status_code == 200
+        gate.open()
 
 
 @pytest.mark.parametrize(

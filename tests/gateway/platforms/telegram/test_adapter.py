@@ -10,6 +10,7 @@ import pytest
 
 from hermes_sessions.agent.commands import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Attachment, Inbound, Receipt, Target
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
@@ -274,6 +275,85 @@ def test_the_rest_of_an_album_is_waited_for(world: TelegramWorld) -> None:
         assert [file.reference for file in inbound.attachments] == ["a", "b"]
         assert scene.pauses == [0.25]
         await scene.until(lambda: not scene.server.waiting)
+
+    play(scene, act)
+
+
+def photo(name: str, **message: Any) -> dict[str, Any]:
+    """A picture of an album."""
+    return {"media_group_id": "g", "photo": [{"file_id": name, "file_size": 1}], **message}
+
+
+def pictures(services: RecordingServices) -> list[str]:
+    return [file.reference for inbound in services.accepted for file in inbound.attachments]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_picture_that_comes_late_is_part_of_the_album(
+    world: TelegramWorld, is_restarted: bool
+) -> None:
+    """In a group only one of them names the bot; the others come when they come."""
+    first = Scene(world)
+
+    async def act(scene: Scene) -> None:
+        world.server.write(**photo("a", chat=GROUP, caption="@hermes_bot Three"))
+        await scene.until(lambda: not scene.server.waiting)
+        assert pictures(scene.services) == ["a"]
+        if not is_restarted:
+            await act_late(scene)
+
+    async def act_late(scene: Scene) -> None:
+        world.server.write(**photo("b", chat=GROUP))
+        world.server.write("Nobody is meant", chat=GROUP)
+        await scene.until(lambda: not scene.server.waiting)
+        world.server.write(**photo("c", chat=GROUP))
+        world.server.write(**photo("x", chat=GROUP, media_group_id="not for the bot"))
+        await scene.until(lambda: not scene.server.waiting)
+
+    play(first, act)
+    last = first
+    if is_restarted:
+        last = Scene(world)
+        last.services = RecordingServices(first.services.states)
+        play(last, act_late)
+    assert pictures(last.services)[-2:] == ["b", "c"]
+    assert {inbound.extra["album"] for inbound in last.services.accepted} == {"g"}
+
+
+def test_a_caption_that_comes_last_is_waited_for(world: TelegramWorld) -> None:
+    world.server.write(**photo("a", chat=GROUP))
+    scene = Scene(world)
+    scene.on_pause = lambda: world.server.write(**photo("b", chat=GROUP, caption="@hermes_bot Two"))
+
+    async def act(scene: Scene) -> None:
+        await scene.services.texts(1)
+        assert pictures(scene.services) == ["a", "b"]
+
+    play(scene, act)
+
+
+class ForgetfulServices(RecordingServices):
+    """A gateway whose database is away."""
+
+    is_away = True
+
+    async def load_state(self, name: str) -> str | None:
+        if self.is_away:
+            raise StoreUnavailable("The database is away.")
+        return await super().load_state(name)
+
+
+def test_an_album_waits_for_the_database(world: TelegramWorld) -> None:
+    """Whether it is for the bot is known there; other chats do not wait."""
+    scene = Scene(world)
+    scene.services = services = ForgetfulServices()
+    world.server.write(**photo("a", chat=GROUP, caption="@hermes_bot One"))
+    world.server.write("Hello")
+
+    async def act(scene: Scene) -> None:
+        assert await services.texts(1) == ["Hello"]
+        services.is_away = False
+        assert await services.texts(2) == ["Hello", "One"]
 
     play(scene, act)
 

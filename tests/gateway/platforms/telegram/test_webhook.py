@@ -15,7 +15,7 @@ from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.webhook import SECRET_HEADER
 from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.telegram_server import ANNA, Refusal, bad_request
+from hermes_sessions.testing.telegram_server import ANNA, GROUP, Refusal, bad_request
 from tests.gateway.platforms.strangers import check_taken_port, is_cut_off, status_of
 from tests.gateway.platforms.telegram.world import SECRET, TelegramWebhookWorld
 
@@ -83,6 +83,32 @@ def test_without_the_secret_nobody_is_heard(world: TelegramWebhookWorld, secret:
         assert response.status_code == 403
         assert (await scene.http.post(scene.url, json=UPDATE)).status_code == 403
         assert not scene.services.offered
+
+    play(world, act)
+
+
+def test_pictures_of_an_album_overtake_each_other(world: TelegramWebhookWorld) -> None:
+    """All are taken, though one of them names the bot."""
+
+    def picture(number: int, **message: Any) -> dict[str, Any]:
+        photo = {"media_group_id": "g", "photo": [{"file_id": str(number), "file_size": 1}]}
+        group = {"message_id": number, "chat": GROUP, "text": None}
+        return {"update_id": number, "message": {**MESSAGE, **group, **photo, **message}}
+
+    async def act(scene: Scene) -> None:
+        may_go_on = asyncio.Event()
+
+        async def sleep(_seconds: float) -> None:
+            await may_go_on.wait()
+
+        scene.adapter._sleep = sleep
+        early = asyncio.create_task(scene.bring(picture(2)))
+        assert await scene.bring(picture(1, caption="@hermes_bot Three")) == 200
+        may_go_on.set()
+        assert await early == 200
+        assert await scene.bring(picture(3)) == 200
+        taken = [file.reference for each in scene.services.accepted for file in each.attachments]
+        assert taken == ["1", "2", "3"]
 
     play(world, act)
 

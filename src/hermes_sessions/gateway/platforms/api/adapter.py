@@ -12,7 +12,7 @@ from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.observing import Observing
 from hermes_sessions.gateway.platforms.api.conversations import Conversations
 from hermes_sessions.gateway.platforms.api.mapping import PLATFORM
-from hermes_sessions.gateway.platforms.api.routes import Api
+from hermes_sessions.gateway.platforms.api.routes import PROBES, Api
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.gateway.platforms.listening import Listener, Patience
 from hermes_sessions.gateway.platforms.port import (
@@ -71,6 +71,7 @@ class ApiAdapter(Adapter):
             host=settings.host,
             port=settings.port,
             patience=patience,
+            probes=PROBES,
         )
         try:
             await listener.start()

@@ -50,9 +50,9 @@ def require_token(request: Request, settings: ApiSettings) -> None:
     """Return when the call carries the token; it takes as long to find out for any other.
 
     Raises:
-        ApiProblem: it does not.
+        ApiProblem: it does not, or it carries two, of which a proxy may have checked the other.
     """
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, given = (id_header(request, "Authorization") or "").partition(" ")
     # As bytes, because text that is not ASCII cannot be compared so; headers are Latin-1.
     is_right = hmac.compare_digest(given.strip().encode("latin-1"), settings.token.encode())
     if scheme.lower() != "bearer" or not is_right:

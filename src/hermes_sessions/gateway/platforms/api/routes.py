@@ -75,6 +75,9 @@ _MOST_PER_PAGE: Final = 200
 _MOST_OFFSET: Final = 10_000_000
 _STREAM_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
+#: Answered however many requests wait.
+PROBES: Final = ("/healthz", "/readyz")
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
 
+from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
 from hermes_sessions.gateway.platforms.markdown import readable
 from hermes_sessions.gateway.platforms.offering import is_taken
@@ -22,6 +23,7 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.gateway.platforms.reconnecting import Ending, Sleep, keep_receiving
+from hermes_sessions.gateway.platforms.telegram.albums import AddressedAlbums
 from hermes_sessions.gateway.platforms.telegram.client import (
     BotClient,
     ChatMoved,
@@ -30,7 +32,7 @@ from hermes_sessions.gateway.platforms.telegram.client import (
     Unchanged,
 )
 from hermes_sessions.gateway.platforms.telegram.formatting import to_html
-from hermes_sessions.gateway.platforms.telegram.mapping import Reader, Reading
+from hermes_sessions.gateway.platforms.telegram.mapping import Album, Reader, Reading, album_of
 from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings
 from hermes_sessions.gateway.platforms.telegram.webhook import WebhookServer
 
@@ -62,6 +64,7 @@ class TelegramAdapter(Adapter):
         self._client: BotClient | None = None
         self._services: Services | None = None
         self._reader: Reader | None = None
+        self._albums: AddressedAlbums | None = None
         self._ending = Ending()
         self._loop: asyncio.Task[None] | None = None
         self._webhook: WebhookServer | None = None
@@ -78,6 +81,7 @@ class TelegramAdapter(Adapter):
     async def connect(self, services: Services) -> None:
         """See `Adapter.connect`."""
         self._services = services
+        self._albums = AddressedAlbums(services)
         self._ending = Ending()
         self._client = BotClient(self._settings)
         try:
@@ -175,20 +179,45 @@ class TelegramAdapter(Adapter):
         if reader is None:
             raise Unreachable("The adapter for Telegram is not connected.")
         updates = await self._ask(self._settings.poll_seconds)
-        readings = reader.read_all(updates)
-        if readings and _may_be_unfinished(readings[-1]):
+        if updates and album_of(updates[-1]):
             # The rest of an album follows in a moment. Nothing is confirmed yet, so that asking
             # again brings all of it.
             await self._ending.or_result(self._sleep(self._settings.album_milliseconds / 1000))
-            readings = reader.read_all(await self._ask(0))
+            updates = await self._ask(0)
+        addressed, unknown = await self._addressed(reader, updates)
+        readings = reader.read_all(updates, addressed | unknown)
         if updates and not readings:
             logger.error("telegram: updates without numbers, which cannot be confirmed")
             return False
-        return await self._take_all(readings)
+        return await self._take_all(readings, unknown)
 
-    async def _take_all(self, readings: Sequence[Reading]) -> bool:
+    async def _addressed(
+        self, reader: Reader, updates: Sequence[object]
+    ) -> tuple[set[Album], set[Album]]:
+        """Return the albums in groups that are for the bot, and those of which that cannot be
+        found out now, or not be remembered for pictures that come later.
+        """
+        albums = self._albums
+        here = reader.addressed_albums(updates)
+        addressed: set[Album] = set()
+        unknown: set[Album] = set()
+        for album in {album for update in updates if (album := album_of(update))}:
+            if albums is None or not (reader.needs_mention and is_group(album.chat_id)):
+                continue
+            try:
+                if album in here:
+                    await albums.add(*album)
+                elif await albums.has(*album):
+                    addressed.add(album)
+            except StoreError as error:
+                logger.warning("telegram: an album is taken later: %s", error)
+                unknown.add(album)
+        return addressed, unknown
+
+    async def _take_all(self, readings: Sequence[Reading], unknown: Collection[Album]) -> bool:
         """Take a batch; return whether all of it was. What cannot be taken yet holds up its own
-        chat and no other, but nothing from there on is confirmed, and so it comes again.
+        chat and no other, but nothing from there on is confirmed, and so it comes again. So do
+        *unknown* albums.
         """
         held_up: set[str | None] = set()
         for reading in readings:
@@ -197,7 +226,9 @@ class TelegramAdapter(Adapter):
             chat_id = None if reading.inbound is None else reading.inbound.source.chat_id
             if chat_id in held_up:
                 continue
-            if reading.number not in self._taken_ahead and not await self._take(reading):
+            is_known = _album_of(reading) not in unknown
+            is_taken_ahead = reading.number in self._taken_ahead
+            if not is_taken_ahead and not (is_known and await self._take(reading)):
                 held_up.add(chat_id)
             elif held_up:
                 self._taken_ahead.add(reading.number)
@@ -230,7 +261,14 @@ class TelegramAdapter(Adapter):
         reader = self._reader
         if reader is None:
             return False
-        readings = reader.read_all([update])
+        addressed, unknown = await self._addressed(reader, [update])
+        if album_of(update) not in {None, *addressed, *reader.addressed_albums([update])}:
+            # Calls overtake each other: the picture with the caption may be on its way.
+            await self._sleep(self._settings.album_milliseconds / 1000)
+            addressed, unknown = await self._addressed(reader, [update])
+        if unknown:
+            return False
+        readings = reader.read_all([update], addressed)
         if not readings:
             self._skip("an update that is no JSON, too large, or without a number", None)
         for reading in readings:
@@ -286,7 +324,7 @@ class TelegramAdapter(Adapter):
 
     def chat_type_of(self, chat_id: str) -> str:
         """A group, if it has the number of one."""
-        return "group" if chat_id.startswith("-") else "dm"
+        return "group" if is_group(chat_id) else "dm"
 
     async def edit(self, target: Target, message_id: str, text: str) -> None:
         """See `Adapter.edit`."""
@@ -313,8 +351,14 @@ class TelegramAdapter(Adapter):
         return await self._bot.fetch(attachment.reference, limit)
 
 
-def _may_be_unfinished(reading: Reading) -> bool:
-    return reading.inbound is not None and "album" in reading.inbound.extra
+def is_group(chat_id: str) -> bool:
+    """Tell whether a chat is a group, which has a number below zero."""
+    return chat_id.startswith("-")
+
+
+def _album_of(reading: Reading) -> Album | None:
+    album = reading.inbound.extra.get("album") if reading.inbound else None
+    return Album(reading.inbound.source.chat_id, album) if reading.inbound and album else None
 
 
 def _thread_of(target: Target) -> int | None:

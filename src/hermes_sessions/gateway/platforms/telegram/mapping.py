@@ -7,11 +7,11 @@ skipped alone instead of failing its whole batch.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from hermes_sessions.gateway.events import Attachment, Inbound, Target
+from hermes_sessions.gateway.events import Attachment, Inbound, Part, Target
 from hermes_sessions.gateway.platforms.attachments import Kind, within
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.gateway.platforms.reading import record, short, text_of
@@ -37,6 +37,13 @@ _FILES: Final[tuple[tuple[str, Kind], ...]] = (
 Record = Mapping[str, Any]
 
 
+class Album(NamedTuple):
+    """Pictures that were sent together."""
+
+    chat_id: str
+    id: str
+
+
 class Reading(NamedTuple):
     """What became of one update, or of those that make an album."""
 
@@ -59,19 +66,22 @@ class Reader:
     #: Larger files are left out, and the text says so. Bots cannot fetch more than 20 MB.
     max_file_bytes: int = 20 * 1024**2
 
-    def read_all(self, updates: Iterable[object]) -> list[Reading]:
-        """Return what is in a batch of updates, in order, albums as one message.
+    def read_all(
+        self, updates: Iterable[object], addressed: Collection[Album] = ()
+    ) -> list[Reading]:
+        """Return what is in a batch of updates, in order, albums as one message. Those in
+        *addressed* are for the bot, also when nothing here says so.
 
         An update without a number cannot be confirmed, and is left out.
         """
         updates = list(updates)
-        addressed = {album for update in updates if (album := self._addressed_album(update))}
+        addressed = {*addressed, *self.addressed_albums(updates)}
         readings: list[Reading] = []
         for update in updates:
             number = update_number(update)
             if number is None:
                 continue
-            reading = self._reading(number, update, _album_of(update) in addressed)
+            reading = self._reading(number, update, album_of(update) in addressed)
             before = readings[-1].inbound if readings else None
             if before and reading.inbound and (joined := join_album(before, reading.inbound)):
                 readings[-1] = Reading(number, joined)
@@ -85,13 +95,19 @@ class Reader:
         except UnreadablePayload as problem:
             return Reading(number, None, problem)
 
-    def _addressed_album(self, update: object) -> tuple[object, object] | None:
-        """Return the album of an update that is for the bot: the others of the album are, too."""
-        album = _album_of(update)
+    def addressed_albums(self, updates: Iterable[object]) -> set[Album]:
+        """Return the albums of which a picture is for the bot: the others are, too."""
+        return {
+            album
+            for update in updates
+            if (album := album_of(update)) and self._is_for_the_bot(update)
+        }
+
+    def _is_for_the_bot(self, update: object) -> bool:
         try:
-            return album if album and self.read(update) else None
+            return self.read(update) is not None
         except UnreadablePayload:
-            return None
+            return False
 
     def read(self, update: object, *, is_addressed: bool = False) -> Inbound | None:
         """Return the message in *update*, None when there is none for the bot.
@@ -195,11 +211,13 @@ def join_album(first: Inbound, following: Inbound) -> Inbound | None:
         return None
     if replace(first.source, message_id=None) != replace(following.source, message_id=None):
         return None
-    return replace(
-        first,
-        text="\n".join(part for part in (first.text, following.text) if part),
-        attachments=first.attachments + following.attachments,
-    )
+    return first.only([*(first.parts or [_part(first)]), _part(following)])
+
+
+def _part(inbound: Inbound) -> Part:
+    if inbound.message_id is None:
+        raise AssertionError("every message on Telegram has a number")
+    return Part(inbound.message_id, inbound.text, inbound.attachments, inbound.order)
 
 
 def target_of(inbound: Inbound) -> Target:
@@ -218,13 +236,14 @@ def update_number(update: object) -> int | None:
     return number if _is_whole(number) else None
 
 
-def _album_of(update: object) -> tuple[object, object] | None:
+def album_of(update: object) -> Album | None:
+    """Return the album that an update is of."""
     message = update.get("message") if isinstance(update, Mapping) else None
     chat = message.get("chat") if isinstance(message, Mapping) else None
     if not isinstance(message, Mapping) or not isinstance(chat, Mapping):
         return None
     album, chat_id = message.get("media_group_id"), chat.get("id")
-    return (chat_id, album) if isinstance(album, str) and _is_whole(chat_id) else None
+    return Album(str(chat_id), album) if isinstance(album, str) and _is_whole(chat_id) else None
 
 
 def _written(message: Record) -> str:
