@@ -6,11 +6,13 @@
                                are wheels of everything for Linux and macOS, so that nobody needs
                                a compiler
 
-It says what is wrong, one line each, and leaves with 1 if anything is.
+It says what is wrong, one line each, and what was not looked up. It leaves with 1 if anything is
+wrong, and with 2 if nothing is, but the advisory service did not answer when it was asked.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -152,36 +154,81 @@ def offline() -> list[str]:
     ]
 
 
-def online() -> list[str]:
-    """Return what the advisory services and the registry say."""
-    problems = []
+class NotAsked(Exception):
+    """Whether there are known vulnerabilities could not be found out."""
+
+
+def advisories(lock: Path, pip_audit: str) -> list[str]:
+    """Return the known vulnerabilities of what a lock pins.
+
+    Raises:
+        NotAsked: the service did not answer for every package.
+    """
+    # Strict: what it could not ask about would pass as harmless.
+    wishes = ["--strict", "--disable-pip", "--require-hashes", "--progress-spinner", "off"]
+    done = subprocess.run(
+        [pip_audit, *wishes, "--format", "json", "-r", str(lock)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        report = json.loads(done.stdout)["dependencies"]
+        asked = {canonicalize_name(entry["name"]) for entry in report if "vulns" in entry}
+    except (ValueError, KeyError, TypeError):
+        said = done.stderr.strip().splitlines() or [f"pip-audit left with {done.returncode}"]
+        raise NotAsked(f"{lock.name}: {said[-1]}") from None
+    # Lines for other systems and versions of Python are not asked about.
+    if not asked:
+        raise NotAsked(f"{lock.name}: pip-audit looked at no package")
+    return [
+        f"{lock.name}: {entry['name']} {entry['version']} has {found['id']}"
+        for entry in report
+        for found in entry.get("vulns", ())
+    ]
+
+
+def online() -> tuple[list[str], list[str]]:
+    """Return what the advisory services and the registry say, and what they did not answer."""
+    problems, unanswered = [], []
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         pip = [f"{folder}/bin/pip", "--disable-pip-version-check", "--quiet"]
         subprocess.run([*pip, "install", "pip-audit"], check=True)
         for lock in LOCKS:
-            # Strict: what it could not ask about would pass as harmless.
-            audit = [f"{folder}/bin/pip-audit", "--strict", "--disable-pip", "--require-hashes"]
-            if subprocess.run([*audit, "-r", str(lock)], check=False).returncode:
-                problems.append(f"{lock.name}: pip-audit has found something, or could not ask")
+            try:
+                problems += advisories(lock, f"{folder}/bin/pip-audit")
+            except NotAsked as error:
+                unanswered.append(str(error))
         for platform in PLATFORMS:
             command = [*pip, "download", "--only-binary=:all:", "--no-deps", "--platform", platform]
             where = ["--python-version", "3.11", "--dest", f"{folder}/{platform}"]
             done = subprocess.run([*command, *where, "-r", str(LOCKS[0])], check=False)
             if done.returncode:
                 problems.append(f"{LOCKS[0].name}: not everything has a wheel for {platform}")
-    return problems
+    return problems, unanswered
+
+
+NOT_LOOKED_UP = "Known vulnerabilities were not looked up: scripts/audit.py --online does that."
 
 
 def main() -> int:
     """Say what is wrong; return how to leave."""
-    found = offline()
-    if "--online" in sys.argv[1:]:
-        found += online()
+    found, unanswered = offline(), []
+    is_online = "--online" in sys.argv[1:]
+    if is_online:
+        more, unanswered = online()
+        found += more
     for problem in found:
         print(problem, file=sys.stderr)
-    print("Nothing was found." if not found else f"{len(found)} problems.")
-    return 1 if found else 0
+    for reason in unanswered:
+        print(f"Not known whether there are vulnerabilities: {reason}", file=sys.stderr)
+    print(f"{len(found)} problems." if found else "Nothing wrong was found.")
+    if not is_online:
+        print(NOT_LOOKED_UP)
+    if found:
+        return 1
+    return 2 if unanswered else 0
 
 
 if __name__ == "__main__":
