@@ -6,6 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+import apsw
+
 from hermes_sessions.storage.sqlite.connection import Options, open_connection
 from hermes_sessions.storage.sqlite.readers import Readers
 from tests.storage.sqlite.programs import PATIENT
@@ -40,4 +42,19 @@ def test_a_thread_does_not_wait_for_its_own_read(tmp_path: Path) -> None:
     thread.join()
     assert held == [False]
     readers.give_back(reader)
+    readers.close()
+
+
+def test_a_reader_that_is_given_back_while_all_are_renewed_is_not_used_again() -> None:
+    readers = Readers(lambda _deadline: apsw.Connection(":memory:"))
+    reader, connection = readers.borrow(1.0)
+    connection.execute("BEGIN")
+
+    def renewed_meanwhile(*_statement: object) -> bool:
+        readers.renew()
+        return True
+
+    connection.exec_trace = renewed_meanwhile  # Called for the ROLLBACK of `give_back`.
+    readers.give_back(reader)
+    assert readers.borrow(1.0)[1] is not connection
     readers.close()

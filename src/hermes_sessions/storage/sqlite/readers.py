@@ -80,10 +80,12 @@ class Readers:
         """End whatever the reader was used for, and *keep* its connection if there is room."""
         usable = False
         try:
-            usable = keep and not reader.is_outdated and _at_rest(reader.connection)
+            usable = keep and _at_rest(reader.connection)
         finally:
             with self._lock:
-                if usable and not self._closed and len(self._idle) < KEPT_IDLE:
+                # Asked under the lock: `renew` may come while the connection is put to rest.
+                usable = usable and not reader.is_outdated and not self._closed
+                if usable and len(self._idle) < KEPT_IDLE:
                     self._idle.append(reader)
                 elif reader.connection is not None:
                     reader.connection.close(True)
