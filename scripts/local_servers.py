@@ -255,10 +255,20 @@ def make_postgresql_standby(
     return _postgresql(folder, {"primary_conninfo": source, **settings}, user)
 
 
+def _on_a_disk() -> Path | None:
+    """Return a directory for temporary files that is not in shared memory; None: the usual one is.
+
+    In shared memory MariaDB maps its log instead of writing it, and a server that is killed then
+    may lose rows that it had acknowledged, with any client.
+    """
+    usual = Path(tempfile.gettempdir()).resolve()
+    return Path("/var/tmp") if usual.is_relative_to("/dev/shm") else None  # noqa: S108
+
+
 def make_mariadb(settings: Sequence[str] = (), parent: Path | None = None) -> Server:
     """Return a new MariaDB server, not yet started; root needs no password."""
     user = unprivileged_user("mysql")
-    folder = server_folder("mariadb", user, parent)
+    folder = server_folder("mariadb", user, parent or _on_a_disk())
     data = folder / "data"
     mariadbd = program("mariadbd")
     run(
