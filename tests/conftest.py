@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,20 @@ import pytest
 from tests import fault_matrix
 from tests.servers.fixtures import mariadb, postgresql  # noqa: F401 - for every folder
 
-pytest_runtest_setup = fault_matrix.pytest_runtest_setup
+_started = time.monotonic()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    budget = item.config.getoption("--budget")
+    if budget is not None and time.monotonic() - _started > budget:
+        pytest.skip(f"the {budget:g} s of this run are over")
+    fault_matrix.pytest_runtest_setup(item)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     fault_matrix.pytest_addoption(parser)
     parser.addoption("--long", action="store_true", help="longer fault, load and property runs")
+    parser.addoption("--budget", type=float, help="skip what has not begun after so many seconds")
     parser.addoption("--large", action="store_true", help="run the tests marked large, too")
 
 

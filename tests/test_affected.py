@@ -1,0 +1,28 @@
+"""Which tests ./check runs for a change."""
+
+import pytest
+
+from scripts.affected_tests import ROOT, affected_tests
+
+
+def selected_by(name: str) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in affected_tests([ROOT / name])]
+
+
+def test_a_changed_test_is_run() -> None:
+    assert selected_by("tests/text/test_normalise.py") == ["tests/text/test_normalise.py"]
+
+
+def test_those_that_import_a_module_come_first() -> None:
+    found = selected_by("src/hermes_sessions/text/snippet.py")
+    assert found[0] == "tests/text/test_snippet.py"
+    assert "tests/text/test_normalise.py" in found
+
+
+def test_those_that_import_a_helper_of_the_tests_are_run() -> None:
+    assert "tests/cli/test_start.py" in selected_by("tests/cli/harness.py")
+
+
+@pytest.mark.parametrize("name", ["README.md", "src/hermes_sessions/errors.py"])
+def test_what_all_tests_depend_on_selects_none(name: str) -> None:
+    assert selected_by(name) == []
