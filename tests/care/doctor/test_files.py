@@ -164,6 +164,28 @@ def test_a_version_that_only_another_product_writes(file: Patient) -> None:
     assert file.look().found == ["foreign-writer"]
 
 
+def test_a_log_that_was_removed_in_use(file: Patient) -> None:
+    with file.db() as db:
+        for number in range(2):
+            db.set_meta("written", number)
+            Path(f"{file.store}-wal").unlink()
+        db.set_meta("written", 2)
+    found = file.look()
+    assert (found.code, found.found) == (1, ["removed-log"])
+    said = f"{re.escape(str(file.store))}-wal was removed in use 2 times, last on 2.* UTC\\."
+    assert re.fullmatch(said, found.what("removed-log"))
+    assert file.look("--fix").mended == [
+        "Removed the note of it; if it happens again, there is a new one."
+    ]
+    assert file.look().found == []
+
+
+@pytest.mark.parametrize("value", ["2", "[]", "no json", '{"count": "often"}'])
+def test_a_note_of_a_removed_log_that_another_program_wrote(file: Patient, value: str) -> None:
+    file.run(f"INSERT INTO state_meta (key, value) VALUES ('store:removed_logs', '{value}')")
+    assert file.look().found == []
+
+
 def test_a_damaged_page(file: Patient) -> None:
     flip(file.store, root_page(file, "messages"))
     found = file.look()

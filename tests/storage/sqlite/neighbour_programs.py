@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -204,33 +205,42 @@ def leave_child(path: str) -> None:
 
 
 def lose_log(path: str) -> None:
-    """Have the log removed below an open store; say what happens to the next two writes."""
+    """Have the log removed below an open store at several moments; say what became of writes."""
     with store(path) as db:
         db.create_session("s", source="cli")
     db = store(path)
-    Path(f"{path}-wal").unlink()
-    Path(f"{path}-shm").unlink()
+    log = Path(f"{path}-wal")
+    runs: list[str] = []
 
-    def write(content: str) -> str:
+    def write(when: str, before_commit: Callable[[], Any]) -> None:
+        def work(transaction: Any) -> None:
+            runs.append(when)
+            transaction.run("INSERT INTO state_meta (key, value) VALUES (?, 'x')", (when,))
+            if runs.count(when) == 1:
+                before_commit()
+
         try:
-            db.append_message("s", "user", content)
+            db.provider.write(work)
         except StoreError as error:
-            return type(error).__name__
-        return "stored"
+            say(when, type(error).__name__, str(error).partition(":")[0], runs.count(when))
+        else:
+            say(when, "stored", runs.count(when))
 
-    # It is found out before a write that comes later, and after one that was under way.
-    say("later", write("later"))
-    writing = db.provider
+    def remove_in_commit() -> None:
+        writer = db.provider.engine._writer  # type: ignore[attr-defined]
+        writer.set_commit_hook(lambda: bool(log.unlink()))
 
-    def remove(transaction: Any) -> None:
-        transaction.run("UPDATE sessions SET title = 'lost' WHERE id = 's'")
-        Path(f"{path}-wal").unlink()
+    def copy_back() -> None:
+        # What is in the file stays there when the log is removed once more.
+        db.provider.engine.end_log()  # type: ignore[attr-defined]
 
-    try:
-        writing.write(remove)
-    except StoreError as error:
-        say("under way", type(error).__name__)
-    say("next", write("next"))
+    log.unlink()
+    write("before", lambda: None)
+    copy_back()
+    write("under way", log.unlink)
+    copy_back()
+    write("in the commit", remove_in_commit)
+    write("next", lambda: None)
     db.close()
 
 

@@ -39,7 +39,12 @@ from hermes_sessions.storage.sqlite.descriptor_locks import install
 from hermes_sessions.storage.sqlite.failures import translate
 from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.guard import Guard, connections_to, has_neighbour
-from hermes_sessions.storage.sqlite.identity import Identity, LogIdentity
+from hermes_sessions.storage.sqlite.identity import (
+    Identity,
+    LogIdentity,
+    LogRemoved,
+    count_removed_log,
+)
 from hermes_sessions.storage.sqlite.inheritance import (
     abandon,
     part_with_locks,
@@ -185,25 +190,45 @@ class Engine:
 
     def write(self, work: Callable[[ApswTransaction], T], lock_timeout: float | None = None) -> T:
         """See `SessionDBProvider.write`."""
-        return self.write_on_connection(
-            lambda connection: work(ApswTransaction(connection)), lock_timeout
-        )
+
+        def on_connection(connection: apsw.Connection) -> T:
+            return work(ApswTransaction(connection))
+
+        try:
+            return self.write_on_connection(on_connection, lock_timeout)
+        except LogRemoved:
+            # Nothing of it happened, so it is done again, on fresh connections.
+            return self.write_on_connection(on_connection, lock_timeout)
 
     def write_on_connection(
         self, work: Callable[[apsw.Connection], T], lock_timeout: float | None = None
     ) -> T:
-        """Run *work* in one transaction on the writer connection itself."""
+        """Run *work* in one transaction on the writer connection itself.
+
+        Raises:
+            LogRemoved: the log was removed before the commit; the next write has a new one.
+            StoreUnavailable: it was removed during the commit, so that it is not known whether the
+                write was stored.
+        """
         patience = lock_timeout or self.options.lock_timeout
 
         def in_a_transaction(connection: apsw.Connection) -> T:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = work(connection)
+                if self._log is not None and not self._log.is_unchanged():
+                    raise LogRemoved(
+                        f"The write was not stored: {self._log.complaint}. Write again."
+                    )
                 # With a rollback journal, the commit waits until the last reader has left.
                 self._write_deadline.start(patience)
                 connection.execute("COMMIT")
                 if self._log is not None and not self._has_its_log():
-                    raise StoreUnavailable(self._log.complaint)
+                    raise StoreUnavailable(
+                        f"It is not known whether the write was stored: {self._log.complaint}. "
+                        f"Repeating it with the same external_id is safe; without one, look before "
+                        f"you repeat it."
+                    )
             except BaseException as error:
                 # A connection on which this fails is not used again.
                 with suppress(apsw.Error):
@@ -259,9 +284,9 @@ class Engine:
     def _use_writer(self, use: Callable[[apsw.Connection], T], patience: float, until: float) -> T:
         # All of it may have changed while this thread waited.
         self._check_identity()
+        self._write_deadline.at = until
         self._has_its_log()
         self._check_usable()
-        self._write_deadline.at = until
         try:
             self._check_writer()  # An interrupt may have kept the last user from doing so.
             try:
@@ -402,21 +427,26 @@ class Engine:
     def _has_its_log(self) -> bool:
         """Return whether what is written comes into the log that others read.
 
-        Called with the write lock. Otherwise all connections are new afterwards; where some are in
-        use and cannot be replaced, the engine is unusable.
+        Called with the write lock. Otherwise all connections are new afterwards, and it is counted
+        in the store; where some are in use and cannot be replaced, the engine is unusable.
         """
         if self._log is None or self._log.is_unchanged():
             return True
         if not connections_to(self.path):
             self._log.forget()
             return True
-        logger.warning("%s", self._log.complaint)
+        logger.warning("%s. The store goes on with a new one.", self._log.complaint)
         self._keep_log_out()
         if self._pause(time.monotonic() + _RESTART_PATIENCE):
             self._checkpointer = self._new_checkpointer()
             self._readers.let_go()
         if connections_to(self.path):
             self._unusable = self._log.complaint_of_readers
+            return False
+        try:
+            count_removed_log(self._writer_connection())
+        except apsw.Error as error:
+            logger.warning("%s: this could not be noted for the doctor: %s", self.path, error)
         return False
 
     def _keep_log_out(self) -> None:

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import os
+import time
+from typing import Final
 
+import apsw
+
+from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.storage.sqlite.connection import log_size
+
+#: Where ``state_meta`` has how often a log was removed in use, and when last: ``{count, last}``.
+REMOVED_LOGS: Final = "store:removed_logs"
+_COUNT: Final = """
+INSERT INTO state_meta (key, value) VALUES (?1, json_object('count', 1, 'last', ?2))
+ON CONFLICT (key) DO UPDATE
+SET value = json_object('count', json_extract(value, '$.count') + 1, 'last', ?2)
+"""
+
+
+class LogRemoved(StoreUnavailable):
+    """The log was removed before a write was committed, so nothing of it happened."""
 
 
 class Identity:
@@ -93,17 +110,22 @@ class LogIdentity:
 
     @property
     def complaint(self) -> str:
-        """What to tell a writer about one that is not."""
+        """What happened to one that is not."""
         return (
-            f"The write was not stored: {self._log} was removed or replaced while it was in use, "
-            f"by another program or another SQLite library in this process. Write again; the store "
-            f"goes on with a new log."
+            f"{self._log} was removed or replaced while it was in use, by another program or "
+            f"another SQLite library in this process"
         )
 
     @property
     def complaint_of_readers(self) -> str:
         """What to tell when reads that still run keep the store from going on."""
         return (
-            f"{self._log} was removed or replaced while it was in use. Close every handle on "
-            f"{self._path} in this process, then open it again."
+            f"{self.complaint}. Close every handle on {self._path} in this process, then open it "
+            f"again."
         )
+
+
+def count_removed_log(connection: apsw.Connection) -> None:
+    """Note for the doctor that it happened, now, in the file: the new log may be removed, too."""
+    connection.execute(_COUNT, (REMOVED_LOGS, time.time()))
+    connection.wal_checkpoint()

@@ -159,6 +159,14 @@ CONDITIONS: Final = (
         "Give that product, or this one, a file of its own: sessiondb.sqlite.path in config.yaml",
         where=SQLITE,
     ),
+    Condition(
+        "removed-log",
+        "The write-ahead log was removed while the store was in use, from outside: what was "
+        "written last may be missing.",
+        "Have no other program remove files of the store; say that you know: hermes doctor --fix",
+        is_fixable=True,
+        where=SQLITE,
+    ),
     # ── time ──────────────────────────────────────────────────────────────────────────────────
     Condition(
         "clock-jump",

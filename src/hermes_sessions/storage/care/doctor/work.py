@@ -1,4 +1,4 @@
-"""What the rows say: clocks that were wrong, and work that does not go on."""
+"""What the rows say: clocks that were wrong, work that does not go on, a log that was removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Final
 from hermes_sessions.storage.care.doctor.looking import Check
 from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
 from hermes_sessions.storage.care.doctor.subject import Subject
+from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.repositories.leases import Lease, Leases
+from hermes_sessions.storage.sqlite.identity import REMOVED_LOGS
 
 #: Seconds that clocks may differ before anybody notices.
 _SKEW: Final = 10.0
@@ -164,10 +166,35 @@ def _letters(subject: Subject) -> Iterable[Finding]:
         )
 
 
+# ── the log ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _removed_logs(subject: Subject) -> Iterable[Finding]:
+    with subject.read() as tx:
+        row = tx.one('SELECT value FROM state_meta WHERE "key" = ?', (REMOVED_LOGS,))
+    match from_json(row[0] if row else None, None):
+        case {"count": int(count), "last": float(last)}:
+            times = "once" if count == 1 else f"{count:,} times"
+            yield Finding.of(
+                "removed-log",
+                f"{subject.path}-wal was removed in use {times}, last on {_utc(last)}.",
+                partial(_acknowledge, row[0] if row else None),
+            )
+
+
+def _acknowledge(note: str | None, open_store: OpenStore) -> str:
+    # One that was made since then is not known yet.
+    sql = 'DELETE FROM state_meta WHERE "key" = ? AND value = ?'
+    with open_store() as db:
+        db.store.provider.write(lambda tx: tx.run(sql, (REMOVED_LOGS, note)))
+    return "Removed the note of it; if it happens again, there is a new one."
+
+
 WORK: Final = (
     Check(("clock-jump",), _jumps),
     Check(("clock-skew",), _skew),
     Check(("dead-leases",), _leases),
     Check(("stuck-mailbox",), _mailbox),
     Check(("dead-letters",), _letters),
+    Check(("removed-log",), _removed_logs),
 )
