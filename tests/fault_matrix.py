@@ -1,6 +1,6 @@
 """The page of faults, made from the tests that ran.
 
-    @pytest.mark.fault("a process that writes is killed", "each acknowledged message is there once")
+    @pytest.mark.fault("A process that writes is killed", "Each acknowledged message is there once")
 
 names what such a test does to a store, and what it requires afterwards. The database is the one the
 test is parametrised with, or ``on=``. `./test` compares the table with docs/faults.md;
@@ -50,9 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("fault"):
         fault = Fault(*marker.args)
-        item.user_properties.append(
-            (_PROPERTY, [*fault, marker.kwargs.get("on") or _database_of(item)])
-        )
+        database = marker.kwargs.get("on") or _database_of(item)
+        if database not in _DATABASES or not fault.what[0].isupper():
+            raise pytest.UsageError(f"{item.nodeid} has a fault that no cell of the table is for")
+        item.user_properties.append((_PROPERTY, [*fault, database]))
 
 
 def _database_of(item: pytest.Item) -> str:

@@ -69,8 +69,8 @@ def db(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SessionDB]:
     ids=["close", "optimize", "rebuild", "search"],
 )
 @pytest.mark.fault(
-    "another program undoes what is written to the search index",
-    "closing, optimizing and searching come to an end, and what was stored is found",
+    "Another program undoes what is written to the search index",
+    "Closing, optimizing and searching come to an end, and what was stored is found",
     on="sqlite",
 )
 def test_indexing_that_is_undone_ends(
