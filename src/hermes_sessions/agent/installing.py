@@ -17,6 +17,8 @@ Run = Callable[[Sequence[str], dict[str, str]], tuple[int, str]]
 #: Settings of pip that would install elsewhere.
 _MISLEADING: Final = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER")
 _LINES_SHOWN: Final = 5
+#: Seconds that an installation may take, over a slow line.
+_LONGEST: Final = 3600.0
 
 
 def install(lock: Path, run: Run | None = None) -> tuple[int, str]:
@@ -38,14 +40,18 @@ def command_for(lock: Path) -> tuple[str, ...]:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, str]:
-    result = subprocess.run(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    try:
+        result = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_LONGEST,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"It did not come to an end within {_LONGEST / 60:.0f} minutes."
     return result.returncode, result.stdout

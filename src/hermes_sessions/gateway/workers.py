@@ -37,6 +37,8 @@ LEASE_SECONDS: Final = 60.0
 LOOK_AGAIN: Final = 2.0
 #: Pauses after failures double up to this.
 LONGEST_PAUSE: Final = 60.0
+#: Turns in a row after which a lane pauses: where others undo their ends, they would never stop.
+MOST_ROUNDS: Final = 200
 
 
 @dataclass(slots=True, eq=False)
@@ -314,8 +316,8 @@ class LanePool:
     def _serve_once(self, work: LaneWork) -> float | None:
         """Run turns until nothing waits; return after how many seconds to look again, or None."""
         try:
-            while not self._is_draining:
-                source = self._next_source(work.lane_id)
+            for _ in range(MOST_ROUNDS):
+                source = None if self._is_draining else self._next_source(work.lane_id)
                 if source is None:
                     return None
                 if pause := self._take_turn(work, source):
@@ -327,7 +329,13 @@ class LanePool:
             pause = self._pause_after_failure(work.lane_id)
             logger.warning("lane %s cannot go on, next try in %g s: %s", work.lane_id, pause, error)
             return pause
-        return None
+        logger.info(
+            "lane %s is not done after %s rounds, next look in %g s",
+            work.lane_id,
+            MOST_ROUNDS,
+            LOOK_AGAIN,
+        )
+        return LOOK_AGAIN
 
     def _pause_after_failure(self, lane_id: int) -> float:
         with self._lock:

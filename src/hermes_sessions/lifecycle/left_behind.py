@@ -18,9 +18,13 @@ from hermes_sessions.model.key import key_hash
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.host_processes import has_ended
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions
 from hermes_sessions.storage.repositories.meta import Meta
+from hermes_sessions.storage.steps import stuck
+
+logger = Logger(__name__)
 
 #: Transitions become visible in the order of their numbers after so many seconds, on any database.
 _SETTLED_AFTER: Final = 60.0
@@ -58,11 +62,11 @@ class LeftBehind:
         self._claim_seconds = claim_seconds
         self._meta = Meta(engine.store)
         self._key = _key(engine.namespace)
-        self._claimed = 0
+        self._claimed = self._closed = 0
 
     def claim(self, now: float) -> Claim | None:
-        """Claim the next session that was left behind; None when there is none, or when another
-        process is at it.
+        """Claim the next session that was left behind; None when there is none, when another
+        process is at it, or when the last one is claimed again because its end was undone.
         """
 
         def work(tx: WriteTransaction) -> tuple[int, Claim | None]:
@@ -84,6 +88,9 @@ class LeftBehind:
                     self._note(tx, _Progress(seen))
                 return 0, None
             number, claim = found
+            if number <= self._closed:
+                logger.warning("%s", stuck("Finalizing sessions that were left", 1))
+                return 0, None
             attempts = progress.attempts if seen == progress.through else 0
             self._note(tx, _Progress(seen, attempts + 1, self._who, now + self._claim_seconds))
             return number, claim._replace(attempt=attempts + 1)
@@ -105,7 +112,10 @@ class LeftBehind:
             self._note(tx, later)
             return is_done
 
-        return self._engine.store.provider.write(work)
+        is_noted = self._engine.store.provider.write(work)
+        if is_noted:
+            self._closed = self._claimed
+        return is_noted
 
     def _next(
         self, tx: ReadTransaction, progress: _Progress, now: float

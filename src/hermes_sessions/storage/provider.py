@@ -322,6 +322,16 @@ class SessionDBProvider(ABC):
         """
         return 0
 
+    def trim_all(self) -> int:
+        """Call `trim` until there is nothing more to give; return how many bytes were given.
+
+        Ends also when others free space all the time: never is more given than there was.
+        """
+        freed, most = 0, self.size_bytes()
+        while freed < most and (step := self.trim()):
+            freed += step
+        return freed
+
     def leaving_no_trace(self) -> AbstractContextManager[None]:
         """Let writes of this process in the block overwrite what they delete, where the database
         can be told to; it costs time.

@@ -5,10 +5,12 @@ Whoever has it locked may change it. A file that is not locked was left by a pro
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,9 @@ DONE: Final = ".done"
 COMING: Final = ".coming"
 UNREADABLE: Final = ".unreadable"
 REFUSED: Final = ".refused"
+#: Seconds to wait for a process that has a file locked, and between two looks; it takes a moment.
+_PATIENCE: Final = 30.0
+_NAP: Final = 0.01
 
 
 class SpoolFile:
@@ -144,11 +149,16 @@ class SpoolFile:
 
 
 def append_to(path: Path, line: bytes) -> None:
-    """Add a line to a file that only its owner can read; it is on disk when this returns."""
+    """Add a line to a file that only its owner can read; it is on disk when this returns.
+
+    Raises:
+        OSError: it is not; a process that has the file locked does not go on, for one.
+    """
+    until = time.monotonic() + _PATIENCE
     while True:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _lock(path, descriptor, until)
             if not _is_at(path, descriptor):
                 continue  # `take_lines` was first.
             file.write(line)
@@ -163,14 +173,14 @@ def take_lines(path: Path, use: Callable[[list[bytes]], list[bytes]]) -> None:
     meanwhile. Without a file, nothing is done.
 
     Raises:
-        OSError: it cannot be read or changed.
+        OSError: it cannot be read, locked or changed.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     with os.fdopen(descriptor, "rb") as file:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(path, descriptor, time.monotonic() + _PATIENCE)
         if not _is_at(path, descriptor):
             return
         left = use(file.readlines())
@@ -181,6 +191,19 @@ def take_lines(path: Path, use: Callable[[list[bytes]], list[bytes]]) -> None:
         else:
             path.unlink()
         _sync_directory(path.parent)
+
+
+def _lock(path: Path, descriptor: int, until: float) -> None:
+    while time.monotonic() < until:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_NAP)
+        else:
+            return
+    raise TimeoutError(
+        errno.ETIMEDOUT, "another process has it locked and does not go on: end that", str(path)
+    )
 
 
 def _write_private(path: Path, data: bytes, how: int, *, sync: bool = False) -> None:

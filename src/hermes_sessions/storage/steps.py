@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider import Params, SessionDBProvider, WriteTransaction
 
 logger = Logger(__name__)
 
@@ -66,14 +67,27 @@ def stuck(what: str, left: int) -> str:
     )
 
 
-def repeat(step: Callable[[], int], what: str, left: Callable[[], int]) -> int:
-    """Do steps until one does nothing, or `Progress` ends it; return how much was done.
+def repeat(
+    provider: SessionDBProvider,
+    step: Callable[[WriteTransaction], int],
+    what: str,
+    left: tuple[str, Params],
+    *,
+    isolated: bool = True,
+) -> int:
+    """Run *step* in transactions until one does nothing, or `Progress` ends it; return how much was
+    done.
 
-    *left* measures how much there is to do, in the unit that *step* returns.
+    *left* is a query that counts what there is to do, in the unit that *step* returns.
     """
+
+    def measure() -> int:
+        with provider.read() as tx:
+            return int((tx.one(*left) or (0,))[0])
+
     total = 0
-    progress = Progress(what, left)
-    while done := step():
+    progress = Progress(what, measure)
+    while done := provider.write(step, isolated=isolated):
         total += done
         if not progress.goes_on(done):
             break

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.storage.care.erasure.scrubbing import scrub
+from hermes_sessions.storage.repositories.mailbox import Mailbox
+from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.storage.repositories.recovery import RecoveryRows
 from hermes_sessions.storage.searching import keeper
 from hermes_sessions.storage.searching.keeper import Keeper
+from hermes_sessions.storage.sqlite import opening
+from hermes_sessions.storage.sqlite.salvage import log
+from hermes_sessions.storage.transfer.placing import place_all
 from tests.storage.sqlite.indexing import append, change, index_nothing_unasked
 
 pytestmark = pytest.mark.timeout(120)
@@ -118,3 +127,150 @@ def test_a_background_thread_that_does_not_end_is_not_waited_for(
     assert kept.stop()
     assert "does not end" in caplog.text
     released.set()
+
+
+# ── deleting in steps ─────────────────────────────────────────────────────────────────────────
+
+
+#: By table: a row that is to be forgotten, and what forgets it.
+OLD = {
+    "mailbox": (
+        "lane_id, kind, status, received_at, finished_at",
+        "1, 'message', 'done', 0, 1",
+        lambda db: Mailbox(db.store).forget("bot", 2.0, batch=1),
+    ),
+    "outbox": (
+        "namespace, platform, chat_hash, target, text, status, next_at, created_at, finished_at",
+        "'bot', 'local', 'h', '{}', 'hello', 'sent', 0, 0, 1",
+        lambda db: Outbox(db.store, "bot").forget(2.0, batch=1),
+    ),
+    "turns": (
+        "process_id, lane_id, chain_id, session_id, token, started_at, ended_at",
+        "'p', 1, 's', 's', 1, 0, 1",
+        lambda db: RecoveryRows(db.store).forget("bot", 2.0, batch=1),
+    ),
+    "processes": (
+        "id, namespace, host, pid, started_at, heartbeat_at, ended_at",
+        "'p' || random(), 'bot', 'h', 1, 0, 0, 1",
+        lambda db: RecoveryRows(db.store).forget("bot", 2.0, batch=1),
+    ),
+}
+
+
+def undo_deletion(db: SessionDB, table: str) -> str:
+    """Return a trigger that stores again what is deleted from a table."""
+    with db.provider.read() as tx:
+        columns = [
+            f'"{row[0]}"' for row in tx.all(f"SELECT name FROM pragma_table_info('{table}')")
+        ]
+    return (
+        f"CREATE TRIGGER undo AFTER DELETE ON {table} BEGIN INSERT INTO {table} "
+        f"({', '.join(columns)}) VALUES ({', '.join(f'OLD.{each}' for each in columns)}); END"
+    )
+
+
+@pytest.mark.parametrize("table", OLD)
+def test_forgetting_that_is_undone_ends(
+    db: SessionDB, path: Path, table: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    columns, values, forget = OLD[table]
+    insert = f"INSERT INTO {table} ({columns}) VALUES ({values})"
+    change(path, *[insert] * 3, undo_deletion(db, table))
+    assert forget(db)
+    assert "Another program undoes the work" in caplog.text
+    change(path, "DROP TRIGGER undo")
+    assert forget(db) == 3
+
+
+def test_deleting_that_is_undone_ends(
+    db: SessionDB, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.trash_sessions(["s"])
+    change(path, undo_deletion(db, "sessions"))
+    db.purge_trash(0)
+    assert "Another program undoes the work" in caplog.text
+    change(path, "DROP TRIGGER undo")
+    assert db.delete_session("s") is False
+    db.prune_sessions(0)
+    with db.provider.read() as tx:
+        assert tx.one("SELECT COUNT(*) FROM sessions") == (0,)
+
+
+def test_giving_space_back_that_is_used_again_ends(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(db.provider), "trim", lambda _self: 4096)
+    assert db.trim() >= db.provider.size_bytes()
+
+
+# ── looking again until nothing changes ───────────────────────────────────────────────────────
+
+
+def test_a_lease_that_others_remove_is_given_up(db: SessionDB, path: Path) -> None:
+    change(
+        path,
+        "CREATE TRIGGER undo AFTER INSERT ON leases BEGIN DELETE FROM leases; END",
+    )
+    with pytest.raises(StoreUnavailable, match="Another program changes the lease"):
+        db.take_lease("s", "me")
+    change(path, "DROP TRIGGER undo")
+    assert db.take_lease("s", "me").session_id == "s"
+
+
+def test_sessions_that_are_their_own_ancestors_are_joined(db: SessionDB, path: Path) -> None:
+    db.create_session("t", source="cli", parent_session_id="s")
+    change(
+        path,
+        "UPDATE sessions SET parent_session_id = 't' WHERE id = 's'",
+        "UPDATE sessions SET conversation_id = id",
+    )
+    place_all(db.provider)
+    with db.provider.read() as tx:
+        assert len(tx.all("SELECT DISTINCT conversation_id FROM sessions")) == 1
+
+
+def test_joining_that_is_undone_ends(
+    db: SessionDB, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of two sessions, one or both are found apart in turn."""
+    db.create_session("t", source="cli", parent_session_id="s")
+    db.create_session("u", source="cli", parent_session_id="s")
+    change(
+        path,
+        "UPDATE sessions SET conversation_id = id WHERE id = 't'",
+        "CREATE TABLE turn (number)",
+        "INSERT INTO turn VALUES (0)",
+        "CREATE TRIGGER undo AFTER UPDATE OF conversation_id ON sessions WHEN NEW.id = 't' BEGIN "
+        "UPDATE turn SET number = 1 - number; UPDATE sessions SET conversation_id = CASE WHEN "
+        "id = 't' OR (SELECT number FROM turn) THEN id ELSE 's' END WHERE id IN ('t', 'u'); END",
+    )
+    place_all(db.provider)
+    assert "Another program undoes the work" in caplog.text
+
+
+def test_a_file_that_is_never_marked_is_given_up(
+    db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.close()
+    change(path, "PRAGMA application_id = 0")
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "_mark", lambda _connection: None)  # As if it were undone at once.
+        with pytest.raises(StoreUnavailable, match="another program undoes it"):
+            SessionDB(path)
+    with SessionDB(path) as again:
+        assert again.get_session("s") is not None
+
+
+def test_a_log_that_is_begun_again_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_file = tmp_path / "state.db-wal"
+    log_file.write_bytes(bytes(32))
+
+    def inspected(file: BinaryIO, _go_on: Callable[[], None]) -> log.LogState:
+        log_file.write_bytes(os.urandom(32))
+        del file
+        return log.LogState(frames=1, is_header_damaged=True)
+
+    monkeypatch.setattr(log, "_inspected", inspected)
+    assert not log.inspect_log(log_file).loses_writes

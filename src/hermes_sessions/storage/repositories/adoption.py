@@ -122,14 +122,17 @@ def place_anew(tx: WriteTransaction, conversation_id: str) -> None:
 
 
 def _conversation_above(tx: ReadTransaction, session_id: str, known: dict[str, str]) -> str:
-    """Return the conversation of the topmost ancestor; *known* remembers it for all passed."""
-    passed: list[str] = []
+    """Return the conversation of the topmost ancestor, or of one in a circle that another program
+    made; *known* remembers it for all passed.
+    """
+    passed: dict[str, None] = {}
     while session_id not in known:
-        passed.append(session_id)
         row = tx.one(
             "SELECT parent_session_id, conversation_id FROM sessions WHERE id = ?", (session_id,)
         )
-        if row is None or row[0] is None:
+        is_circle = session_id in passed
+        passed[session_id] = None
+        if row is None or row[0] is None or is_circle:
             known[session_id] = str(row[1]) if row else session_id
         else:
             session_id = row[0]

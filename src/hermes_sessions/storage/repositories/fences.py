@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from hermes_sessions.errors import ConversationHeld, StaleFence, UnknownSession
+from hermes_sessions.errors import ConversationHeld, StaleFence, StoreUnavailable, UnknownSession
 from hermes_sessions.storage.host_processes import has_ended, host_name, is_running
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.processes import Processes
@@ -29,6 +29,8 @@ HOLDS: Final = "l.expires_at > ? AND l.taken_at - l.expires_at + l.taken_at <= ?
 _SELECT_LEASE: Final = (
     "SELECT token, holder, process_id, taken_at, expires_at FROM leases WHERE chain_id = ?"
 )
+#: How often a lease is looked at that others remove, or of a session that others move.
+_MOST_LOOKS: Final = 10
 
 
 class Chain(NamedTuple):
@@ -111,10 +113,11 @@ def lock_lease(tx: WriteTransaction, store: Store, session_id: str) -> tuple[Cha
 
     Raises:
         UnknownSession: there is no such session.
+        StoreUnavailable: its lease or its place changed again after every wait.
     """
     dialect = store.provider.dialect
     chain = chain_of(tx, session_id)
-    while True:
+    for _ in range(_MOST_LOOKS):
         row = tx.one(f"{_SELECT_LEASE}{dialect.for_update}", (chain.id,))
         if row is None:
             # Of two who come first, one waits here for the other.
@@ -128,6 +131,10 @@ def lock_lease(tx: WriteTransaction, store: Store, session_id: str) -> tuple[Cha
         if now_in == chain:
             return chain, LeaseRow(*row)
         chain = now_in
+    raise StoreUnavailable(
+        f"Another program changes the lease or the place of session {session_id!r} all the time. "
+        f"Find out what else writes to the store, then try again."
+    )
 
 
 def free_chain(tx: WriteTransaction, chain: Chain) -> None:

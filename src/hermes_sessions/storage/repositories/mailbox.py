@@ -19,6 +19,7 @@ from hermes_sessions.errors import InvalidInput, MessageTooLarge
 from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
+from hermes_sessions.storage.steps import repeat
 from hermes_sessions.storage.store import Store
 
 #: A plain message; one that asked for a turn of its own; a command; going on after an interruption.
@@ -31,6 +32,11 @@ _IN_HAND: Final = ("doing", "happened")
 #: The reason of a note that nobody sent: that people were told something once.
 TOLD: Final = "told"
 _ITEM: Final = "id, lane_id, kind, sender, text, payload, turn_id, received_at"
+_COUNT_OLD: Final = (
+    "SELECT COUNT(*) FROM mailbox LEFT JOIN lanes ON lanes.id = mailbox.lane_id "
+    "WHERE (lanes.namespace = ? OR lanes.id IS NULL) AND mailbox.status IN (?, ?) "
+    "AND (mailbox.finished_at IS NULL OR mailbox.finished_at < ?)"
+)
 
 
 class Item(NamedTuple):
@@ -356,12 +362,12 @@ class Mailbox:
 
         From then on a message that is delivered again is a new one.
         """
-        total = 0
-        while removed := self._store.provider.write(
-            lambda tx: _forget(tx, namespace, older_than, batch)
-        ):
-            total += removed
-        return total
+        return repeat(
+            self._store.provider,
+            lambda tx: _forget(tx, namespace, older_than, batch),
+            "Forgetting finished messages",
+            (_COUNT_OLD, (namespace, "done", "dropped", older_than)),
+        )
 
 
 def _forget(tx: WriteTransaction, namespace: str, older_than: float, batch: int) -> int:

@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 from hermes_sessions.errors import NotFound
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
+from hermes_sessions.storage.steps import repeat
 from hermes_sessions.storage.store import Store
 
 Status = Literal["waiting", "sending", "sent", "dead"]
@@ -44,6 +45,7 @@ _COLUMNS: Final = (
     "claimed_by",
 )
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM outbox"
+_OLD: Final = "FROM outbox WHERE namespace = ? AND status = ? AND finished_at < ?"
 _INSERT: Final = (
     "INSERT INTO outbox (namespace, lane_id, turn_id, platform, chat_hash, target, text, status, "
     f"draft_id, next_at, created_at) VALUES ({placeholders(11)})"
@@ -329,13 +331,18 @@ class Outbox:
         total = 0
         for status in ("sent", "dead"):
             some = partial(self._forget, status=status, before=finished_before, batch=batch)
-            while removed := self._store.provider.write(some, isolated=False):
-                total += removed
+            total += repeat(
+                self._store.provider,
+                some,
+                "Forgetting finished replies",
+                (f"SELECT COUNT(*) {_OLD}", (self._namespace, status, finished_before)),
+                isolated=False,
+            )
         return total
 
     def _forget(self, tx: WriteTransaction, status: str, before: float, batch: int) -> int:
         rows = tx.all(
-            "SELECT id FROM outbox WHERE namespace = ? AND status = ? AND finished_at < ? LIMIT ?",
+            f"SELECT id {_OLD} LIMIT ?",
             (self._namespace, status, before, batch),
         )
         if not rows:

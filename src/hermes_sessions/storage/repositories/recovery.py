@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from hermes_sessions.storage.provider import WriteTransaction, placeholders
+from hermes_sessions.storage.steps import repeat
 from hermes_sessions.storage.store import Store
+
+_OLD_TURNS: Final = (
+    "FROM turns t LEFT JOIN processes p ON p.id = t.process_id "
+    "WHERE (p.namespace = ? OR p.id IS NULL) AND t.ended_at < ? AND NOT EXISTS "
+    "(SELECT 1 FROM mailbox m WHERE m.turn_id = t.id AND m.finished_at IS NULL)"
+)
+_OLD_PROCESSES: Final = (
+    "FROM processes p WHERE p.namespace = ? AND p.ended_at < ? AND NOT EXISTS "
+    "(SELECT 1 FROM turns t WHERE t.process_id = p.id)"
+)
 
 
 class RecoveryRows:
@@ -44,12 +55,18 @@ class RecoveryRows:
         A turn stays as long as something waits that it had, and a process as long as a turn of it
         does.
         """
-        total = 0
-        for some in (_forget_turns, _forget_processes):
-            forget = partial(some, namespace=namespace, older_than=older_than, batch=batch)
-            while removed := self._store.provider.write(forget):
-                total += removed
-        return total
+        return sum(
+            repeat(
+                self._store.provider,
+                partial(some, namespace=namespace, older_than=older_than, batch=batch),
+                what,
+                (count, (namespace, older_than)),
+            )
+            for some, what, count in (
+                (_forget_turns, "Forgetting ended turns", f"SELECT COUNT(*) {_OLD_TURNS}"),
+                (_forget_processes, "Forgetting processes", f"SELECT COUNT(*) {_OLD_PROCESSES}"),
+            )
+        )
 
 
 def _forget_turns(tx: WriteTransaction, namespace: str, older_than: float, batch: int) -> int:
@@ -67,11 +84,7 @@ def _forget_turns(tx: WriteTransaction, namespace: str, older_than: float, batch
 
 
 def _forget_processes(tx: WriteTransaction, namespace: str, older_than: float, batch: int) -> int:
-    rows = tx.all(
-        "SELECT p.id FROM processes p WHERE p.namespace = ? AND p.ended_at < ? AND NOT EXISTS "
-        "(SELECT 1 FROM turns t WHERE t.process_id = p.id) LIMIT ?",
-        (namespace, older_than, batch),
-    )
+    rows = tx.all(f"SELECT p.id {_OLD_PROCESSES} LIMIT ?", (namespace, older_than, batch))
     return _delete(tx, "processes", [row[0] for row in rows])
 
 

@@ -35,6 +35,7 @@ from hermes_sessions.storage.repositories.rows import (
     names,
 )
 from hermes_sessions.storage.repositories.trash import DOOMED, hide
+from hermes_sessions.storage.steps import repeat
 from hermes_sessions.storage.store import Store
 
 logger = Logger(__name__)
@@ -52,6 +53,11 @@ _OF_A_SESSION: Final = (
     "compression_locks",
     "topics",
     "authors",
+)
+#: Sessions whose deletion was begun, and their messages.
+_COUNT_DOOMED: Final = (
+    "SELECT (SELECT COUNT(*) FROM sessions WHERE trashed_at = ?) + (SELECT COUNT(*) FROM messages "
+    "WHERE session_id IN (SELECT id FROM sessions WHERE trashed_at = ?))"
 )
 _LAST_RUN: Final = "last_auto_prune"
 Progress = Callable[[int], None]
@@ -147,10 +153,7 @@ class Retention:
 
     def trim(self) -> int:
         """See `SessionDB.trim`."""
-        freed = 0
-        while step := self._store.provider.trim():
-            freed += step
-        return freed
+        return self._store.provider.trim_all()
 
     def maintain(
         self,
@@ -213,8 +216,9 @@ class Retention:
 
     def erase_doomed(self) -> None:
         """Finish every deletion that was begun, in short steps."""
-        while self._store.provider.write(_erase_step):
-            pass
+        repeat(
+            self._store.provider, _erase_step, "Deleting sessions", (_COUNT_DOOMED, (DOOMED,) * 2)
+        )
 
 
 class _Gone:
@@ -327,21 +331,23 @@ def _messages_of(tx: ReadTransaction, session_id: str) -> int:
     return int(row[0]) if row else 0
 
 
-def _erase_step(tx: WriteTransaction) -> bool:
-    """Delete some messages of a doomed session, or its row; return whether more may be left."""
+def _erase_step(tx: WriteTransaction) -> int:
+    """Delete some messages of a doomed session, or the rest and its row; return how many rows."""
     row = tx.one("SELECT id FROM sessions WHERE trashed_at = ? LIMIT 1", (DOOMED,))
     if row is None:
-        return False
+        return 0
     session_id = row[0]
     last = tx.one(
         "SELECT ordinal FROM messages WHERE session_id = ? ORDER BY ordinal LIMIT 1 OFFSET ?",
         (session_id, _STEP - 1),
     )
     if last is None:
+        left = _messages_of(tx, session_id)
         _erase_session(tx, session_id)
-    else:
-        tx.run("DELETE FROM messages WHERE session_id = ? AND ordinal <= ?", (session_id, last[0]))
-    return True
+        return left + 1
+    return tx.run(
+        "DELETE FROM messages WHERE session_id = ? AND ordinal <= ?", (session_id, last[0])
+    )
 
 
 def _erase_session(tx: WriteTransaction, session_id: str) -> None:

@@ -19,6 +19,7 @@ from hermes_sessions.errors import (
     StoreCorrupt,
     StoreMissing,
     StoreReadOnly,
+    StoreUnavailable,
 )
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import location, schema
@@ -43,6 +44,8 @@ _TO_BE_DONE: Final = {
     Kind.DOCUMENTED: "upgraded",
     Kind.UNMARKED: "marked as a store again",
 }
+#: How often a file is created, upgraded or marked that others make something else of meanwhile.
+_MOST_ROUNDS: Final = 5
 
 
 def open_engine(path: Path, real: str, options: Options) -> Engine:
@@ -295,9 +298,19 @@ def _make_current(
 
     Other programs may make something else of the file while this one waits for its lock, so it is
     looked at again after every wait.
+
+    Raises:
+        StoreUnavailable: they did so every time.
     """
+    rounds = 0
     try:
         while kind is not Kind.OURS:
+            rounds += 1
+            if rounds > _MOST_ROUNDS:
+                raise StoreUnavailable(
+                    f"{path} is not yet {_TO_BE_DONE[kind]} after {_MOST_ROUNDS} attempts: another "
+                    f"program undoes it. Find out what else writes to the file, then try again."
+                )
             deadline.start(options.lock_timeout)
             if kind is Kind.EMPTY:
                 _claim_incremental_vacuum(connection)

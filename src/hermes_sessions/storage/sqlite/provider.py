@@ -257,8 +257,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         if rebuild or size <= _REBUILT_AT_ONCE:
             is_ended = engine.reclaim(self._lock_timeout, patience=_READER_PATIENCE)
         else:
-            while self.trim():
-                pass
+            self.trim_all()
             is_ended = engine.end_log(self._lock_timeout, patience=_READER_PATIENCE)
             remains.append(
                 Remains(

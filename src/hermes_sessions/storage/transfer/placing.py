@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
 from hermes_sessions.storage.repositories.adoption import join_parents, place_anew
+from hermes_sessions.storage.steps import stuck
 
+logger = Logger(__name__)
+
+#: Looks for sessions that are apart from their parents; two or three are enough.
+_MOST_LOOKS: Final = 10
 _PAGE: Final = 100
 #: One session that stands alone is in its place; all others are looked at.
 _NOT_ALONE: Final = (
@@ -24,10 +30,16 @@ _APART: Final = (
 
 def place_all(target: SessionDBProvider) -> None:
     """Make every session part of its parent's conversation, and place all conversations."""
-    before = 0
-    # One that was joined may have led to others, which are seen by the next look.
-    while (apart := _join_all(target)) and apart != before:
+    apart = before = 0
+    # One that was joined may have led to others, which the next look finds. The rest is undone by
+    # another program, again and again.
+    for _ in range(_MOST_LOOKS):
+        apart = _join_all(target)
+        if apart in {0, before}:
+            break
         before = apart
+    else:
+        logger.warning("%s", stuck("Joining conversations", apart))
     after = ""
     while True:
         with target.read() as tx:

@@ -28,7 +28,12 @@ async def all_news(
     """
     before: list[Found] = []
     start = news.gap_before
-    while start is not None and not _has_joined(user_id, news.events + before):
+    seen: set[str] = set()
+    # A server that names the same place again would be asked for ever.
+    while (
+        start is not None and start not in seen and not _has_joined(user_id, news.events + before)
+    ):
+        seen.add(start)
         page, start = await wait(client.events_before(news.room_id, start, since))
         before += page
     return since_invited(user_id, [*reversed(before), *news.events])

@@ -29,6 +29,8 @@ _LARGEST_PAGE: Final = 65536
 #: How much is read at once: as many frames as are fastest, and not more than so many bytes.
 _FRAMES_AT_ONCE: Final = 512
 _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+#: How often a log is read that others begin again meanwhile.
+_MOST_LOOKS: Final = 10
 
 
 class LogState(NamedTuple):
@@ -105,12 +107,14 @@ def inspect_log(path: Path, go_on: Callable[[], None] = lambda: None) -> LogStat
     except FileNotFoundError:
         return LogState()
     with file:
-        while True:
+        for _ in range(_MOST_LOOKS):
             header = _read_at(file, 0, _HEADER)
             state = _inspected(file, go_on)
             if _read_at(file, 0, _HEADER) == header:
                 return state
-            # It began anew, and what was read is of two rounds.
+    # Others begin it again all the time: they have read it, and found it whole.
+    return LogState()
+    # It began anew, and what was read is of two rounds.
 
 
 def apply_log(log: Path, database: Path) -> LogState:

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -20,6 +21,7 @@ import apsw
 from hermes_sessions.errors import StoreIOError
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.salvage.plain import PlainFile
+from hermes_sessions.storage.steps import LONGEST
 
 logger = Logger(__name__)
 
@@ -70,7 +72,7 @@ def recover_with(
     and row id there of those with a text that is no UTF-8, which has other signs now.
 
     Raises:
-        StoreIOError: the tool failed before it came to an end.
+        StoreIOError: the tool failed, or was ended after hours, before it came to an end.
     """
     changed: list[tuple[str, int]] = []
     with tempfile.TemporaryFile() as complaints:
@@ -80,11 +82,16 @@ def recover_with(
             stdout=subprocess.PIPE,
             stderr=complaints,
         )
+        # In a damaged file it may go round in circles.
+        over = threading.Timer(LONGEST, process.kill)
+        over.daemon = True
+        over.start()
         try:
             if process.stdout is not None:
                 changed = _take(_statements(process.stdout), into, on_rows)
             code = process.wait()
         finally:
+            over.cancel()
             if process.poll() is None:
                 process.kill()
                 process.wait()
