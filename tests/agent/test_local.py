@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hermes_sessions.agent import installing
 from hermes_sessions.agent.clients import local_package
 from hermes_sessions.agent.clients.local import (
     CONTEXT_LENGTH,
@@ -269,3 +270,11 @@ def test_the_real_model() -> None:
     interrupted.close()
     assert list(interrupted) == []
     client.close()
+
+
+def test_an_installer_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installing, "_LONGEST", 0.1)
+    monkeypatch.setattr(installing, "command_for", lambda _lock: ("sleep", "600"))
+    status, said = installing.install(tmp_path / "lock")
+    assert status
+    assert "did not come to an end" in said

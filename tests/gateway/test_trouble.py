@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
-from hermes_sessions.gateway import commands
+from hermes_sessions.gateway import commands, workers
 from hermes_sessions.gateway.active import ActiveTurn
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
@@ -204,6 +205,25 @@ def test_a_lane_that_stops_unexpectedly_goes_on_and_is_logged_without_words(
     assert town.wait_for_replies(1) == ["You said: Hello"]
     assert "stopped, next look in 2 s: ZeroDivisionError in" in caplog.text
     assert "nobody thought of that" not in caplog.text, "it may hold what somebody wrote"
+
+
+def test_a_lane_that_makes_no_progress_pauses(
+    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where another program undoes what its turns write."""
+    take_turn, rounds = LanePool._take_turn, list[LaneWork]()
+
+    def undone(pool: LanePool, work: LaneWork, source: SessionSource) -> float:
+        rounds.append(work)
+        return 0.0 if len(rounds) <= 3 else take_turn(pool, work, source)
+
+    monkeypatch.setattr(workers, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(LanePool, "_take_turn", undone)
+    caplog.set_level(logging.INFO)
+    town.start()
+    town.telegram.write("Hello")
+    assert town.wait_for_replies(1) == ["You said: Hello"]
+    assert "is not done after 3 rounds, next look in 2 s" in caplog.text
 
 
 def test_a_message_that_cannot_be_taken_once_is_answered(

@@ -15,6 +15,7 @@ from hermes_sessions.lifecycle import expiry
 from hermes_sessions.lifecycle.agent_cache import AgentCache
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.finalizing import Claim
+from hermes_sessions.lifecycle.left_behind import LeftBehind
 from hermes_sessions.model.policy import SessionResetPolicy
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.testing.clock import FrozenClock
@@ -339,6 +340,30 @@ class TestLeftBehind:
         assert hook.calls[0].message_count == 1
         assert watching.run_pass().left_behind == []
         assert watcher(house, hook).run_pass().left_behind == []
+
+    def test_an_end_that_another_program_undoes(
+        self, house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        hook, close = Hook(), LeftBehind.close
+        watching = watcher(house, hook)
+        watching.run_pass()
+        session = self.left(house)
+        house.clock.advance(61)
+
+        def undone(left: LeftBehind, claim: Claim, *, error: str | None = None) -> bool:
+            is_done = close(left, claim, error=error)
+            house.db.provider.write(
+                lambda tx: tx.run(
+                    """UPDATE state_meta SET value = '{"through": 0}' WHERE "key" LIKE ?""",
+                    ("lifecycle.left_behind:%",),
+                )
+            )
+            return is_done
+
+        monkeypatch.setattr(LeftBehind, "close", undone)
+        assert watching.run_pass().left_behind == [session]
+        assert len(hook.calls) == 1
+        assert "Another program undoes the work" in caplog.text
 
     def test_a_host_whose_clock_is_ahead(self, house: House) -> None:
         """What it wrote last may be seen before what others wrote earlier."""

@@ -87,6 +87,23 @@ def test_a_file_that_is_being_made_is_not_taken_for_one_that_was_left(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_process_that_does_not_go_on_is_waited_for_only_so_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_file, "_PATIENCE", 0.05)
+    spool = Spool(tmp_path, FORM)
+    spool.put_aside({"text": "one"}, ValueError("no"))
+    (kept,) = tmp_path.iterdir()
+    with kept.open("rb") as frozen:
+        fcntl.flock(frozen, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutError, match="does not go on"):
+            spool.put_aside({"text": "two"}, ValueError("no"))
+        with pytest.raises(TimeoutError, match="does not go on"):
+            spool.offer_again()
+    spool.put_aside({"text": "two"}, ValueError("no"))
+    assert spool.offer_again() == 2
+
+
 def test_what_ended_first_comes_first(tmp_path: Path) -> None:
     for seconds, name in ((30, "1"), (10, "3"), (20, "22")):
         os.utime(leave(tmp_path, name, f"at {seconds}"), (seconds, seconds))

@@ -13,6 +13,7 @@ from hermes_sessions.errors import (
     InvalidInput,
     NotADatabase,
     StoreCorrupt,
+    StoreIOError,
     StoreLocked,
     StoreMissing,
 )
@@ -21,6 +22,8 @@ from hermes_sessions.storage.care.salvage.keeping import kept_files
 from hermes_sessions.storage.care.salvage.procedure import check, repair
 from hermes_sessions.storage.care.salvage.report import RepairReport
 from hermes_sessions.storage.sqlite.examining import Examination
+from hermes_sessions.storage.sqlite.salvage import recover_tool
+from hermes_sessions.storage.sqlite.salvage.plain import PlainFile
 from tests.care.salvage.damaging import (
     MESSAGES,
     PAGE,
@@ -579,3 +582,15 @@ def test_a_file_that_cannot_be_written() -> None:
     refusal, state = repair_what_cannot_be_written(broken("messages leaf"))
     assert "--to" in refusal
     assert state == "repaired"
+
+
+def test_a_tool_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "sqlite3"
+    tool.write_text("#!/bin/sh\nexec sleep 600\n")
+    tool.chmod(0o700)
+    monkeypatch.setattr(recover_tool, "LONGEST", 0.1)
+    with (
+        PlainFile(tmp_path / "rows.db") as rows,
+        pytest.raises(StoreIOError, match="did not come to an end"),
+    ):
+        recover_tool.recover_with(str(tool), tmp_path / "copy.db", rows, lambda _number: None)

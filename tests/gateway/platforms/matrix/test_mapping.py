@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.platforms.matrix.catching_up import since_invited
+from hermes_sessions.gateway.platforms.matrix.catching_up import all_news, since_invited
+from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, RoomNews
 from hermes_sessions.gateway.platforms.matrix.files import Lock, Reference, reference_of
 from hermes_sessions.gateway.platforms.matrix.mapping import Reader, RoomView, with_edits
 from hermes_sessions.gateway.platforms.port import Undeliverable, UnreadablePayload
@@ -247,6 +250,19 @@ def test_nothing_that_was_said_before_the_invitation() -> None:
     assert since_invited(BOT, [old, join, newer]) == [join, newer]
     assert since_invited(BOT, [old, member("join", "join")]) == [old, member("join", "join")]
     assert since_invited(BOT, [old]) == [old]
+
+
+def test_a_server_that_names_the_same_page_again() -> None:
+    class Server:
+        async def events_before(self, *_asked: str) -> tuple[list[Any], str]:
+            return [event("earlier")], "again"
+
+    async def wait(answer: Awaitable[Any]) -> Any:
+        return await answer
+
+    news = RoomNews("!room", [event("now")], gap_before="here")
+    found = asyncio.run(all_news(cast("MatrixClient", Server()), news, "since", BOT, wait))
+    assert found == [event("earlier"), event("earlier"), event("now")]
 
 
 anything = st.recursive(
