@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,20 @@ HOMES = {
 NAMES_SQLITE_ERRORS = {"hermes_sessions.errors", "hermes_state"}
 #: Keeps connections of the standard library out of a store by having one itself.
 USES_SQLITE = "hermes_sessions.storage.sqlite.shield"
+#: Functions outside of event loops that wait without a bound, and why they end all the same.
+ENDLESS_WAITS = {
+    "hermes_sessions.agent.clients.local:_events": "the engine ends its answer, or `shut` does",
+    "hermes_sessions.cli.chat.turns:close": "an interrupted turn ends, and Ctrl-C ends the wait",
+    "hermes_sessions.lifecycle.holding:stop": "the thread does one renewal, which is bounded",
+    "hermes_sessions.storage.sqlite.checkpoint:_run": "a thread for work; `stop` wakes it",
+    "hermes_sessions.storage.sqlite.salvage.recover_tool:recover_with": "a timer kills the process",
+    "hermes_sessions.storage.sqlite.sharing:before_fork": "opening and closing are bounded",
+}
+#: Functions with loops of writes that are bounded in their own way; others use `steps.repeat`.
+LOOPS_OF_WRITES = {
+    "hermes_sessions.storage.searching.upkeep:compact": "by time",
+    "hermes_sessions.storage.steps:repeat": "by work and time",
+}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 
@@ -88,6 +102,47 @@ def reads_of_environment(tree: ast.Module) -> Iterator[int]:
             case ast.ImportFrom(module="os", names=names):
                 if any(alias.name in ENVIRONMENT for alias in names):
                     yield node.lineno
+
+
+def functions_of(tree: ast.Module) -> Iterator[tuple[ast.AST, str, bool]]:
+    """Every node with the function that it is in, and whether that belongs to an event loop."""
+
+    def below(node: ast.AST, name: str, is_async: bool) -> Iterator[tuple[ast.AST, str, bool]]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name, is_async = node.name, isinstance(node, ast.AsyncFunctionDef)
+        yield node, name, is_async
+        for child in ast.iter_child_nodes(node):
+            yield from below(child, name, is_async)
+
+    yield from below(tree, "", False)
+
+
+def endless_waits(tree: ast.Module) -> Iterator[str]:
+    """The functions that wait for a thread, a process or a lock without saying how long."""
+    for node, function, is_async in functions_of(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[]):
+                is_endless = not is_async and name in {"wait", "join", "get", "acquire"}
+            case ast.Call(func=ast.Attribute(value=ast.Name("subprocess"), attr=name)):
+                keywords = {each.arg for each in node.keywords}
+                is_endless = name != "Popen" and "timeout" not in keywords
+            case ast.Call(func=ast.Attribute(value=ast.Name("fcntl"), attr="flock" | "lockf")):
+                is_endless = not {"LOCK_NB", "LOCK_UN"} & {
+                    each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)
+                }
+            case _:
+                continue
+        if is_endless:
+            yield function
+
+
+def loops_of_writes(tree: ast.Module) -> Iterator[str]:
+    """The functions that write until a write finds nothing more to do."""
+    for node, function, _ in functions_of(tree):
+        if isinstance(node, ast.While) and any(
+            isinstance(each, ast.Attribute) and each.attr == "write" for each in ast.walk(node.test)
+        ):
+            yield function
 
 
 def lint_imports(directory: Path, source: Path) -> subprocess.CompletedProcess[str]:
@@ -232,6 +287,44 @@ def test_the_standard_librarys_sqlite_lends_only_its_error_classes() -> None:
                         if not alias.name.endswith(("Error", "Warning"))
                     ]
     assert not strays
+
+
+@pytest.mark.parametrize(
+    ("find", "explained"), [(endless_waits, ENDLESS_WAITS), (loops_of_writes, LOOPS_OF_WRITES)]
+)
+def test_waits_and_loops_of_writes_have_a_bound(
+    find: Callable[[ast.Module], Iterator[str]], explained: dict[str, str]
+) -> None:
+    found = {
+        f"{module}:{function}"
+        for module, tree in MODULES.items()
+        if not is_inside(module, "hermes_sessions.testing")
+        for function in find(tree)
+    }
+    assert sorted(found ^ explained.keys()) == [], "give it a bound, or say here why it ends"
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def f(e): e.wait()", ["f"]),
+        ("def f(e): e.wait(5)", []),
+        ("def f(e): e.wait(timeout=5)", []),
+        ("async def f(e): await e.wait()", []),
+        ("async def f(e):\n def g(): e.join()", ["g"]),
+        ("def f(): return ', '.join('ab')", []),
+        ("def f(): subprocess.run(['a'])", ["f"]),
+        ("def f(): subprocess.run(['a'], timeout=5)", []),
+        ("def f(d): fcntl.flock(d, fcntl.LOCK_EX)", ["f"]),
+        ("def f(d): fcntl.flock(d, fcntl.LOCK_EX | fcntl.LOCK_NB)", []),
+        ("def f(p):\n while p.write(1): pass", ["f"]),
+        ("def f(p):\n while done := p.write(1): pass", ["f"]),
+        ("def f(p):\n while True: p.write(1)", []),
+    ],
+)
+def test_waits_and_loops_of_writes_are_seen(source: str, names: list[str]) -> None:
+    tree = ast.parse(source)
+    assert [*endless_waits(tree), *loops_of_writes(tree)] == names
 
 
 @pytest.mark.parametrize(
