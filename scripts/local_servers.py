@@ -48,6 +48,7 @@ class Server:
         self._command = [str(part) for part in command]
         self._user = user
         self._process: subprocess.Popen[bytes] | None = None
+        self._frozen: list[int] = []
         #: Raises anything at all while the server does not answer.
         self.probe: Callable[[], None] = lambda: None
 
@@ -84,16 +85,23 @@ class Server:
             self._process.send_signal(how)
             self._process.wait(60)
         self._process = None
+        # Those that work for it end when they find that it is gone, which they cannot do frozen.
+        for number in self._frozen:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGCONT)
+        self._frozen = []
 
     def freeze(self) -> None:
         """Let it take calls, and never say a word, until it is thawed."""
         # A thread that runs on another core is stopped a moment after the signal was sent.
-        while any(map(_runs, self._signal_all(signal.SIGSTOP))):
+        while any(map(_runs, stopped := self._signal_all(signal.SIGSTOP))):
             time.sleep(0.001)
+        self._frozen = stopped
 
     def thaw(self) -> None:
         """Let it go on."""
         self._signal_all(signal.SIGCONT)
+        self._frozen = []
 
     def _signal_all(self, what: signal.Signals) -> list[int]:
         """Send a signal to the server, then to the processes that work for it; return them."""

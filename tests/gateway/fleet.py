@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -49,9 +49,15 @@ def first_call_held(telegram: TelegramServer, method: str) -> Iterator[threading
 class GatewayCommand:
     """``hermes gateway run``, and what it says."""
 
-    def __init__(self, hermes: Hermes, *arguments: str, **environ: str) -> None:
+    def __init__(
+        self,
+        hermes: Hermes,
+        *arguments: str,
+        program: Sequence[str] = (HERMES,),
+        **environ: str,
+    ) -> None:
         self._process = subprocess.Popen(
-            [HERMES, "gateway", "run", *arguments],
+            [*program, "gateway", "run", *arguments],
             env=hermes.environ(**environ),
             stderr=subprocess.PIPE,
             text=True,
@@ -107,7 +113,9 @@ class GatewayCommand:
 
 
 def _at(url: str) -> dict[str, Any]:
-    """How a store on a server is configured."""
+    """How a store is configured."""
+    if url.startswith("sqlite:"):
+        return {"provider": "sqlite", "sqlite": {"path": url.removeprefix("sqlite:///")}}
     dsn, _, query = url.partition("?")
     if dsn.startswith("mysql:"):
         return {"provider": "mysql", "mysql": {"dsn": dsn}}
@@ -118,7 +126,11 @@ def _at(url: str) -> dict[str, Any]:
 class Fleet:
     """A bot on Telegram, a model, and gateways that come and go."""
 
-    def __init__(self, home: Path, url: str, **gateway: Any) -> None:
+    def __init__(
+        self, home: Path, url: str, *, program: Sequence[str] = (HERMES,), **gateway: Any
+    ) -> None:
+        """*program* is the ``hermes`` command of the gateways."""
+        self._program = program
         self._home = home
         self._sessiondb = _at(url)
         self._gateway_settings = gateway
@@ -158,7 +170,7 @@ class Fleet:
             "gateway": self._gateway_settings,
         }
         (home / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-        self.gateways[port] = GatewayCommand(Hermes(home))
+        self.gateways[port] = GatewayCommand(Hermes(home), program=self._program)
         return port
 
     def start_and_wait(self) -> int:

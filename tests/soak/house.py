@@ -126,6 +126,7 @@ class House:
         else:
             happening["the server is restarted"] = self._server.restart
             happening["the server is killed"] = self._kill_server
+            happening["the server is frozen"] = self._freeze_server
         return happening
 
     def let(self, happen: Callable[[], None], number: int) -> None:
@@ -253,6 +254,14 @@ class House:
     def _kill_server(self) -> None:
         assert self._server is not None
         self._server.restart(at_once=True)
+
+    def _freeze_server(self) -> None:
+        """For longer than a commit waits for its answer."""
+        assert self._server is not None
+        self._server.freeze()
+        thaw = threading.Timer(2.0, self._server.thaw)
+        thaw.start()
+        thaw.join()
 
     def _look(self) -> None:
         found = self.examine()

@@ -38,6 +38,17 @@ def end(number: int, frame: object) -> None:
     raise SystemExit(0 if number == signal.SIGTERM else 1)
 
 
+def visit(file: str, chance: random.Random) -> None:
+    """Have Python's own library look at a store, or copy it, and leave."""
+    mode = chance.choice(["ro", "rw"])
+    with closing(sqlite3.connect(f"file:{file}?mode={mode}", uri=True)) as neighbour:
+        if chance.random() < 0.3:
+            with closing(sqlite3.connect(":memory:")) as copy:
+                neighbour.backup(copy)
+        else:
+            neighbour.execute("SELECT count(*) FROM messages").fetchone()
+
+
 class Writer:
     """Several threads, each with a session of its own and one that all processes share."""
 
@@ -107,8 +118,7 @@ class Writer:
             self._next[thread] += 1
             say(writer, number)
             if self._file is not None and number % 5 == 0:
-                with closing(sqlite3.connect(self._file)) as neighbour:
-                    neighbour.execute("SELECT count(*) FROM messages").fetchone()
+                visit(self._file, chance)
 
 
 def write(url: str, name: str, limit: str) -> None:
