@@ -32,7 +32,7 @@ def use(path: str, chance: random.Random) -> None:
 
 def use_until_the_end(path: str) -> None:
     chance, pause = random.Random(path), threading.Event()
-    while not pause.wait(chance.uniform(0.0, 0.1)):
+    while not pause.wait(chance.uniform(0.0, 0.03)):
         use(path, chance)
 
 

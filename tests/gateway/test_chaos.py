@@ -228,7 +228,7 @@ KILLED = "gateways are killed, messages repeated"
 ON_SERVERS = "connections cut, the server is restarted and frozen"
 #: By database: what happens to it, how many lanes there are, and how much goes wrong.
 DATABASES = {
-    sqlite: (f"{KILLED}; another SQLite library in them uses the file", 60, 3),
+    sqlite: (f"{KILLED}; another SQLite library in them uses the file", 120, 4),
     postgresql: (f"{KILLED}, {ON_SERVERS}, a synchronous standby takes over", 200, 8),
     mariadb: (f"{KILLED}, {ON_SERVERS}", 60, 6),
 }
