@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable
+from tests.servers.launching import start_postgresql
 from tests.servers.stores import Place
 
 #: Far above what any of the waits here may take: what is longer is a hang.
@@ -108,3 +111,17 @@ def test_opening_and_closing_while_the_server_is_frozen(place: Place) -> None:
             SessionDB.from_url(place.url(), lock_timeout=1.0)
     with SessionDB.from_url(place.url()) as again:
         assert again.get_session("s") is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(HANG)
+def test_a_frozen_server_that_is_destroyed_leaves_no_process() -> None:
+    server = start_postgresql()
+    server.freeze()
+    workers = list(server._frozen)
+    assert len(workers) > 1
+    server.destroy()
+    until = time.monotonic() + HANG / 2
+    while any(Path(f"/proc/{number}").exists() for number in workers):
+        assert time.monotonic() < until
+        time.sleep(0.01)
