@@ -211,6 +211,12 @@ class StoreUnreachable(StoreUnavailable):
     """The path or server cannot be opened."""
 
 
+class StoreRefused(StoreUnreachable):
+    """The server answers, and refuses the user, the password or the database: waiting is of no
+    use.
+    """
+
+
 class StoreMissing(StoreUnreachable):
     """The place can be reached, but there is no store in it, and none may be made."""
 

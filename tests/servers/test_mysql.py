@@ -14,6 +14,7 @@ from hermes_sessions.errors import (
     InvalidInput,
     StatementRefused,
     StoreReadOnly,
+    StoreRefused,
     StoreUnreachable,
     UnknownSession,
 )
@@ -34,11 +35,11 @@ def place(mariadb: Server) -> Iterator[Place]:
 
 class TestUsers:
     def test_a_wrong_password(self, place: Place) -> None:
-        with pytest.raises(StoreUnreachable, match="refused the user"):
+        with pytest.raises(StoreRefused, match="refused the user"):
             SessionDB.from_url(place.url_as("root:wrong"))
 
     def test_a_database_that_is_not_there(self, place: Place) -> None:
-        with pytest.raises(StoreUnreachable, match="CREATE DATABASE"):
+        with pytest.raises(StoreRefused, match="CREATE DATABASE"):
             SessionDB.from_url(place.url().replace("/servers", "/nowhere"))
 
     def test_triggers_that_are_refused(self) -> None:

@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 
 from hermes_sessions import SessionDB
-from hermes_sessions.errors import ConstraintViolated
+from hermes_sessions.errors import ConstraintViolated, StoreRefused, StoreUnreachable
 from hermes_sessions.storage.postgresql import schema
 from hermes_sessions.storage.postgresql.connections import Options
 from hermes_sessions.storage.postgresql.provider import PostgreSQLSessionDBProvider
@@ -102,6 +102,26 @@ class TestApplicationsPool:
             with pool.connection() as connection:
                 assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
                 assert connection.cursor_factory is psycopg.ClientCursor
+
+
+class TestLogin:
+    def test_who_is_not_known(self, place: Place) -> None:
+        with pytest.raises(StoreRefused, match="refused the user, the password or the database"):
+            SessionDB.from_url(place.url_as("stranger"))
+
+    def test_a_database_that_is_not_there(self, place: Place) -> None:
+        with pytest.raises(StoreRefused, match="nowhere"):
+            SessionDB.from_url(place.url().replace("/postgres", "/nowhere"))
+
+    def test_a_server_without_a_free_connection(self, place: Place) -> None:
+        """It may have one soon."""
+        place.run("CREATE ROLE narrow LOGIN CONNECTION LIMIT 0")
+        try:
+            with pytest.raises(StoreUnreachable, match="too many connections") as refused:
+                SessionDB.from_url(place.url_as("narrow"), lock_timeout=0.1)
+            assert not isinstance(refused.value, StoreRefused)
+        finally:
+            place.run("DROP ROLE narrow")
 
 
 def test_who_opens_a_store_waits_for_those_who_change_its_tables(place: Place) -> None:

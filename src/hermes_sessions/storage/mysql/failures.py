@@ -48,12 +48,12 @@ _BY_NUMBER: Final[dict[int, _Known]] = {
     ),
     **_each(
         *(1044, 1045, 1130, 1251, 1698, 1820, 1862),
-        error=errors.StoreUnreachable,
+        error=errors.StoreRefused,
         says="the server refused the user or the password",
     ),
     **_each(
         1049,
-        error=errors.StoreUnreachable,
+        error=errors.StoreRefused,
         says="there is no such database. Create it first, with CREATE DATABASE",
     ),
     **_each(

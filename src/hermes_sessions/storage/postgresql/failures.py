@@ -16,9 +16,9 @@ _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
     "23": (errors.ConstraintViolated, "constraint failed"),
     "25P03": (errors.StoreUnreachable, "nothing was heard from here for too long amid a write"),
     "25006": (errors.StoreReadOnly, "the server, or this role, only reads"),
-    "28": (errors.StoreUnreachable, "the server refused the user or the password"),
-    "3D000": (errors.StoreUnreachable, "there is no such database. Create it first"),
-    "3F000": (errors.StoreUnreachable, "there is no such schema. Create it, or name another one"),
+    "28": (errors.StoreRefused, "the server refused the user or the password"),
+    "3D000": (errors.StoreRefused, "there is no such database. Create it first"),
+    "3F000": (errors.StoreRefused, "there is no such schema. Create it, or name another one"),
     "40": (errors.StoreLocked, "other writers were in the way. Try again"),
     "42501": (errors.StoreReadOnly, "this role may not do that"),
     "42": (errors.StatementRefused, "the statement cannot be run"),
@@ -30,6 +30,19 @@ _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
     "58": (errors.StoreIOError, "the server's disk failed"),
     "XX": (errors.StoreCorrupt, "the server found damage in its own data"),
 }
+#: A server's last words to a client; of a login that fails, the driver has no SQLSTATE.
+_LAST_WORDS: Final = "FATAL:"
+#: Among them, those of a server that takes no more clients just now.
+_NOT_NOW: Final = (
+    "starting up",
+    "shutting down",
+    "recovery mode",
+    "not yet accepting connections",
+    "terminating connection",
+    "too many",
+    "connection slots",
+    "try again later",
+)
 #: After these the same unit may succeed.
 _AGAIN: Final = ("40001", "40P01")
 #: A unique key; a row that others refer to, perhaps not in what an isolated unit sees.
@@ -46,6 +59,12 @@ def translate(error: psycopg.Error, location: str) -> errors.StoreError:
             our_class, advice = found
             return our_class(f"{location}: {advice} ({_first_line(error)}).")
     if isinstance(error, psycopg.OperationalError):
+        said = str(error)
+        if _LAST_WORDS in said and not any(words in said for words in _NOT_NOW):
+            return errors.StoreRefused(
+                f"{location}: the server refused the user, the password or the database "
+                f"({_first_line(error)}). Check what sessiondb.postgresql says."
+            )
         return errors.StoreUnreachable(
             f"{location}: the server cannot be reached ({_first_line(error)}). Check that it runs "
             f"and that sessiondb.postgresql says where."
