@@ -6,6 +6,7 @@ import pytest
 
 from hermes_sessions import errors
 from hermes_sessions.storage.care.health import HEALTHY, Health, HealthWatch, State, after, worst
+from hermes_sessions.testing.clock import FrozenClock
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,22 @@ def test_a_watch_shows_what_was_met_last() -> None:
     assert watch.now.takes_writes
     watch.waits(0)
     assert watch.now == HEALTHY
+
+
+def test_a_store_of_which_nothing_is_heard_is_down() -> None:
+    stopwatch = FrozenClock(0)
+    watch = HealthWatch(silent_after=15, stopwatch=stopwatch)
+    watch.waits(1)
+    stopwatch.advance(15)
+    assert (watch.now.state, watch.age) == (State.DEGRADED, 15)
+    stopwatch.advance(1)
+    assert watch.now == Health(State.DOWN, "It has not answered for 16 s.")
+    watch.failed(errors.StoreUnreachable("no server"))
+    stopwatch.advance(60)
+    assert (watch.now, watch.age) == (Health(State.DOWN, "no server"), 60)
+    watch.failed(errors.StoreLocked("in use"))
+    assert watch.now.state is State.READ_ONLY
+    stopwatch.advance(60)
+    assert watch.now.state is State.DOWN
+    watch.worked()
+    assert (watch.now.state, watch.age) == (State.DEGRADED, 0)

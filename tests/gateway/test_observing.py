@@ -10,6 +10,7 @@ from hermes_sessions.errors import DiskFull, StoreUnreachable
 from hermes_sessions.gateway.events import Receipt
 from hermes_sessions.gateway.observing import Observing, observe
 from hermes_sessions.storage.care.health import HealthWatch
+from hermes_sessions.testing.clock import FrozenClock
 from tests.gateway.room import Room
 
 
@@ -57,24 +58,12 @@ def test_gauges_are_looked_up_when_somebody_asks() -> None:
     assert found["hermes_gateway_lanes_at_work",] == 7
 
 
-def unreachable() -> dict[str, float]:
-    raise StoreUnreachable("no database")
-
-
-def test_what_cannot_be_looked_up_hides_nothing_else() -> None:
-    observing = Observing()
-    observing.show("outbox", "Replies by status.", unreachable, label="status")
-    observing.show("spool_waiting", "Messages in the spool.", lambda: {"": 4.0})
-    assert samples(observing)["hermes_gateway_spool_waiting",] == 4
-
-
 def test_readiness_names_what_is_missing() -> None:
     observing = Observing()
     assert observing.problems() == {}
     observing.require("telegram", lambda: "not connected")
-    observing.require("database", lambda: str(unreachable()))
     observing.require("spool", lambda: None)
-    assert observing.problems() == {"telegram": "not connected", "database": "cannot be reached"}
+    assert observing.problems() == {"telegram": "not connected"}
 
 
 class Busy:
@@ -83,22 +72,16 @@ class Busy:
     def __init__(self) -> None:
         self.spooled = 0
         self.room = Room()
-        self.watch = HealthWatch()
-        self.observing = Observing()
-        self.outbox: dict[str, int] | None = {"waiting": 2, "dead": 1}
+        self.stopwatch = FrozenClock(0)
+        self.watch = HealthWatch(silent_after=15, stopwatch=self.stopwatch)
+        self.observing = Observing(self.watch)
+        self.observing.outbox = {"waiting": 2, "dead": 1}
         observe(
             self.observing,
             adapters={"telegram": self.room},
             lanes_at_work=lambda: 3,
             spool_waiting=lambda: self.spooled,
-            outbox=self._outbox,
-            store=lambda: self.watch.now,
         )
-
-    def _outbox(self) -> dict[str, int]:
-        if self.outbox is None:
-            raise StoreUnreachable("no database")
-        return self.outbox
 
 
 def test_a_gateway_shows_what_it_does() -> None:
@@ -114,11 +97,11 @@ def test_a_gateway_is_ready_when_all_it_needs_is_there() -> None:
     assert busy.observing.problems() == {}
     busy.room.connected = False
     busy.spooled = 1
-    busy.outbox = None
+    busy.watch.failed(StoreUnreachable("no server"))
     assert busy.observing.problems() == {
         "telegram": "not connected",
         "spool": "messages wait",
-        "database": "cannot be reached",
+        "database": "down",
     }
     assert samples(busy.observing)["hermes_gateway_spool_waiting",] == 1
 
@@ -141,6 +124,18 @@ def test_how_the_store_is_is_one_value_for_metrics_and_readiness() -> None:
     busy.watch.worked()
     busy.watch.waits(0)
     assert (shown()["healthy"], busy.observing.problems()) == (1, {})
+
+
+def test_a_store_of_which_nothing_is_heard_is_down() -> None:
+    busy = Busy()
+    busy.stopwatch.advance(15)
+    assert busy.observing.told_store() == {"store": "healthy", "heartbeat_age": 15.0}
+    busy.stopwatch.advance(0.5)
+    assert busy.observing.told_store() == {"store": "down", "heartbeat_age": 15.5}
+    assert samples(busy.observing)["hermes_gateway_heartbeat_age_seconds",] == 15.5
+    assert busy.observing.problems() == {"database": "down"}
+    busy.watch.worked()
+    assert busy.observing.told_store() == {"store": "healthy", "heartbeat_age": 0.0}
 
 
 def test_the_delay_of_the_loop_is_measured() -> None:

@@ -49,6 +49,7 @@ from hermes_sessions.lifecycle.mailbox import Mailboxes
 from hermes_sessions.lifecycle.running import GatewayProcess
 from hermes_sessions.lifecycle.store import SessionStore
 from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.care.health import HealthWatch
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.drafts import Drafts
 from hermes_sessions.storage.repositories.leases import Holder
@@ -149,10 +150,12 @@ class _Building:
         self._agent = agent
         self._version = version
         self._lease_seconds = settings.gateway.lease_seconds
+        self._beat_seconds = self._lease_seconds / BEATS
         self._mailboxes = Mailboxes(store.engine)
         self._outbox = Outbox(store.engine.store, store.config.namespace)
         self._stuck = StuckLanes(store, self._outbox)
-        self._observing = Observing()
+        # The heartbeat comes back in time, or the store counts as down until it does.
+        self._observing = Observing(HealthWatch(silent_after=1.5 * self._beat_seconds))
         self._hub = ProgressHub(self._loop)
         self._cache: AgentCache[Agent] = AgentCache(
             store.config.agent_cache_size,
@@ -174,8 +177,6 @@ class _Building:
             adapters=self._adapters,
             lanes_at_work=lambda: len(self._pool.running()),
             spool_waiting=lambda: self._intake.spool.waiting,
-            store=lambda: self._intake.health.now,
-            outbox=self._outbox.counts,
             is_draining=lambda: self._pool.is_draining,
         )
         return Gateway(
@@ -193,7 +194,7 @@ class _Building:
             self._observing,
             self._handoffs,
             self._outstanding,
-            beat_seconds=self._lease_seconds / BEATS,
+            beat_seconds=self._beat_seconds,
         )
 
     @cached_property
@@ -322,6 +323,7 @@ class _Building:
             ),
             say=self._say,
             is_forgotten=Forgotten(store),
+            health=self._observing.health,
         )
 
     @cached_property

@@ -14,13 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.gateway.events import Receipt
 from hermes_sessions.gateway.platforms.port import Adapter
-from hermes_sessions.storage.care.health import HEALTHY, Health, State
-from hermes_sessions.storage.logs import Logger
-
-logger = Logger(__name__)
+from hermes_sessions.storage.care.health import Health, HealthWatch, State
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 #: How often the delay of the event loop is measured.
@@ -35,9 +31,16 @@ Check = Callable[[], str | None]
 
 
 class Observing:
-    """The metrics of one gateway. Counting is thread-safe and never fails a message."""
+    """The metrics of one gateway. Counting is thread-safe and never fails a message.
 
-    def __init__(self) -> None:
+    What is shown is known already: nothing here waits for the store, which may be frozen.
+    """
+
+    def __init__(self, health: HealthWatch | None = None) -> None:
+        #: How the store is, as of the last heartbeat or write.
+        self.health = health or HealthWatch()
+        #: Replies by status, as of the last heartbeat.
+        self.outbox: Mapping[str, int] = {}
         self._registry = CollectorRegistry()
         self._messages = Counter(
             "hermes_gateway_messages",
@@ -75,8 +78,14 @@ class Observing:
             registry=self._registry,
         )
         self._checks: dict[str, Check] = {}
-        #: How the store is.
-        self.store: Callable[[], Health] = lambda: HEALTHY
+
+    def store(self) -> Health:
+        """Return how the store is."""
+        return self.health.now
+
+    def told_store(self) -> dict[str, object]:
+        """Return how the store is, and seconds since that was known, for probes."""
+        return {"store": self.store().state.value, "heartbeat_age": round(self.health.age, 1)}
 
     # ── counting ──────────────────────────────────────────────────────────────────────────────
 
@@ -106,10 +115,7 @@ class Observing:
     # ── looking ───────────────────────────────────────────────────────────────────────────────
 
     def show(self, name: str, words: str, look: Look, *, label: str | None = None) -> None:
-        """Show numbers that are looked up when somebody asks, in the thread that renders.
-
-        One that cannot be looked up is left out, and the others are shown.
-        """
+        """Show numbers that *look* returns at once when metrics are rendered."""
         self._registry.register(_Looked(f"hermes_gateway_{name}", words, look, label))
 
     def require(self, name: str, check: Check) -> None:
@@ -117,20 +123,12 @@ class Observing:
         self._checks[name] = check
 
     def problems(self) -> dict[str, str]:
-        """Return why the gateway is not ready, by what was asked; may block."""
-        found = {}
-        for name, check in self._checks.items():
-            try:
-                problem = check()
-            except (HermesSessionsError, OSError) as error:
-                logger.info("not ready: %s: %s", name, error)
-                problem = "cannot be reached"
-            if problem is not None:
-                found[name] = problem
-        return found
+        """Return why the gateway is not ready, by what was asked."""
+        found = {name: check() for name, check in self._checks.items()}
+        return {name: problem for name, problem in found.items() if problem is not None}
 
     def render(self) -> bytes:
-        """Return everything in Prometheus' text form; may block."""
+        """Return everything in Prometheus' text form."""
         return generate_latest(self._registry)
 
 
@@ -140,19 +138,21 @@ def observe(
     adapters: Mapping[str, Adapter],
     lanes_at_work: Callable[[], int],
     spool_waiting: Callable[[], int],
-    outbox: Callable[[], Mapping[str, int]],
-    store: Callable[[], Health] = lambda: HEALTHY,
     is_draining: Callable[[], bool] = lambda: False,
 ) -> None:
     """Show what a gateway is doing, and let it count as ready when its platforms are connected, its
-    store can be read and written, nothing waits for the store to come back, and it begins turns.
+    store takes writes, nothing waits for the store to come back, and it begins turns.
     """
-    observing.store = store
     observing.show(
         "store_state",
         "1 for the state that the store is in, 0 for the others.",
-        lambda: {state.value: float(store().state is state) for state in State},
+        lambda: {state.value: float(observing.store().state is state) for state in State},
         label="state",
+    )
+    observing.show(
+        "heartbeat_age_seconds",
+        "Seconds since the last heartbeat, or write, was stored or given up.",
+        lambda: {"": observing.health.age},
     )
     observing.show(
         "lanes_at_work", "Lanes in which a turn runs.", lambda: {"": float(lanes_at_work())}
@@ -164,8 +164,8 @@ def observe(
     )
     observing.show(
         "outbox",
-        "Replies by status.",
-        lambda: {status: float(count) for status, count in outbox().items()},
+        "Replies by status, as of the last heartbeat.",
+        lambda: {status: float(count) for status, count in observing.outbox.items()},
         label="status",
     )
     observing.show(
@@ -178,21 +178,20 @@ def observe(
     for name, adapter in adapters.items():
         observing.require(name, partial(_connected, adapter))
     observing.require("spool", lambda: "messages wait" if spool_waiting() else None)
-    observing.require("database", partial(_usable, outbox, store))
+    observing.require("database", partial(_usable, observing))
 
 
 def _connected(adapter: Adapter) -> str | None:
     return None if adapter.is_connected else "not connected"
 
 
-def _usable(look: Callable[[], object], store: Callable[[], Health]) -> str | None:
-    look()
-    health = store()
+def _usable(observing: Observing) -> str | None:
+    health = observing.store()
     return None if health.takes_writes else health.state.value
 
 
 class _Looked(Collector):
-    """A gauge whose numbers are looked up."""
+    """A gauge whose numbers are asked for when it is rendered."""
 
     def __init__(self, name: str, words: str, look: Look, label: str | None) -> None:
         self._name = name
@@ -201,18 +200,13 @@ class _Looked(Collector):
         self._label = label
 
     def describe(self) -> Iterable[Metric]:
-        """Return its name alone: registering it must look nothing up."""
+        """Return its name alone: what it shows may not be there yet when it is registered."""
         return [GaugeMetricFamily(self._name, self._words)]
 
     def collect(self) -> Iterable[Metric]:
         """Return its numbers now."""
         labels = [self._label] if self._label else []
         gauge = GaugeMetricFamily(self._name, self._words, labels=labels)
-        try:
-            numbers = self._look()
-        except (HermesSessionsError, OSError) as error:
-            logger.info("%s cannot be looked up: %s", self._name, error)
-            return []
-        for value, number in numbers.items():
+        for value, number in self._look().items():
             gauge.add_metric([value] if self._label else [], number)
         return [gauge]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from hermes_sessions.errors import StoreError
+from hermes_sessions.errors import StoreError, StoreUnavailable
 from hermes_sessions.gateway import heap
 from hermes_sessions.gateway.active import overdue, still_at_work
 from hermes_sessions.gateway.connecting import Connections
@@ -32,6 +32,7 @@ from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.running import GatewayProcess
 from hermes_sessions.lifecycle.store import SessionStore
 from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.care.health import State
 from hermes_sessions.storage.logs import Logger, where
 from hermes_sessions.storage.repositories.outbox import Outbox
 
@@ -73,6 +74,10 @@ class Gateway:
     _threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="gateway")
     )
+    #: And these, when the gateway stops.
+    _last_threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(3, thread_name_prefix="stop")
+    )
     _beat_due: asyncio.Event = field(default_factory=asyncio.Event)
     _upkeep_due: asyncio.Event = field(default_factory=asyncio.Event)
     _ending: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,6 +98,16 @@ class Gateway:
         self._reason = reason
         self._ending.set()
 
+    def status(self) -> dict[str, object]:
+        """Return what the status socket tells, without waiting for anything. From any thread."""
+        return {
+            "state": "stopping" if self._ending.is_set() else "running",
+            "platforms": self.connections.states(),
+            "spooled": self.intake.spool.waiting,
+            "why": self.observing.store().why,
+            **self.observing.told_store(),
+        }
+
     @property
     def wants_restart(self) -> bool:
         """Whether it ended in order to be started again."""
@@ -106,6 +121,7 @@ class Gateway:
             StoreError: the store cannot be used at the start.
         """
         recovery = await asyncio.to_thread(self.process.start)
+        self.intake.health.worked()
         for one in recovery.stuck:
             if one.lane is not None:
                 await asyncio.to_thread(self.stuck.tell, one.lane)
@@ -270,6 +286,7 @@ class Gateway:
         for item_id, progress in ended_elsewhere(self.store.engine.store, self.hub.watched()):
             self.hub.publish((item_id,), progress)
         self._report()
+        self.observing.outbox = self.outbox.counts()
         if self.pool.is_draining:
             return
         recovery = self.process.recover()
@@ -300,7 +317,7 @@ class Gateway:
         """Let turns finish, as long as configured; leave the rest to the next start."""
         self._watcher_ends.set()
         try:
-            clean = await asyncio.to_thread(self._drain)
+            clean = await self._unless_down(self._drain)
             await asyncio.wait_for(self.delivery.settle(), GRACE_SECONDS)
         except (StoreError, TimeoutError) as error:
             logger.warning("the gateway did not end cleanly: %r", error)
@@ -311,12 +328,30 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.pool.close()
-        self.intake.close()
+        with suppress(TimeoutError):
+            # It waits for a message that is just being stored.
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._loop.run_in_executor(self._last_threads, self.intake.close)
         try:
-            return await asyncio.to_thread(self.process.end) and clean
+            return await self._unless_down(self.process.end) and clean
         except StoreError as error:
             logger.warning("the end was not stored; the next start finds out: %s", error)
             return False
+        finally:
+            self._last_threads.shutdown(wait=False)
+
+    async def _unless_down(self, do: Callable[[], bool]) -> bool:
+        """Return what *do* returns, which uses the store, in a thread.
+
+        Raises:
+            StoreError: it did; or the store is down, and *do* was left alone.
+        """
+        doing = self._loop.run_in_executor(self._last_threads, do)
+        while not doing.done():
+            if (health := self.observing.store()).state is State.DOWN:
+                raise StoreUnavailable(health.why or "The database does not answer.")
+            await asyncio.wait({doing}, timeout=RETRY_SECONDS)
+        return doing.result()
 
     def _drain(self) -> bool:
         self.pool.begin_drain()

@@ -7,7 +7,8 @@ Health(state=<State.DEGRADED: 'degraded'>, why='Two messages wait.')
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -73,28 +74,50 @@ class HealthWatch:
     Nothing is asked here: whoever writes says whether it worked.
     """
 
-    def __init__(self, first: Health = HEALTHY) -> None:
+    def __init__(
+        self,
+        first: Health = HEALTHY,
+        *,
+        silent_after: float | None = None,
+        stopwatch: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Where it is written to regularly, *silent_after* are the seconds after which a store of
+        which nothing was heard counts as down: whoever writes to it waits for its answer.
+        """
         self._lock = threading.Lock()
         self._seen = first
+        self._silent_after = silent_after
+        self._stopwatch = stopwatch
+        self._seen_at = stopwatch()
         self._waiting = 0
 
     @property
     def now(self) -> Health:
         """How it is. While something waits to be stored, it is at best degraded."""
         with self._lock:
-            if self._seen.is_healthy and self._waiting:
+            age = self._stopwatch() - self._seen_at
+            if self._silent_after is not None and age > self._silent_after:
+                if self._seen.state is not State.DOWN:
+                    return Health(State.DOWN, f"It has not answered for {age:.0f} s.")
+            elif self._seen.is_healthy and self._waiting:
                 return Health(State.DEGRADED, f"{self._waiting} waiting to be stored.")
             return self._seen
+
+    @property
+    def age(self) -> float:
+        """Seconds since something was last stored, or was last known not to be."""
+        with self._lock:
+            return max(0.0, self._stopwatch() - self._seen_at)
 
     def worked(self) -> None:
         """Note that something was stored."""
         with self._lock:
-            self._seen = HEALTHY
+            self._seen, self._seen_at = HEALTHY, self._stopwatch()
 
     def failed(self, error: StoreError) -> None:
         """Note that something was not."""
         with self._lock:
-            self._seen = after(error)
+            self._seen, self._seen_at = after(error), self._stopwatch()
 
     def waits(self, number: int) -> None:
         """Note how much waits in a spool."""

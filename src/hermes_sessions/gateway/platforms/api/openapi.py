@@ -18,6 +18,10 @@ _TEXT: Final[Json] = {"type": "string"}
 _TEXT_OR_NULL: Final[Json] = {"type": ["string", "null"]}
 _NUMBER: Final[Json] = {"type": "integer"}
 _STORE_STATE: Final[Json] = {"enum": ["healthy", "degraded", "read-only", "down"]}
+_AGE: Final[Json] = {
+    "type": "number",
+    "description": "Seconds since the last heartbeat, or write, was stored or given up.",
+}
 _NUMBER_OR_NULL: Final[Json] = {"type": ["integer", "null"]}
 _SECONDS_OR_NULL: Final[Json] = {"type": ["number", "null"]}
 _FLAG: Final[Json] = {"type": "boolean"}
@@ -236,11 +240,17 @@ _SCHEMAS: Final[Json] = {
             ),
         },
     ),
-    "Health": _object("status store", status={"const": "ok"}, store=_STORE_STATE),
+    "Health": _object(
+        "status store heartbeat_age",
+        status={"const": "ok"},
+        store=_STORE_STATE,
+        heartbeat_age=_AGE,
+    ),
     "Readiness": _object(
-        "status store problems",
+        "status store heartbeat_age problems",
         status={"enum": ["ready", "not ready"]},
         store=_STORE_STATE,
+        heartbeat_age=_AGE,
         problems={"type": "object", "additionalProperties": _TEXT},
     ),
 }
