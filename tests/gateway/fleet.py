@@ -100,8 +100,8 @@ class GatewayCommand:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def wait(self) -> int:
-        code = self._process.wait(PATIENCE)
+    def wait(self, seconds: float = PATIENCE) -> int:
+        code = self._process.wait(seconds)
         self._reader.join(PATIENCE)
         return code
 
@@ -112,7 +112,7 @@ class GatewayCommand:
         self._reader.join(PATIENCE)
 
 
-def _at(url: str) -> dict[str, Any]:
+def sessiondb_at(url: str) -> dict[str, Any]:
     """How a store is configured."""
     if url.startswith("sqlite:"):
         return {"provider": "sqlite", "sqlite": {"path": url.removeprefix("sqlite:///")}}
@@ -132,7 +132,7 @@ class Fleet:
         """*program* is the ``hermes`` command of the gateways."""
         self._program = program
         self._home = home
-        self._sessiondb = _at(url)
+        self._sessiondb = sessiondb_at(url)
         self._gateway_settings = gateway
         self.telegram = TelegramServer()
         self.model = ScriptedModel()

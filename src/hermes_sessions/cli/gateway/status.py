@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.gateway.background import in_background, store_seconds
 from hermes_sessions.cli.options import speaks_to_console
 from hermes_sessions.cli.render.age import relative_time
+from hermes_sessions.cli.render.safety import one_line
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.overview import Overview, overview
+from hermes_sessions.gateway.run_file import LocalGateway, local_gateways
 from hermes_sessions.gateway.spool import NEXT_STEP, spool_directory
 from hermes_sessions.storage.host_processes import find_out, host_name
 from hermes_sessions.storage.repositories.processes import Process
 from hermes_sessions.storage.spool import Waiting, waiting_below
+
+#: How long a gateway of this home may take to say how it is.
+_SOCKET_SECONDS = 0.5
+_STATES = {
+    "starting": "starts",
+    "waiting": "waits for the database before it starts",
+    "stopping": "finishes what it does, and stops",
+}
+
+#: What a gateway of this home says of itself; None: nothing, in time.
+Answer = dict[str, Any] | None
 
 
 @click.command(short_help="Show who runs, what waits and what failed.")
@@ -24,45 +41,77 @@ from hermes_sessions.storage.spool import Waiting, waiting_below
 def status(console: Console) -> None:
     """Show which gateways run, what waits for an answer, and what could not be delivered.
 
-    Exit code 1 when no gateway runs. When the store cannot be read, what is kept in files of this
-    machine until it is back is told all the same.
+    A gateway of this home is asked directly how it is, and how the database was at its last
+    heartbeat. So this is told within about two seconds also while the database does not answer, and
+    so is what is kept in files of this machine until it is back. Exit code 1 when no gateway runs.
     """
     settings = load_settings()
     place = spool_directory(settings.home)
     kept = _spooled(place)
-    try:
+
+    def look() -> Overview:
         with open_for_reading(console) as db:
-            found = overview(
+            return overview(
                 db.store, settings.gateway.namespace, dead_after=settings.gateway.lease_seconds
             )
-    except StoreError:
+
+    looking = in_background(look)
+    asked = [
+        (each, in_background(partial(each.ask, _SOCKET_SECONDS)))
+        for each in local_gateways(settings.home)
+    ]
+    local = [(each, asking.result()) for each, asking in asked]
+    found = None
+    try:
+        found = looking.result(store_seconds(settings))
+    except TimeoutError:
+        if not local:
+            console.tell("No gateway runs in this home. Waiting for the database …")
+    except StoreError as error:
+        if local:
+            console.tell(str(error))
+    if found is None and not local:
+        # Nothing is known without the store, and it says in the end what is wrong with it.
         console.tell(_kept(kept, place))
-        raise
+        found = looking.result()
     if console.as_json:
         console.print_json(
             {
-                **found._asdict(),
-                "living": [process._asdict() for process in found.living],
-                "silent": [process._asdict() for process in found.silent],
+                **(_document(found) if found else {"living": None}),
+                "local": [
+                    {"pid": each.process.pid, "answers": answer is not None, **(answer or {})}
+                    for each, answer in local
+                ],
                 "spooled": kept and kept.entries,
                 "put_aside": kept and kept.put_aside,
             }
         )
     else:
-        console.print([*_lines(found, console.clock()), *_kept(kept, place)])
-    if not found.living:
+        console.print([*_lines(found, local, console.clock()), *_kept(kept, place)])
+    if not (local or (found and found.living)):
         raise click.exceptions.Exit(1)
 
 
-def _lines(found: Overview, now: float) -> list[str]:
-    lines = []
+def _document(found: Overview) -> dict[str, Any]:
+    return {
+        **found._asdict(),
+        "living": [process._asdict() for process in found.living],
+        "silent": [process._asdict() for process in found.silent],
+    }
+
+
+def _lines(
+    found: Overview | None, local: list[tuple[LocalGateway, Answer]], now: float
+) -> list[str]:
+    lines = [line for each, answer in local for line in _local(each.process, answer, now)]
+    if found is None:
+        return [*lines, "The database does not answer: gateways of other homes are not known."]
+    here = {(each.process.host, each.process.pid) for each, _ in local}
     for process in found.living:
-        host = (process.host or "").partition("#")[0]
-        age = relative_time(process.started_at, now)
-        lines.append(f"Running: process {process.pid} on {host}, started {age}")
-        platforms = found.platforms.get(process.id, {})
-        lines += [f"  {name}: {state}" for name, state in sorted(platforms.items())]
-    if not found.living:
+        if (process.host, process.pid) not in here:
+            platforms = found.platforms.get(process.id, {})
+            lines += [_running(process, now), *_platforms(platforms)]
+    if not lines:
         lines.append("Not running. Start it with: hermes gateway run")
     lines += [_silent(process, now) for process in found.silent]
     lines += [
@@ -75,6 +124,31 @@ def _lines(found: Overview, now: float) -> list[str]:
     if found.pending_senders:
         lines.append(f"{found.pending_senders} wait to be let in: hermes gateway pair --list")
     return lines
+
+
+def _local(process: Process, answer: Answer, now: float) -> list[str]:
+    """Return what is said of a gateway of this home."""
+    lines = [_running(process, now)]
+    if answer is None:
+        return [*lines, "  does not answer; if that does not pass: hermes gateway stop"]
+    if (state := answer.get("state")) in _STATES:
+        lines.append(f"  {_STATES[state]}")
+    lines += _platforms(answer.get("platforms", {}))
+    if "store" in answer:
+        why = f": {one_line(answer['why'])}" if answer.get("why") else ""
+        age = f"{answer['heartbeat_age']:.0f} s ago"
+        lines.append(f"  database: {answer['store']} as of {age}{why}")
+    return lines
+
+
+def _running(process: Process, now: float) -> str:
+    host = (process.host or "").partition("#")[0]
+    age = relative_time(process.started_at, now)
+    return f"Running: process {process.pid} on {host}, started {age}"
+
+
+def _platforms(states: Mapping[str, str]) -> list[str]:
+    return [f"  {name}: {one_line(state)}" for name, state in sorted(states.items())]
 
 
 def _spooled(place: Path) -> Waiting | None:
