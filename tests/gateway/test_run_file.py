@@ -20,7 +20,7 @@ from tests.cli.harness import Hermes
 from tests.gateway.fleet import GatewayCommand
 from tests.gateway.town import PATIENCE
 
-#: A database server that nobody runs.
+#: A database server that does not run.
 AWAY = """
 platforms: {api: {token: a-token-that-nobody-guesses, port: 0}}
 sessiondb: {provider: postgresql, postgresql: {dsn: 'postgresql://127.0.0.1:1/x'}}
@@ -48,7 +48,7 @@ def waiting(hermes: Hermes) -> Iterator[GatewayCommand]:
 
 
 def only(home: Path) -> LocalGateway:
-    (found,) = local_gateways(home)
+    (found,) = local_gateways(home, "default")
     return found
 
 
@@ -66,7 +66,7 @@ def test_a_gateway_is_found_and_asked(home: Path) -> None:
         assert found.ask(PATIENCE) == {**known, "state": "running"}
         assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files(home))
         assert stat.S_IMODE((home / "gateway" / "run").stat().st_mode) == 0o700
-    assert (local_gateways(home), files(home)) == ([], [])
+    assert (local_gateways(home, "default"), files(home)) == ([], [])
     assert found.ask(PATIENCE) is None
 
 
@@ -103,7 +103,7 @@ def test_clients_that_do_not_behave(home: Path) -> None:
 def test_one_that_says_nothing_sensible(home: Path, said: bytes) -> None:
     def answer(listener: socket.socket) -> None:
         client, _ = listener.accept()
-        # Whoever asked does not listen to everything.
+        # The client does not read all of it.
         with client, suppress(OSError):
             client.sendall(said)
 
@@ -126,9 +126,10 @@ def test_files_that_are_no_run_files(home: Path) -> None:
         values = json.loads(path.read_text())
         for number, text in enumerate(["", "[]", "{}", '{"process": 1}', "\0", path.read_text()]):
             (path.parent / f"{number}.json").write_text(text)
-        # The number of another program, and of a process on another host.
+        # The number of another program, another bot, and a process on another host.
         for name, changed in (
             ("another", {"id": "1.started-never"}),
+            ("of another bot", {"namespace": "other"}),
             ("elsewhere", {"host": f"other-{host_name()}"}),
         ):
             other = values | {"process": values["process"] | changed}
@@ -141,7 +142,7 @@ def test_what_a_killed_gateway_left(hermes: Hermes, waiting: GatewayCommand) -> 
     left = set(files(hermes.home))
     assert left
     waiting.kill()
-    assert local_gateways(hermes.home) == []
+    assert local_gateways(hermes.home, "default") == []
     for command in ("status", "stop", "restart"):
         result = hermes.call("gateway", command)
         assert (result.code, result.out) == (3, "")
@@ -156,7 +157,7 @@ def test_what_a_killed_gateway_left(hermes: Hermes, waiting: GatewayCommand) -> 
 
 def test_one_that_lives_is_left_alone(hermes: Hermes, waiting: GatewayCommand) -> None:
     with RunFile(hermes.home, "default", "1.0"):
-        assert len(local_gateways(hermes.home)) == 2
+        assert len(local_gateways(hermes.home, "default")) == 2
     found = only(hermes.home)
     assert found.process.pid == waiting.pid
     answer = found.ask(PATIENCE)

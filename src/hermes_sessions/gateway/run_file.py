@@ -30,7 +30,7 @@ logger = Logger(__name__)
 
 #: A longer path is no address of a socket; the limit is 104 bytes on macOS, 108 on Linux.
 _LONGEST_ADDRESS: Final = 100
-#: An answer fits into the buffer of a socket: a client that reads nothing keeps nobody waiting.
+#: An answer fits into the buffer of a socket: a client that reads nothing holds up no other.
 _ANSWER_BYTES: Final = 64 * 1024
 _SEND_SECONDS: Final = 0.1
 
@@ -62,13 +62,16 @@ class LocalGateway(NamedTuple):
         return None
 
 
-def local_gateways(home: Path) -> list[LocalGateway]:
-    """Return the gateways that run in a home on this host."""
+def local_gateways(home: Path, namespace: str) -> list[LocalGateway]:
+    """Return the gateways of a bot that run in a home on this host."""
     found = (_read(path) for path in sorted(_run_directory(home).glob("*.json")))
     return [
         each
         for each in found
-        if each is not None and each.process.host == host_name() and find_out(each.process) == "it"
+        if each is not None
+        and each.process.namespace == namespace
+        and each.process.host == host_name()
+        and find_out(each.process) == "it"
     ]
 
 
@@ -128,7 +131,7 @@ class RunFile:
             self._address = Path(tempfile.mkdtemp(prefix="hermes-"), "sock")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(os.fspath(self._address))
-        # Before it listens: nobody has connected yet.
+        # Before it listens, so that no client can have connected yet.
         self._address.chmod(0o600)
         self._listener.listen()
         answering = threading.Thread(target=self._answer_all, args=(self._listener,), daemon=True)

@@ -70,11 +70,11 @@ def _end(
     console: Console, how: signal.Signals, done: str, *, wait: bool, timeout: float | None
 ) -> None:
     settings = load_settings()
-    local = local_gateways(settings.home)
+    local = local_gateways(settings.home, settings.gateway.namespace)
     gateways = _in_store(console, settings, how, is_needed=not local)
     ended, left_alone = _signal(local, gateways, how)
     if not ended:
-        raise NotFound(_why_nobody(gateways.living, left_alone))
+        raise NotFound(_why_none(gateways.living, left_alone))
     killed: list[int | None] = []
     if wait:
         limit = settings.agent.restart_drain_timeout + _PATIENCE if timeout is None else timeout
@@ -170,7 +170,7 @@ def _here(processes: list[Process]) -> list[tuple[int, Process]]:
     return [(each.pid, each) for each in processes if each.host == host and each.pid]
 
 
-def _why_nobody(living: list[Process], left_alone: dict[int, str]) -> str:
+def _why_none(living: list[Process], left_alone: dict[int, str]) -> str:
     here = _here(living)
     words = ["No gateway was signalled." if here else "No gateway runs on this machine."]
     words += left_alone.values()
@@ -219,7 +219,7 @@ def _wait_for_restart(
             )
         return any(
             each.process.pid == target.process.pid and each.instance != target.instance
-            for each in local_gateways(settings.home)
+            for each in local_gateways(settings.home, settings.gateway.namespace)
         )
 
     if _left_after(ended, is_over, limit):

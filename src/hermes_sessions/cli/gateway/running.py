@@ -193,7 +193,7 @@ class _Signals:
 
         def interrupt() -> None:
             self._tell("shutdown")
-            # Whoever asks again does not want to wait.
+            # A second one is not to wait.
             loop.remove_signal_handler(signal.SIGINT)
 
         loop.add_signal_handler(signal.SIGINT, interrupt)

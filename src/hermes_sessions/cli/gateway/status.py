@@ -58,7 +58,7 @@ def status(console: Console) -> None:
     looking = in_background(look)
     asked = [
         (each, in_background(partial(each.ask, _SOCKET_SECONDS)))
-        for each in local_gateways(settings.home)
+        for each in local_gateways(settings.home, settings.gateway.namespace)
     ]
     local = [(each, asking.result()) for each, asking in asked]
     found = None

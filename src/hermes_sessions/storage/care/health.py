@@ -82,7 +82,7 @@ class HealthWatch:
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
         """Where it is written to regularly, *silent_after* are the seconds after which a store of
-        which nothing was heard counts as down: whoever writes to it waits for its answer.
+        which nothing was heard counts as down: the last write still waits for its answer.
         """
         self._lock = threading.Lock()
         self._seen = first
