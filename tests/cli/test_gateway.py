@@ -249,6 +249,17 @@ def test_nothing_enabled(hermes: Hermes) -> None:
     assert (log.handlers[:], log.level, log.propagate, logging.lastResort) == before
 
 
+def test_a_database_that_is_away_is_not_waited_for(hermes: Hermes) -> None:
+    (hermes.home / "config.yaml").write_text(
+        "platforms: {api: {token: a-token-of-sixteen, port: 0}}\n"
+        "sessiondb: {provider: postgresql, postgresql: {dsn: 'postgresql://127.0.0.1:1/x'}}\n"
+    )
+    result = hermes.call("gateway", "run", "--no-wait")
+    assert (result.code, result.out) == (3, "")
+    assert "the server cannot be reached" in result.err
+    assert not list((hermes.home / "gateway" / "run").iterdir())
+
+
 def test_a_missing_package_is_named(hermes: Hermes) -> None:
     # In a process of its own: a module that is loaded a second time is another one for the tests
     # that patch it by its name.

@@ -132,6 +132,22 @@ def test_a_gateway_of_another_user(
     assert f"Process {children[0].pid} is the gateway of another user" in result.err
 
 
+def test_one_that_does_not_stop_is_killed(hermes: Hermes) -> None:
+    program = (
+        "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program]
+    with Child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        register(hermes, child, new_process_id(child.pid))
+        result = hermes.call("gateway", "stop", "--timeout", "0")
+        assert result.code == 0
+        assert result.out.startswith(f"Process {child.pid} did not stop in time and was killed. ")
+        assert child.wait() == -signal.SIGKILL
+
+
 def test_one_that_runs_elsewhere(hermes: Hermes, children: list[Child]) -> None:
     """Numbers mean nothing there."""
     child = children[0]

@@ -154,6 +154,15 @@ def test_probes_and_status_while_the_database_is_frozen(place: Place, away: Away
     wait_until(lambda: away.get("/readyz").status_code == 200)
 
 
+def test_status_without_a_gateway_says_what_it_waits_for(place: Place, away: Away) -> None:
+    with frozen(place), away.hermes.start("gateway", "status") as process:
+        assert process.stderr is not None
+        told = process.stderr.readline()
+        process.kill()
+    assert told == "No gateway runs in this home. Waiting for the database …\n"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [frozen, stopped])
 @pytest.mark.fault(
     "A gateway is restarted or stopped while its database is frozen or stopped",
