@@ -148,7 +148,8 @@ def test_what_a_killed_gateway_left(hermes: Hermes, waiting: GatewayCommand) -> 
         assert (result.code, result.out) == (3, "")
     kept = hermes.home / "config.yaml"
     stale = hermes.home / "gateway" / "run" / "1-x.json"
-    stale.write_text(json.dumps({"process": {}, "instance": "x", "socket": str(kept)}))
+    (path,) = (each for each in left if each.suffix == ".json")
+    stale.write_text(json.dumps(json.loads(path.read_text()) | {"socket": str(kept)}))
     with RunFile(hermes.home, "default", "1.0"):
         assert not left & set(files(hermes.home))
         assert not stale.exists()
