@@ -70,7 +70,7 @@ def test_from_the_home_to_the_configured_server(
     assert lines["Version"].startswith("PostgreSQL 1")
     assert (lines["Sessions"], lines["Messages"]) == ("10 (1 archived)", "18")
     assert lines["Connections"].endswith("open, 10 at most")
-    assert lines["Schema"] == "up to date (0007_holds)"
+    assert lines["Schema"] == "up to date (0008_changes)"
     whole = filled.call("sessiondb", "status", "--json")
     assert "sesame" not in whole.out + status.out
     assert whole.json["schema"] == {
@@ -81,6 +81,7 @@ def test_from_the_home_to_the_configured_server(
             "0004_gateway",
             "0006_erasure",
             "0007_holds",
+            "0008_changes",
         ],
         "waiting": [],
         "finishing": [],

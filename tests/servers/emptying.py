@@ -19,6 +19,7 @@ from hermes_sessions.storage.tables import (
     HOLD_TABLES,
     LIFECYCLE_TABLES,
     SEARCH_TABLES,
+    STALE_TABLES,
     TABLES,
 )
 from tests.servers.launching import Server, postgresql_url
@@ -30,6 +31,7 @@ _TABLES = (
     *GATEWAY_TABLES,
     *ERASURE_TABLES,
     *HOLD_TABLES,
+    *STALE_TABLES,
 )
 _NAMES = (*(table.name for table in _TABLES), "search_documents")
 _NUMBERED = tuple(table for table in _TABLES if table.columns[0].kind == "serial")

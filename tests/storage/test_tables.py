@@ -16,6 +16,7 @@ from hermes_sessions.storage.tables import (
     LIFECYCLE_TABLES,
     SEARCH_TABLES,
     SESSIONS,
+    STALE_TABLES,
     TABLES,
     Table,
 )
@@ -25,7 +26,15 @@ _KINDS = {"TEXT": {"text", "name"}, "REAL": {"real"}, "INTEGER": {"integer", "se
 
 @pytest.mark.parametrize(
     "table",
-    [*TABLES, *SEARCH_TABLES, *LIFECYCLE_TABLES, *GATEWAY_TABLES, *ERASURE_TABLES, *HOLD_TABLES],
+    [
+        *TABLES,
+        *SEARCH_TABLES,
+        *LIFECYCLE_TABLES,
+        *GATEWAY_TABLES,
+        *ERASURE_TABLES,
+        *HOLD_TABLES,
+        *STALE_TABLES,
+    ],
     ids=lambda table: table.name,
 )
 def test_columns(tmp_path: Path, table: Table) -> None:
@@ -64,6 +73,7 @@ def test_every_table_is_declared(tmp_path: Path) -> None:
             *GATEWAY_TABLES,
             *ERASURE_TABLES,
             *HOLD_TABLES,
+            *STALE_TABLES,
         )
     }
     here_only = {"schema_version", "store_migrations"}

@@ -455,6 +455,16 @@ HOLD_TABLES: Final = (
     ),
 )
 
+#: Sessions that other programs changed; triggers write it, see ``repositories.foreign_changes``.
+STALE_TABLES: Final = (
+    Table(
+        "stale_sessions",
+        ("seq",),
+        (Column("seq", "serial"), Column("session_id", "name", required=True)),
+        (Index("idx_stale_sessions_session", ("session_id",)),),
+    ),
+)
+
 #: Kept beside the search index, which each server declares itself.
 SEARCH_TABLES: Final = (
     Table(

@@ -35,6 +35,7 @@ from hermes_sessions.storage.tables import (
     LIFECYCLE_TABLES,
     SEARCH_TABLES,
     SERVER_TABLES,
+    STALE_TABLES,
     TABLES,
     Column,
     Index,
@@ -115,6 +116,73 @@ _TRIGGERS: Final = {
     "UPDATE search_titles SET stale = 1 WHERE session_id = OLD.id; END IF",
 }
 
+#: Why a row has its parent, told from documented columns; see model.legacy.documented_edge_kind.
+_EDGE_KIND: Final = """CASE
+    WHEN NEW.parent_session_id IS NULL THEN NULL
+    WHEN INSTR(NEW.model_config, '"_delegate_from"') > 0 THEN 'subagent'
+    WHEN INSTR(NEW.model_config, '"_branched_from"') > 0 THEN 'branch'
+    WHEN NEW.source <> 'tool' THEN (
+        SELECT CASE p.end_reason WHEN 'compression' THEN 'compression'
+            WHEN 'branched' THEN 'branch' END
+        FROM sessions p WHERE p.id = NEW.parent_session_id AND p.ended_at <= NEW.started_at)
+END"""
+_NOTE: Final = "INSERT INTO stale_sessions (session_id) VALUES ({session_id})"
+#: A statement that reads sessions must not change them (error 1442): then the message gets its
+#: place when the session is settled.
+_PLACE: Final = """BEGIN
+    DECLARE has_place INT DEFAULT 1;
+    DECLARE CONTINUE HANDLER FOR 1442 SET has_place = 0;
+    UPDATE sessions SET
+        next_ordinal = next_ordinal + 1,
+        last_active = GREATEST(COALESCE(last_active, NEW.timestamp), NEW.timestamp),
+        preview = COALESCE(preview, IF(NEW.role = 'user', LEFT(NEW.content, 60), NULL))
+    WHERE id = NEW.session_id;
+    SET NEW.ordinal = IF(has_place,
+        (SELECT next_ordinal - 1 FROM sessions WHERE id = NEW.session_id), NULL);
+    INSERT INTO stale_sessions (session_id) VALUES (NEW.session_id);
+END"""
+#: What other programs do to documented columns: triggers complete their rows, and note sessions
+#: whose derived columns have to be worked out again; see ``repositories.foreign_changes``. Whoever
+#: appends by `appending` says so in a variable.
+_CHANGE_TRIGGERS: Final = {
+    "sessions_complete": f"BEFORE INSERT ON sessions FOR EACH ROW "
+    f"IF NEW.conversation_id IS NULL THEN "
+    f"SET NEW.conversation_id = COALESCE((SELECT p.conversation_id FROM sessions p "
+    f"WHERE p.id = NEW.parent_session_id), NEW.id), "
+    f"NEW.edge_kind = {_EDGE_KIND}, NEW.chain_id = NEW.id, "
+    f"NEW.tip_id = IF(NEW.parent_session_id IS NULL, NEW.id, NULL), "
+    f"NEW.listed = NEW.parent_session_id IS NULL, "
+    f"NEW.last_active = COALESCE(NEW.last_active, NEW.started_at); "
+    f"{_NOTE.format(session_id='NEW.id')}; END IF",
+    "sessions_adopt": f"BEFORE UPDATE ON sessions FOR EACH ROW "
+    f"IF NOT (NEW.parent_session_id <=> OLD.parent_session_id) "
+    f"AND NEW.edge_kind <=> OLD.edge_kind AND NEW.conversation_id <=> OLD.conversation_id "
+    f"THEN SET NEW.edge_kind = {_EDGE_KIND}; END IF",
+    "sessions_note_update": f"AFTER UPDATE ON sessions FOR EACH ROW "
+    f"IF NEW.id <> OLD.id OR NEW.started_at <> OLD.started_at "
+    f"OR (NOT (NEW.parent_session_id <=> OLD.parent_session_id) "
+    f"AND NEW.conversation_id <=> OLD.conversation_id) "
+    f"OR (NOT (NEW.end_reason <=> OLD.end_reason AND NEW.ended_at <=> OLD.ended_at) "
+    f"AND NEW.end_reason IN ('compression', 'branched') AND EXISTS (SELECT 1 FROM sessions c "
+    f"WHERE c.parent_session_id = NEW.id AND c.edge_kind IS NULL "
+    f"AND c.started_at >= NEW.ended_at)) "
+    f"THEN {_NOTE.format(session_id='NEW.id')}; END IF",
+    "messages_complete": f"BEFORE INSERT ON messages FOR EACH ROW "
+    f"IF NEW.ordinal IS NULL AND @hermes_mark IS NULL THEN {_PLACE}; END IF",
+    "messages_move": f"BEFORE UPDATE ON messages FOR EACH ROW "
+    f"IF NEW.session_id <> OLD.session_id AND NEW.ordinal <=> OLD.ordinal THEN {_PLACE}; END IF",
+    "messages_note_update": f"AFTER UPDATE ON messages FOR EACH ROW "
+    f"IF NEW.session_id <> OLD.session_id OR NEW.role <> OLD.role "
+    f"OR NOT (NEW.content <=> OLD.content) OR NEW.timestamp <> OLD.timestamp "
+    f"THEN {_NOTE.format(session_id='OLD.session_id')}; END IF",
+    "messages_note_delete": f"AFTER DELETE ON messages FOR EACH ROW "
+    f"IF EXISTS (SELECT 1 FROM sessions s WHERE s.id = OLD.session_id "
+    f"AND NOT (s.trashed_at <=> 0)) "
+    f"THEN {_NOTE.format(session_id='OLD.session_id')}; END IF",
+}
+#: Until now, nothing noted what other programs changed: all is worked out once.
+_NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions"
+
 
 def _column(column: Column) -> str:
     kind = _TITLE if column.name == "title" else _TYPES[column.kind]
@@ -183,6 +251,14 @@ MIGRATIONS: Final = (
     Migration("0005_append", _triggers(appending.TRIGGERS)),
     Migration("0006_erasure", tuple(_create(table) for table in ERASURE_TABLES)),
     Migration("0007_holds", tuple(_create(table) for table in HOLD_TABLES)),
+    Migration(
+        "0008_changes",
+        (
+            *(_create(table) for table in STALE_TABLES),
+            *_triggers(_CHANGE_TRIGGERS),
+            _NOTE_ALL,
+        ),
+    ),
 )
 
 
@@ -210,10 +286,11 @@ def make_current(session: ServerSession, *, may_write: bool, back_up: BackUp) ->
 
 def _make_missing_triggers(session: ServerSession) -> None:
     """Make triggers again that are gone: dumps by users without the right to see them lack them,
-    and so do copies by many tools. The search index may lack what was written since.
+    and so do copies by many tools. What was written since may be missing in the search index and
+    in lists.
     """
     seen = {name for name, *_ in session.execute("SHOW TRIGGERS").fetchall()}
-    declared = {**_TRIGGERS, **appending.TRIGGERS}
+    declared = {**_TRIGGERS, **appending.TRIGGERS, **_CHANGE_TRIGGERS}
     gone = {name: declared[name] for name in declared if name not in seen}
     if not gone:
         return
@@ -225,6 +302,8 @@ def _make_missing_triggers(session: ServerSession) -> None:
         made = _make_triggers(session, gone, sees_others=bool(seen))
         if not made.isdisjoint(_TRIGGERS):
             session.execute("UPDATE search_state SET segmenter = 0")
+        if not made.isdisjoint(_CHANGE_TRIGGERS):
+            session.execute(_NOTE_ALL)
     finally:
         if session.connection.open:
             session.execute(f"SELECT RELEASE_LOCK({lock})")

@@ -31,6 +31,7 @@ from hermes_sessions.storage.tables import (
     LIFECYCLE_TABLES,
     SEARCH_TABLES,
     SERVER_TABLES,
+    STALE_TABLES,
     TABLES,
     Column,
     Table,
@@ -100,6 +101,89 @@ CREATE TRIGGER sessions_search_delete AFTER DELETE ON sessions FOR EACH ROW
     WHEN (OLD.title IS NOT NULL) EXECUTE FUNCTION {schema}.search_note_title_gone();
 """
 
+#: Why a row has its parent, told from documented columns; see model.legacy.documented_edge_kind.
+_EDGE_KIND: Final = """CASE
+        WHEN NEW.parent_session_id IS NULL THEN NULL
+        WHEN position('"_delegate_from"' IN COALESCE(NEW.model_config, '')) > 0 THEN 'subagent'
+        WHEN position('"_branched_from"' IN COALESCE(NEW.model_config, '')) > 0 THEN 'branch'
+        WHEN NEW.source <> 'tool' THEN (
+            SELECT CASE p.end_reason WHEN 'compression' THEN 'compression'
+                WHEN 'branched' THEN 'branch' END
+            FROM {schema}.sessions p
+            WHERE p.id = NEW.parent_session_id AND p.ended_at <= NEW.started_at)
+    END"""
+#: What other programs do to documented columns: triggers complete their rows, and note sessions
+#: whose derived columns have to be worked out again; see ``repositories.foreign_changes``.
+_CHANGE_NOTES: Final = f"""
+CREATE FUNCTION {{schema}}.sessions_complete() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+    NEW.conversation_id := COALESCE((SELECT p.conversation_id FROM {{schema}}.sessions p
+        WHERE p.id = NEW.parent_session_id), NEW.id);
+    NEW.edge_kind := {_EDGE_KIND};
+    NEW.chain_id := NEW.id;
+    NEW.tip_id := CASE WHEN NEW.parent_session_id IS NULL THEN NEW.id END;
+    NEW.listed := CASE WHEN NEW.parent_session_id IS NULL THEN 1 ELSE 0 END;
+    NEW.last_active := COALESCE(NEW.last_active, NEW.started_at);
+    INSERT INTO {{schema}}.stale_sessions (session_id) VALUES (NEW.id);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER sessions_complete BEFORE INSERT ON sessions FOR EACH ROW
+    WHEN (NEW.conversation_id IS NULL) EXECUTE FUNCTION {{schema}}.sessions_complete();
+CREATE FUNCTION {{schema}}.sessions_adopt() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+    NEW.edge_kind := {_EDGE_KIND};
+    RETURN NEW;
+END $$;
+CREATE TRIGGER sessions_adopt BEFORE UPDATE OF parent_session_id ON sessions FOR EACH ROW
+    WHEN (NEW.parent_session_id IS DISTINCT FROM OLD.parent_session_id
+        AND NEW.edge_kind IS NOT DISTINCT FROM OLD.edge_kind
+        AND NEW.conversation_id IS NOT DISTINCT FROM OLD.conversation_id)
+    EXECUTE FUNCTION {{schema}}.sessions_adopt();
+CREATE FUNCTION {{schema}}.sessions_note_update() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.id <> OLD.id OR NEW.started_at <> OLD.started_at
+        OR (NEW.parent_session_id IS DISTINCT FROM OLD.parent_session_id
+            AND NEW.conversation_id IS NOT DISTINCT FROM OLD.conversation_id)
+        OR (NEW.end_reason IN ('compression', 'branched') AND EXISTS (
+            SELECT 1 FROM {{schema}}.sessions c WHERE c.parent_session_id = NEW.id
+                AND c.edge_kind IS NULL AND c.started_at >= NEW.ended_at))
+    THEN INSERT INTO {{schema}}.stale_sessions (session_id) VALUES (NEW.id); END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER sessions_note_update
+    AFTER UPDATE OF id, parent_session_id, started_at, ended_at, end_reason ON sessions
+    FOR EACH ROW EXECUTE FUNCTION {{schema}}.sessions_note_update();
+CREATE FUNCTION {{schema}}.messages_complete() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+    UPDATE {{schema}}.sessions SET
+        next_ordinal = next_ordinal + 1,
+        last_active = GREATEST(COALESCE(last_active, NEW.timestamp), NEW.timestamp),
+        preview = COALESCE(preview, CASE WHEN NEW.role = 'user' THEN left(NEW.content, 60) END)
+    WHERE id = NEW.session_id RETURNING next_ordinal - 1 INTO NEW.ordinal;
+    INSERT INTO {{schema}}.stale_sessions (session_id) VALUES (NEW.session_id);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER messages_complete BEFORE INSERT ON messages FOR EACH ROW
+    WHEN (NEW.ordinal IS NULL) EXECUTE FUNCTION {{schema}}.messages_complete();
+CREATE TRIGGER messages_move BEFORE UPDATE OF session_id ON messages FOR EACH ROW
+    WHEN (NEW.session_id <> OLD.session_id AND NEW.ordinal = OLD.ordinal)
+    EXECUTE FUNCTION {{schema}}.messages_complete();
+CREATE FUNCTION {{schema}}.messages_note_update() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO {{schema}}.stale_sessions (session_id) VALUES (OLD.session_id);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER messages_note_update AFTER UPDATE OF session_id, role, content, timestamp
+    ON messages FOR EACH ROW WHEN (NEW.session_id <> OLD.session_id OR NEW.role <> OLD.role
+        OR NEW.content IS DISTINCT FROM OLD.content OR NEW.timestamp <> OLD.timestamp)
+    EXECUTE FUNCTION {{schema}}.messages_note_update();
+CREATE FUNCTION {{schema}}.messages_note_delete() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO {{schema}}.stale_sessions (session_id)
+    SELECT s.id FROM {{schema}}.sessions s WHERE s.trashed_at IS DISTINCT FROM 0
+        AND s.id IN (SELECT session_id FROM changed);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER messages_note_delete AFTER DELETE ON messages REFERENCING OLD TABLE AS changed
+    FOR EACH STATEMENT EXECUTE FUNCTION {{schema}}.messages_note_delete();
+"""
+#: Until now, nothing noted what other programs changed: all is worked out once.
+_NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions"
+
 
 def _column(column: Column) -> str:
     parts = [f'"{column.name}"', _TYPES[column.kind]]
@@ -153,6 +237,10 @@ MIGRATIONS: Final = (
     Migration("0004_gateway", tuple(_create(table) for table in GATEWAY_TABLES)),
     Migration("0006_erasure", tuple(_create(table) for table in ERASURE_TABLES)),
     Migration("0007_holds", tuple(_create(table) for table in HOLD_TABLES)),
+    Migration(
+        "0008_changes",
+        (*(_create(table) for table in STALE_TABLES), _CHANGE_NOTES, _NOTE_ALL),
+    ),
 )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.provider import ReadTransaction, Row
+from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.importing import Import
 from hermes_sessions.storage.repositories.lineage import conversation_id_of
 from hermes_sessions.storage.repositories.rows import (
@@ -50,13 +51,13 @@ class Exchange:
 
     def export(self, session_id: str) -> Record | None:
         """See `SessionDB.export_session`."""
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             row = tx.one(f"{_SELECT_SESSIONS} WHERE id = ? AND {VISIBLE}", (session_id,))
             return export_record(tx, row) if row else None
 
     def export_family(self, session_id: str) -> list[Record]:
         """See `SessionDB.export_session_lineage`."""
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             rows = tx.all(
                 f"{_SELECT_SESSIONS} WHERE conversation_id = ? AND {VISIBLE} "
                 f"ORDER BY started_at, id",
@@ -84,7 +85,7 @@ class Exchange:
             if value is not None:
                 where.append(condition)
                 params.append(value)
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             for row in tx.stream(
                 f"{_SELECT_SESSIONS} WHERE {' AND '.join(where)} {_NEWEST_FIRST}", params
             ):

@@ -22,6 +22,7 @@ from hermes_sessions.model.message import names_of_calls
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.rows import VISIBLE, Record
 from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.repositories.usage import TOKEN_COLUMNS
@@ -75,7 +76,7 @@ class Insights:
         seen, values = scope_condition(scope, lambda name: f"s.{name}")
         condition = f"{' AND '.join(where)} AND {seen}"
         report = _Report(zone)
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             selection = _Selection(tx, condition, (*params, *values))
             report.add_sessions(selection.sessions())
             report.add_usage(selection.usage())

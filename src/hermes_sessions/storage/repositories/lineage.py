@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, Member, place
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.fences import held, lease_row
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
@@ -26,7 +27,7 @@ class Lineage:
 
     def tip_of(self, session_id: str) -> str:
         """See `SessionDB.get_compression_tip`."""
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             if conversation_id_of(tx, session_id) is None:
                 return session_id
             return follow_compression(tx, session_id)
@@ -35,7 +36,7 @@ class Lineage:
         """See `SessionDB.resolve_resume_session_id`."""
         if not session_id:
             return session_id
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             if conversation_id_of(tx, session_id) is None:
                 return session_id
             tip = follow_compression(tx, session_id)
@@ -50,13 +51,13 @@ class Lineage:
 
     def conversation_of(self, session_id: str) -> str:
         """See `SessionDB.get_conversation_root`."""
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             return conversation_id_of(tx, session_id) or session_id
 
     def family_of(self, session_id: str, scope: Scope = OWNER) -> list[Record]:
         """See `SessionDB.list_conversation`."""
         seen, params = scope_condition(scope)
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             rows = tx.all(
                 f"{SELECT_SESSION} WHERE conversation_id = (SELECT conversation_id FROM sessions "
                 f"WHERE id = ? AND {VISIBLE} AND {seen}) AND {VISIBLE} AND {seen} "
@@ -67,7 +68,7 @@ class Lineage:
 
     def chain_of(self, session_id: str) -> list[str]:
         """See `SessionDB.get_compression_lineage`."""
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             row = tx.one(
                 f"SELECT chain_id, conversation_id FROM sessions WHERE id = ? AND {VISIBLE}",
                 (session_id,),
@@ -152,9 +153,11 @@ def adopt(tx: WriteTransaction, session_id: str, parent_id: str, edge_kind: str 
     if session_id in ancestors_of(tx, parent_id, through_trash=True):
         return
     conversation_id = conversation_id_of(tx, parent_id)
+    # All at once: a parent that changes by itself is noted as another program's doing.
     tx.run(
-        "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",
-        (parent_id, edge_kind, session_id),
+        "UPDATE sessions SET parent_session_id = ?, edge_kind = ?, conversation_id = ? "
+        "WHERE id = ?",
+        (parent_id, edge_kind, conversation_id, session_id),
     )
     tx.run(
         "UPDATE sessions SET conversation_id = ? WHERE conversation_id = ?",
@@ -193,6 +196,7 @@ def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
     placements = place(
         Member(row[0], row[1], row[2], row[3], trashed=row[4] is not None) for row in rows
     )
+    moved = []
     for row in rows:
         placement = placements.get(row[0])
         wanted = (
@@ -200,14 +204,17 @@ def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
             if placement
             else (row[0], None, 0)
         )
+        if wanted[0] != row[5] and row[8] is not None:
+            # Nothing was written yet.
+            raise held(row[0], lease_row(tx, row[5]))
         if wanted != tuple(row[5:8]):
-            tx.run(
-                "UPDATE sessions SET chain_id = ?, tip_id = ?, listed = ? WHERE id = ?",
-                (*wanted, row[0]),
-            )
+            moved.append((row, wanted))
+    for row, wanted in moved:
+        tx.run(
+            "UPDATE sessions SET chain_id = ?, tip_id = ?, listed = ? WHERE id = ?",
+            (*wanted, row[0]),
+        )
         if wanted[0] != row[5]:
-            if row[8] is not None:
-                raise held(row[0], lease_row(tx, row[5]))
             _join_chain(tx, row[0], wanted[0], fences[wanted[0]])
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
     VISIBLE,
@@ -107,14 +108,14 @@ class Listing:
             f"JOIN sessions h ON h.id = page.head_id JOIN sessions t ON t.id = page.tip_id_ "
             f"ORDER BY {ordered}"
         )
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             rows = tx.all(sql, (*params, *_window(limit, offset)))
         return [_rich_record(columns, row) for row in rows]
 
     def flat(self, source: str | None, limit: int, offset: int) -> list[Record]:
         """See `SessionDB.search_sessions`."""
         where, params = _filters(source, None)
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             rows = tx.all(
                 f"SELECT {names(SESSION_COLUMNS)}, last_active FROM sessions "
                 f"WHERE {' AND '.join(where)} "

@@ -17,7 +17,9 @@ from hermes_sessions.errors import HermesSessionsError, InvalidInput, RetentionN
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.change_notes import unsettled_conversations
 from hermes_sessions.storage.repositories.fences import held_conversations, require_free
+from hermes_sessions.storage.repositories.foreign_changes import settle
 from hermes_sessions.storage.repositories.holds import (
     conversations_on_hold,
     require_no_hold,
@@ -102,6 +104,7 @@ class Retention:
         cutoff = self._cutoff(older_than_days)
         columns = (*SESSION_COLUMNS, "preview", "last_active")
         records: list[Record] = []
+        self._settle()
         with self._store.provider.read() as tx:
             for conversation_id in self._finished(tx, cutoff, source):
                 rows = tx.all(
@@ -121,6 +124,7 @@ class Retention:
     ) -> int:
         """See `SessionDB.prune_sessions`."""
         cutoff = self._cutoff(older_than_days)
+        self._settle()
         with self._store.provider.read() as tx:
             waiting = self._finished(tx, cutoff, source)[::-1]
         self.erase_doomed()
@@ -200,9 +204,17 @@ class Retention:
             logger.warning("%s", error)
             return 0
 
+    def _settle(self) -> None:
+        """Take in all that other programs changed: what is not known yet is not deleted."""
+        if not self._store.provider.read_only:
+            settle(self._store)
+
     def _finished(self, tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
         held = held_conversations(tx, self._store.clock())
         held |= conversations_on_hold(tx, self._store)
+        if not self._store.provider.read_only:
+            # Somebody is writing it, or holds it.
+            held |= unsettled_conversations(tx)
         return [c for c in _finished_conversations(tx, cutoff, source) if c not in held]
 
     def _cutoff(self, older_than_days: float) -> float:
@@ -234,6 +246,7 @@ def _prune_step(tx: WriteTransaction, store: Store, waiting: list[str], cutoff: 
     gone = _Gone()
     messages = 0
     held = held_conversations(tx, store.clock()) | conversations_on_hold(tx, store)
+    held |= unsettled_conversations(tx)
     while waiting and messages < _STEP and not gone.unfinished:
         conversation_id = waiting.pop()
         gone.conversations += 1

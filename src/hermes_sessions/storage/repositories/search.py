@@ -9,6 +9,7 @@ from typing import Final
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.repositories.change_notes import settle_first
 from hermes_sessions.storage.repositories.rows import Record
 from hermes_sessions.storage.searching.answer import Answer
 from hermes_sessions.storage.searching.finder import Finder, Request, Sort
@@ -88,6 +89,7 @@ class Search:
             sort=wanted_sort,
             count=False,
         )
+        settle_first(self._store)
         answer = self._finder.answer(request)
         return [{name: getattr(hit, name) for name in _DOCUMENTED} for hit in answer.hits]
 
@@ -110,6 +112,7 @@ class Search:
             raise InvalidInput(f"limit must be 1 or more, not {limit}.")
         conditions = _checked(conditions)
         started = time.perf_counter()
+        settle_first(self._store)
         answer = self._finder.answer(
             Request(
                 text=query or "",

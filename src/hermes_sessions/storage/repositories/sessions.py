@@ -19,6 +19,7 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.fences import guard, require_free
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
@@ -252,7 +253,7 @@ class Sessions:
 
     def ids_with_prefix(self, prefix: str, limit: int) -> list[str]:
         """See `SessionDB.find_session_ids`."""
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             return self._with_prefix(tx, prefix)[:limit]
 
     def _with_prefix(self, tx: ReadTransaction, prefix: str) -> list[str]:

@@ -26,23 +26,31 @@ def refresh_summary(tx: WriteTransaction, session_id: str) -> None:
         (session_id,),
     )
     total = tx.one(f"SELECT COUNT(*) FROM messages WHERE {_IN_FORCE}", (session_id,))
+    tx.run(
+        "UPDATE sessions SET message_count = ?, tool_call_count = ? WHERE id = ?",
+        (total[0] if total else 0, sum(calls_in(row[0]) for row in counts), session_id),
+    )
+    refresh_derived(tx, session_id)
+    refresh_thread(tx, session_id)
+
+
+def refresh_derived(tx: WriteTransaction, session_id: str) -> None:
+    """Recompute a session's preview and its own activity; the documented counters are left to
+    the program that changed the messages.
+    """
     first = tx.one(
         "SELECT content, content_type FROM messages WHERE session_id = ? AND active = 1 "
         "AND role = ? AND content IS NOT NULL ORDER BY ordinal LIMIT 1",
         (session_id, "user"),
     )
     tx.run(
-        "UPDATE sessions SET message_count = ?, tool_call_count = ?, preview = ?, "
-        "last_active = COALESCE(?, started_at) WHERE id = ?",
+        "UPDATE sessions SET preview = ?, last_active = COALESCE(?, started_at) WHERE id = ?",
         (
-            total[0] if total else 0,
-            sum(calls_in(row[0]) for row in counts),
             preview_of(decode_content(first[0], first[1])) if first else None,
             _newest(tx, session_id),
             session_id,
         ),
     )
-    refresh_thread(tx, session_id)
 
 
 def refresh_thread(tx: WriteTransaction, session_id: str) -> None:

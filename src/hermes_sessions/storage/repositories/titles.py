@@ -7,6 +7,7 @@ from hermes_sessions.model import title as rules
 from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.lineage import ancestors_of
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
@@ -70,7 +71,7 @@ class Titles:
     def with_prefix(self, prefix: str, limit: int) -> list[tuple[str, str]]:
         """See `SessionDB.find_session_titles`."""
         beginning = self._store.provider.dialect.ascii_lower("substr(title, 1, ?)")
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             rows = tx.all(
                 f"SELECT title, id FROM sessions WHERE title IS NOT NULL AND {beginning} = ? "
                 f"AND {VISIBLE} ORDER BY last_active DESC, id DESC LIMIT ?",
@@ -83,7 +84,7 @@ class Titles:
         """See `SessionDB.resolve_session_by_title`."""
         if not title:
             return None
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             exact = tx.all(
                 f"SELECT title, id, last_active FROM sessions WHERE title = ? AND {VISIBLE}",
                 (title,),

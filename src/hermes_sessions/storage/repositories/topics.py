@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.storage.provider import Params, ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import SESSION_COLUMNS, VISIBLE, Record, names
 from hermes_sessions.storage.store import Store
@@ -172,7 +173,7 @@ class Topics:
     def unlinked(self, user_id: object, limit: int) -> list[Record]:
         """See `SessionDB.list_unlinked_telegram_sessions_for_user`."""
         columns = (*SESSION_COLUMNS, "preview", "last_active")
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             rows = tx.all(
                 f"SELECT {names(columns)} FROM sessions WHERE source = ? AND user_id = ? "
                 f"AND listed = ? AND archived_at IS NULL AND {VISIBLE} AND NOT EXISTS "

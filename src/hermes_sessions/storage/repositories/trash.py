@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.change_notes import settle_first, settled_read
 from hermes_sessions.storage.repositories.fences import forget_the_gone, require_free
 from hermes_sessions.storage.repositories.holds import require_no_hold
 from hermes_sessions.storage.repositories.lineage import place_family, subagents_of
@@ -37,6 +38,7 @@ class Trash:
 
     def _mark(self, column: str, session_id: str, *, wanted: bool) -> bool:
         """Set or clear a time on every session of a compression chain."""
+        settle_first(self._store)
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> bool:
@@ -58,6 +60,7 @@ class Trash:
     def put(self, session_ids: Iterable[str]) -> list[str]:
         """See `SessionDB.trash_sessions`."""
         wanted = list(session_ids)
+        settle_first(self._store)
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> list[str]:
@@ -93,7 +96,7 @@ class Trash:
 
     def list(self) -> list[Record]:
         """See `SessionDB.list_trash`."""
-        with self._store.provider.read() as tx:
+        with settled_read(self._store) as tx:
             rows = tx.all(
                 f"SELECT {names(SESSION_COLUMNS)}, trashed_title, trashed_at, preview, last_active "
                 f"FROM sessions WHERE trashed_at > ? ORDER BY trashed_at DESC, id DESC",

@@ -5,8 +5,9 @@ Tables and columns carry the documented names, in the documented order, with our
 ``application_id`` tells our files from others, ``store_migrations`` lists the steps applied, and
 ``user_version`` is the level a program must know to be allowed to write.
 
-Two triggers complete rows that other tools insert with the documented columns alone; the store
-itself never fires them. They are plain SQL, so any SQLite library can write the file.
+Triggers complete rows that other programs insert with the documented columns alone, and note which
+sessions such programs changed (`CHANGE_NOTES`). They are plain SQL, so any SQLite library can write
+the file.
 """
 
 from __future__ import annotations
@@ -186,39 +187,6 @@ CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_external
     ON messages(session_id, external_id) WHERE external_id IS NOT NULL;
 """
 
-#: Whether an inserted row has structured content, marked inside the text as Hermes does it. As
-#: bytes, because the mark begins with NUL, at which functions on text stop.
-_MARKED: Final = "substr(CAST(new.content AS BLOB), 1, 6) = x'006a736f6e3a'"
-
-TRIGGERS: Final = f"""
-CREATE TRIGGER IF NOT EXISTS sessions_complete AFTER INSERT ON sessions
-WHEN new.conversation_id IS NULL BEGIN
-    UPDATE sessions SET
-        conversation_id = COALESCE(
-            (SELECT p.conversation_id FROM sessions p WHERE p.id = new.parent_session_id), new.id),
-        chain_id = new.id,
-        tip_id = CASE WHEN new.parent_session_id IS NULL THEN new.id END,
-        listed = new.parent_session_id IS NULL,
-        last_active = COALESCE(new.last_active, new.started_at)
-    WHERE id = new.id;
-END;
-CREATE TRIGGER IF NOT EXISTS messages_complete AFTER INSERT ON messages
-WHEN new.ordinal IS NULL BEGIN
-    UPDATE messages SET
-        ordinal = (SELECT s.next_ordinal FROM sessions s WHERE s.id = new.session_id),
-        content = CASE WHEN {_MARKED}
-            THEN CAST(substr(CAST(new.content AS BLOB), 7) AS TEXT) ELSE new.content END,
-        content_type = CASE WHEN {_MARKED} THEN 'json' ELSE new.content_type END
-    WHERE id = new.id;
-    UPDATE sessions SET
-        next_ordinal = next_ordinal + 1,
-        last_active = MAX(COALESCE(last_active, new.timestamp), new.timestamp),
-        preview = COALESCE(preview, CASE WHEN new.role = 'user' AND NOT {_MARKED}
-            THEN substr(new.content, 1, 60) END)
-    WHERE id = new.session_id;
-END;
-"""
-
 
 def _table(name: str, documented: str, added: tuple[str, ...], constraints: str = "") -> str:
     return (
@@ -237,7 +205,6 @@ CREATE_TABLES: Final = "\n".join(
         _table("messages", MESSAGES_COLUMNS, MESSAGES_ADDED),
         SIDE_TABLES,
         INDEXES,
-        TRIGGERS,
         f"INSERT INTO schema_version (version) VALUES ({DOCUMENTED_VERSION});",
     )
 )
@@ -325,12 +292,137 @@ WHEN old.title IS NOT NULL BEGIN
     UPDATE search_titles SET stale = 1 WHERE session_id = old.id;
 END;
 """
-#: The sixth word of what makes a table or a trigger.
-SEARCH_NOTES_NAMES: Final = tuple(
-    line.split()[5]
-    for line in SEARCH_NOTES.splitlines()
-    if line.startswith(("CREATE TABLE IF NOT EXISTS", "CREATE TRIGGER IF NOT EXISTS"))
-)
+
+#: Whether a row has structured content, marked inside the text as Hermes does it. As bytes, because
+#: the mark begins with NUL, at which functions on text stop.
+_MARKED: Final = "substr(CAST(new.content AS BLOB), 1, 6) = x'006a736f6e3a'"
+#: Why a row has its parent, told from documented columns; see model.legacy.documented_edge_kind.
+_EDGE_KIND: Final = """CASE
+            WHEN new.parent_session_id IS NULL THEN NULL
+            WHEN instr(new.model_config, '"_delegate_from"') THEN 'subagent'
+            WHEN instr(new.model_config, '"_branched_from"') THEN 'branch'
+            WHEN new.source <> 'tool' THEN (
+                SELECT CASE p.end_reason WHEN 'compression' THEN 'compression'
+                    WHEN 'branched' THEN 'branch' END
+                FROM sessions p WHERE p.id = new.parent_session_id AND p.ended_at <= new.started_at)
+        END"""
+_NOT_NOTED: Final = "NOT EXISTS (SELECT 1 FROM stale_sessions WHERE session_id = {row}.{column})"
+
+
+def _note(column: str, row: str = "new") -> str:
+    not_noted = _NOT_NOTED.format(row=row, column=column)
+    return f"INSERT INTO stale_sessions (session_id) SELECT {row}.{column} WHERE {not_noted};"
+
+
+#: What other programs do to documented columns: triggers complete their rows, and note sessions
+#: whose derived columns have to be worked out again; see `repositories.foreign_changes`. What the
+#: store itself writes does not meet their conditions, apart from rare changes for which a note does
+#: no harm. Whatever of it is lost can be made again by this.
+CHANGE_NOTES: Final = f"""
+CREATE TABLE IF NOT EXISTS stale_sessions (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    session_id TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS idx_stale_sessions_session ON stale_sessions(session_id);
+CREATE TRIGGER IF NOT EXISTS sessions_complete AFTER INSERT ON sessions
+WHEN new.conversation_id IS NULL BEGIN
+    UPDATE sessions SET
+        conversation_id = COALESCE(
+            (SELECT p.conversation_id FROM sessions p WHERE p.id = new.parent_session_id), new.id),
+        edge_kind = {_EDGE_KIND},
+        chain_id = new.id,
+        tip_id = CASE WHEN new.parent_session_id IS NULL THEN new.id END,
+        listed = new.parent_session_id IS NULL,
+        last_active = COALESCE(new.last_active, new.started_at),
+        next_ordinal = COALESCE(
+            (SELECT MAX(m.ordinal) + 1 FROM messages m WHERE m.session_id = new.id), 1)
+    WHERE id = new.id;
+    {_note("id")}
+END;
+CREATE TRIGGER IF NOT EXISTS sessions_adopt AFTER UPDATE OF parent_session_id ON sessions
+WHEN new.parent_session_id IS NOT old.parent_session_id AND new.edge_kind IS old.edge_kind
+    AND new.conversation_id IS old.conversation_id BEGIN
+    UPDATE sessions SET edge_kind = {_EDGE_KIND} WHERE id = new.id;
+END;
+CREATE TRIGGER IF NOT EXISTS sessions_note_update
+AFTER UPDATE OF id, parent_session_id, started_at, ended_at, end_reason ON sessions
+WHEN new.id <> old.id OR new.started_at IS NOT old.started_at
+    OR (new.parent_session_id IS NOT old.parent_session_id
+        AND new.conversation_id IS old.conversation_id)
+    OR (new.end_reason IN ('compression', 'branched')
+        AND (new.end_reason IS NOT old.end_reason OR new.ended_at IS NOT old.ended_at)
+        AND EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = new.id
+            AND c.edge_kind IS NULL AND c.started_at >= new.ended_at)) BEGIN
+    {_note("id")}
+    INSERT INTO stale_sessions (session_id) SELECT id FROM sessions
+    WHERE new.id <> old.id AND parent_session_id = old.id;
+END;
+CREATE TRIGGER IF NOT EXISTS sessions_note_delete AFTER DELETE ON sessions BEGIN
+    INSERT INTO stale_sessions (session_id)
+    SELECT id FROM sessions WHERE parent_session_id = old.id;
+END;
+CREATE TRIGGER IF NOT EXISTS messages_complete AFTER INSERT ON messages
+WHEN new.ordinal IS NULL BEGIN
+    UPDATE messages SET
+        ordinal = (SELECT s.next_ordinal FROM sessions s WHERE s.id = new.session_id),
+        content = CASE WHEN {_MARKED}
+            THEN CAST(substr(CAST(new.content AS BLOB), 7) AS TEXT) ELSE new.content END,
+        content_type = CASE WHEN {_MARKED} THEN 'json' ELSE new.content_type END
+    WHERE id = new.id;
+    UPDATE sessions SET
+        next_ordinal = next_ordinal + 1,
+        last_active = MAX(COALESCE(last_active, new.timestamp), new.timestamp),
+        preview = COALESCE(preview, CASE WHEN new.role = 'user' AND NOT {_MARKED}
+            THEN substr(new.content, 1, 60) END)
+    WHERE id = new.session_id;
+    {_note("session_id")}
+END;
+CREATE TRIGGER IF NOT EXISTS messages_leave BEFORE UPDATE OF session_id ON messages
+WHEN new.session_id <> old.session_id AND new.ordinal IS old.ordinal BEGIN
+    UPDATE messages SET ordinal = NULL WHERE id = old.id;
+END;
+CREATE TRIGGER IF NOT EXISTS messages_arrive AFTER UPDATE OF session_id ON messages
+WHEN new.session_id <> old.session_id AND new.ordinal IS NULL BEGIN
+    UPDATE messages SET
+        ordinal = (SELECT s.next_ordinal FROM sessions s WHERE s.id = new.session_id)
+    WHERE id = new.id;
+    UPDATE sessions SET next_ordinal = next_ordinal + 1 WHERE id = new.session_id;
+END;
+CREATE TRIGGER IF NOT EXISTS messages_note_update
+AFTER UPDATE OF session_id, role, content, timestamp ON messages
+WHEN new.session_id <> old.session_id OR new.role <> old.role OR new.content IS NOT old.content
+    OR new.timestamp IS NOT old.timestamp BEGIN
+    UPDATE messages SET
+        content = CAST(substr(CAST(new.content AS BLOB), 7) AS TEXT), content_type = 'json'
+    WHERE id = new.id AND {_MARKED};
+    {_note("session_id")}
+    {_note("session_id", "old")}
+END;
+CREATE TRIGGER IF NOT EXISTS messages_note_delete AFTER DELETE ON messages
+WHEN {_NOT_NOTED.format(row="old", column="session_id")}
+    AND EXISTS (SELECT 1 FROM sessions WHERE id = old.session_id AND trashed_at IS NOT 0) BEGIN
+    INSERT INTO stale_sessions (session_id) VALUES (old.session_id);
+END;
+"""
+_REPLACED_TRIGGERS: Final = """
+DROP TRIGGER IF EXISTS sessions_complete;
+DROP TRIGGER IF EXISTS messages_complete;
+"""
+#: Until now, nothing noted what other programs changed: all is worked out once.
+NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions;"
+
+
+def _made(notes: str) -> tuple[str, ...]:
+    """Return the names of the tables and triggers: the sixth word of what makes one."""
+    return tuple(
+        line.split()[5]
+        for line in notes.splitlines()
+        if line.startswith(("CREATE TABLE IF NOT EXISTS", "CREATE TRIGGER IF NOT EXISTS"))
+    )
+
+
+SEARCH_NOTES_NAMES: Final = _made(SEARCH_NOTES)
+CHANGE_NOTES_NAMES: Final = _made(CHANGE_NOTES)
 
 
 def _lifecycle() -> str:
@@ -367,4 +459,5 @@ MIGRATIONS: Final = (
     Migration("0004_gateway", _gateway),
     Migration("0006_erasure", _erasure),
     Migration("0007_holds", _holds),
+    Migration("0008_changes", _REPLACED_TRIGGERS + CHANGE_NOTES + NOTE_ALL),
 )

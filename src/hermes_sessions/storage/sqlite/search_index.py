@@ -26,6 +26,9 @@ from hermes_sessions.storage.searching.index import (
     order_by,
 )
 from hermes_sessions.storage.sqlite.schema import (
+    CHANGE_NOTES,
+    CHANGE_NOTES_NAMES,
+    NOTE_ALL,
     SEARCH_INDEX,
     SEARCH_NOTES,
     SEARCH_NOTES_NAMES,
@@ -185,14 +188,19 @@ class FTS5Index(CompiledIndex[str]):
 
 
 def restore_notes(tx: WriteTransaction) -> bool:
-    """Make tables and triggers again that stand beside the index, if some were lost; return
-    whether. What changed meanwhile was not noted, so the index is not relied on any more.
+    """Make tables and triggers again that note changes, if some were lost; return whether. What
+    changed meanwhile was not noted, so neither the index nor what lists show is relied on any more.
     """
-    if _exist(tx, SEARCH_NOTES_NAMES):
-        return False
-    tx.run(SEARCH_NOTES)
-    tx.run("UPDATE search_state SET segmenter = 0")
-    return True
+    is_whole = True
+    if not _exist(tx, SEARCH_NOTES_NAMES):
+        is_whole = False
+        tx.run(SEARCH_NOTES)
+        tx.run("UPDATE search_state SET segmenter = 0")
+    if not _exist(tx, CHANGE_NOTES_NAMES):
+        is_whole = False
+        tx.run(CHANGE_NOTES)
+        tx.run(NOTE_ALL)
+    return not is_whole
 
 
 def _exist(tx: ReadTransaction, names: Sequence[str]) -> bool:

@@ -13,6 +13,7 @@ from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan, 
 from hermes_sessions.storage.care.retention.planning import CONSENT, make_plan
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.change_notes import unsettled_conversations
 from hermes_sessions.storage.repositories.fences import held_conversations
 from hermes_sessions.storage.repositories.holds import conversations_on_hold
 from hermes_sessions.storage.repositories.lineage import place_family
@@ -95,6 +96,7 @@ class RetentionCare:
         """Move conversations to the trash that are as they were when the plan was made."""
         now = self._store.clock()
         protected = held_conversations(tx, now) | conversations_on_hold(tx, self._store)
+        protected |= unsettled_conversations(tx)
         gone: set[str] = set()
         for departure in batch:
             conversation = departure.conversation

@@ -99,7 +99,7 @@ def base_layout() -> Layout:
         return Layout(
             tables={name: columns_of(fresh, name) for kind, name in objects if kind == "table"},
             indexes=tuple(name for kind, name in objects if kind == "index"),
-            triggers=tuple(name for kind, name in objects if kind == "trigger"),
+            triggers=schema.CHANGE_NOTES_NAMES,
         )
     finally:
         fresh.close()

@@ -119,7 +119,6 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
     connection.execute(schema.INDEXES)
     fill_summaries(connection, summaries)
     settle_lineage(connection, version)
-    connection.execute(schema.TRIGGERS)
     _set_marks(connection)
     adopt_topics(connection)
     after = _count(connection)
@@ -151,6 +150,8 @@ def _set_marks(connection: apsw.Connection) -> None:
     # What the steps above lead to is what the first migration creates.
     record_migration(connection, schema.MIGRATIONS[0].name)
     apply_pending_migrations(connection)
+    # All of it was worked out just now.
+    connection.execute("DELETE FROM stale_sessions")
 
 
 def _require(path: Path, truth: bool, otherwise: str) -> None:

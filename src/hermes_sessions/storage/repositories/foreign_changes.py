@@ -1,0 +1,274 @@
+"""What other programs changed: keeps derived columns true to the documented ones.
+
+Triggers note the sessions that programs changed which know only the documented columns; see
+`change_notes`. Here their derived columns are worked out, by the same rules as for the store's own
+writes.
+
+A note is removed in the transaction that acts on it, after what it is about was read; what is not
+committed yet brings a note of its own. On servers, rows are locked only if nobody else has locked
+them: this never waits while it holds a lock, so it takes part in no deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+from hermes_sessions.errors import ConversationHeld
+from hermes_sessions.model.legacy import documented_edge_kind
+from hermes_sessions.model.lineage import COMPRESSION
+from hermes_sessions.storage.codec import from_json
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    Row,
+    WriteTransaction,
+    placeholders,
+)
+from hermes_sessions.storage.repositories.lineage import place_family
+from hermes_sessions.storage.repositories.summaries import refresh_derived, refresh_thread
+from hermes_sessions.storage.store import Store
+
+logger = Logger(__name__)
+
+T = TypeVar("T")
+
+#: Sessions that one transaction handles, so that writers get their turn in between.
+_BATCH: Final = 100
+_CHUNK: Final = 500
+#: By whose rules an edge is told from documented columns.
+_DOCUMENTED: Final = 11
+
+
+def settle(store: Store, *, limit: int | None = None, patience: float | None = None) -> None:
+    """Work out the derived columns of up to *limit* noted sessions (all without one), in short
+    transactions. *patience* bounds each wait for other writers. What somebody else is writing, or
+    holds, keeps its note.
+
+    Raises:
+        StoreUnavailable: the store cannot be written now; what was done stays done.
+    """
+    handled, after = 0, 0
+    while limit is None or handled < limit:
+        with store.provider.read() as tx:
+            noted = tx.all(
+                "SELECT seq, session_id FROM stale_sessions WHERE seq > ? ORDER BY seq LIMIT ?",
+                (after, _BATCH),
+            )
+        if not noted:
+            return
+        # What stays noted is left for the next time.
+        after = noted[-1][0]
+        session_ids = list(dict.fromkeys(row[1] for row in noted))
+        store.provider.write(_settling(store, session_ids), patience=patience, isolated=False)
+        handled += len(noted)
+
+
+def _settling(store: Store, session_ids: list[str]) -> Callable[[WriteTransaction], None]:
+    def work(tx: WriteTransaction) -> None:
+        done: set[str] = set()
+        for session_id in session_ids:
+            if session_id not in done:
+                done |= _settle_family(tx, store, session_id, session_ids)
+
+    return work
+
+
+class _Member(NamedTuple):
+    """A session, as far as what ties it to others is concerned."""
+
+    id: str
+    parent_id: str | None
+    conversation_id: str | None
+    chain_id: str | None
+    edge_kind: str | None
+    started_at: float
+    source: str
+    model_config: str | None
+    end_reason: str | None
+    ended_at: float | None
+    archived_at: float | None
+    pinned_at: float | None
+
+
+_Members = dict[str, _Member]
+_MEMBER: Final = (
+    "SELECT id, parent_session_id, conversation_id, chain_id, edge_kind, started_at, source, "
+    "model_config, end_reason, ended_at, archived_at, pinned_at FROM sessions"
+)
+
+
+def _settle_family(
+    tx: WriteTransaction, store: Store, session_id: str, wanted: Collection[str]
+) -> set[str]:
+    """Settle a session together with what is tied to it; return which of *wanted* that is."""
+    family = _family(tx, session_id)
+    if not _locked(tx, store, family):
+        return {session_id}
+    noted = {session_id} | (family.keys() & set(wanted))
+    # Read before what they are about: what changes in between is noted again.
+    notes = [row[0] for row in _rows(tx, "SELECT seq FROM stale_sessions", "session_id", noted)]
+    members = _members(tx, "id", family)
+    if _ties(members) != _ties(family):
+        return noted  # Somebody was faster; the notes are still there.
+    try:
+        _place(tx, members, noted)
+    except ConversationHeld as error:
+        logger.info("a session joins its thread when that is free: %s", error)
+        return noted
+    for member in sorted(members):
+        _give_places(tx, member)
+        refresh_derived(tx, member)
+    if len(members) > 1:
+        for member in sorted(members):
+            refresh_thread(tx, member)
+    for part in _chunks(notes):
+        tx.run(f"DELETE FROM stale_sessions WHERE seq IN ({placeholders(len(part))})", part)
+    return noted
+
+
+def _family(tx: ReadTransaction, session_id: str) -> _Members:
+    """Return all sessions that parents, or a conversation as stored, tie to one another."""
+    found: _Members = {}
+    looked_at: set[str] = set()
+    ids, conversations = {session_id}, set[str]()
+    while ids or conversations:
+        looked_at |= ids | conversations
+        near = _members(tx, "id", ids) | _members(tx, "parent_session_id", ids)
+        near |= _members(tx, "conversation_id", ids | conversations)
+        new = [member for one, member in near.items() if one not in found]
+        found |= {member.id: member for member in new}
+        ids = {one for member in new for one in (member.id, member.parent_id) if one} - looked_at
+        conversations = {m.conversation_id for m in new if m.conversation_id} - looked_at
+    return found
+
+
+def _locked(tx: WriteTransaction, store: Store, family: _Members) -> bool:
+    """Keep all members as they are until commit; return whether nobody else is at one of them."""
+    for_update = store.provider.dialect.for_update
+    if not for_update:
+        return True
+    locking = f"{for_update} SKIP LOCKED"
+    locked = _rows(tx, "SELECT id FROM sessions", "id", sorted(family), locking)
+    return len(locked) == len(family)
+
+
+def _ties(members: _Members) -> set[tuple[str | None, ...]]:
+    return {(m.id, m.parent_id, m.conversation_id) for m in members.values()}
+
+
+def _members(tx: ReadTransaction, column: str, values: Collection[str]) -> _Members:
+    return {row[0]: _Member(*row) for row in _rows(tx, _MEMBER, column, values)}
+
+
+def _rows(
+    tx: ReadTransaction, select: str, column: str, values: Collection[str], end: str = ""
+) -> list[Row]:
+    return [
+        row
+        for part in _chunks(values)
+        for row in tx.all(f"{select} WHERE {column} IN ({placeholders(len(part))}){end}", part)
+    ]
+
+
+def _chunks(values: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(values)
+    while part := list(islice(rest, _CHUNK)):
+        yield part
+
+
+def _give_places(tx: WriteTransaction, session_id: str) -> None:
+    """Let messages that have no place yet stand at the end, in the order of their ids."""
+    homeless = tx.all(
+        "SELECT id FROM messages WHERE session_id = ? AND ordinal IS NULL ORDER BY id",
+        (session_id,),
+    )
+    if not homeless:
+        return
+    row = tx.one("SELECT next_ordinal FROM sessions WHERE id = ?", (session_id,))
+    first = row[0] if row else 1
+    tx.run_many(
+        "UPDATE messages SET ordinal = ? WHERE id = ?",
+        [(first + number, message_id) for number, (message_id,) in enumerate(homeless)],
+    )
+    tx.run("UPDATE sessions SET next_ordinal = ? WHERE id = ?", (first + len(homeless), session_id))
+
+
+# ── lineage ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _place(tx: WriteTransaction, members: _Members, noted: set[str]) -> None:
+    """Tell why sessions have their parents, and place them in conversations, chains and lists."""
+    if len(members) == 1 and all(_is_alone(member) for member in members.values()):
+        place_family(tx, next(iter(members)))
+        return
+    for member in members.values():
+        parent = members.get(member.parent_id or "")
+        if parent is not None and (member.id in noted or parent.id in noted):
+            _tell_edge(tx, member, parent)
+    roots = _roots(members)
+    for cut in roots.keys() & set(roots.values()):
+        if members[cut].parent_id in members:
+            logger.warning("session %s was its own ancestor; it is a root now", cut)
+            tx.run(
+                "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL, "
+                "conversation_id = ? WHERE id = ?",
+                (cut, cut),
+            )
+    for member in members.values():
+        if roots[member.id] != member.conversation_id:
+            tx.run(
+                "UPDATE sessions SET conversation_id = ? WHERE id = ?",
+                (roots[member.id], member.id),
+            )
+    for conversation_id in sorted(set(roots.values())):
+        place_family(tx, conversation_id)
+
+
+def _is_alone(member: _Member) -> bool:
+    return member.parent_id is None and member.conversation_id == member.id
+
+
+def _tell_edge(tx: WriteTransaction, member: _Member, parent: _Member) -> None:
+    kind = member.edge_kind
+    if kind is None:
+        config = from_json(member.model_config, None)
+        kind = documented_edge_kind(
+            config=config if isinstance(config, dict) else None,
+            source=member.source,
+            started_at=member.started_at,
+            parent_end_reason=parent.end_reason,
+            parent_ended_at=parent.ended_at,
+            schema_version=_DOCUMENTED,
+        )
+        if kind is None:
+            return
+        tx.run("UPDATE sessions SET edge_kind = ? WHERE id = ?", (kind, member.id))
+    if kind == COMPRESSION and member.chain_id == member.id:
+        # What continues an archived or pinned thread is part of it.
+        tx.run(
+            "UPDATE sessions SET archived_at = COALESCE(archived_at, ?), "
+            "pinned_at = COALESCE(pinned_at, ?) WHERE id = ?",
+            (parent.archived_at, parent.pinned_at, member.id),
+        )
+
+
+def _roots(members: _Members) -> dict[str, str]:
+    """Return the topmost ancestor of each; of a circle of parents, the oldest member."""
+    roots: dict[str, str] = {}
+    for start in members:
+        path: dict[str, None] = {}
+        current = start
+        while current not in roots and current not in path:
+            path[current] = None
+            parent = members[current].parent_id
+            if parent is None or parent not in members:
+                roots[current] = current
+            else:
+                current = parent
+        if current not in roots:
+            circle = list(path)[list(path).index(current) :]
+            roots[current] = min(circle, key=lambda one: (members[one].started_at, one))
+        roots |= dict.fromkeys(path, roots[current])
+    return roots
