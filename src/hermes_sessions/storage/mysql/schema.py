@@ -126,6 +126,11 @@ _EDGE_KIND: Final = """CASE
             WHEN 'branched' THEN 'branch' END
         FROM sessions p WHERE p.id = NEW.parent_session_id AND p.ended_at <= NEW.started_at)
 END"""
+#: Whether another program gave a row another parent. The store changes the conversation, too, or
+#: gives a row that it copied the parent to which its edge kind belongs.
+_MOVED: Final = """NOT (NEW.parent_session_id <=> OLD.parent_session_id)
+    AND NEW.conversation_id <=> OLD.conversation_id
+    AND (OLD.parent_session_id IS NOT NULL OR OLD.edge_kind IS NULL)"""
 _NOTE: Final = "INSERT INTO stale_sessions (session_id) VALUES ({session_id})"
 #: A statement that reads sessions must not change them (error 1442): then the message gets its
 #: place when the session is settled.
@@ -155,13 +160,11 @@ _CHANGE_TRIGGERS: Final = {
     f"NEW.last_active = COALESCE(NEW.last_active, NEW.started_at); "
     f"{_NOTE.format(session_id='NEW.id')}; END IF",
     "sessions_adopt": f"BEFORE UPDATE ON sessions FOR EACH ROW "
-    f"IF NOT (NEW.parent_session_id <=> OLD.parent_session_id) "
-    f"AND NEW.edge_kind <=> OLD.edge_kind AND NEW.conversation_id <=> OLD.conversation_id "
+    f"IF {_MOVED} AND NEW.edge_kind <=> OLD.edge_kind "
     f"THEN SET NEW.edge_kind = {_EDGE_KIND}; END IF",
     "sessions_note_update": f"AFTER UPDATE ON sessions FOR EACH ROW "
     f"IF NEW.id <> OLD.id OR NEW.started_at <> OLD.started_at "
-    f"OR (NOT (NEW.parent_session_id <=> OLD.parent_session_id) "
-    f"AND NEW.conversation_id <=> OLD.conversation_id) "
+    f"OR ({_MOVED}) "
     f"OR (NOT (NEW.end_reason <=> OLD.end_reason AND NEW.ended_at <=> OLD.ended_at) "
     f"AND NEW.end_reason IN ('compression', 'branched') AND EXISTS (SELECT 1 FROM sessions c "
     f"WHERE c.parent_session_id = NEW.id AND c.edge_kind IS NULL "
@@ -180,6 +183,7 @@ _CHANGE_TRIGGERS: Final = {
     f"AND NOT (s.trashed_at <=> 0)) "
     f"THEN {_NOTE.format(session_id='OLD.session_id')}; END IF",
 }
+_CHANGES: Final = "0008_changes"
 #: Until now, nothing noted what other programs changed: all is worked out once.
 _NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions"
 
@@ -252,7 +256,7 @@ MIGRATIONS: Final = (
     Migration("0006_erasure", tuple(_create(table) for table in ERASURE_TABLES)),
     Migration("0007_holds", tuple(_create(table) for table in HOLD_TABLES)),
     Migration(
-        "0008_changes",
+        _CHANGES,
         (
             *(_create(table) for table in STALE_TABLES),
             *_triggers(_CHANGE_TRIGGERS),
@@ -280,17 +284,17 @@ def make_current(session: ServerSession, *, may_write: bool, back_up: BackUp) ->
                 raise
             raise StoreReadOnly(_only_by_another(session, done)) from error
     if may_write:
-        _make_missing_triggers(session)
+        _make_missing_triggers(session, notes_changes=_CHANGES in done)
     return max(done.values(), default=WRITER_LEVEL)
 
 
-def _make_missing_triggers(session: ServerSession) -> None:
+def _make_missing_triggers(session: ServerSession, *, notes_changes: bool) -> None:
     """Make triggers again that are gone: dumps by users without the right to see them lack them,
     and so do copies by many tools. What was written since may be missing in the search index and
     in lists.
     """
     seen = {name for name, *_ in session.execute("SHOW TRIGGERS").fetchall()}
-    declared = {**_TRIGGERS, **appending.TRIGGERS, **_CHANGE_TRIGGERS}
+    declared = {**_TRIGGERS, **appending.TRIGGERS, **(_CHANGE_TRIGGERS if notes_changes else {})}
     gone = {name: declared[name] for name in declared if name not in seen}
     if not gone:
         return

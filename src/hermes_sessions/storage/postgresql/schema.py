@@ -112,6 +112,11 @@ _EDGE_KIND: Final = """CASE
             FROM {schema}.sessions p
             WHERE p.id = NEW.parent_session_id AND p.ended_at <= NEW.started_at)
     END"""
+#: Whether another program gave a row another parent. The store changes the conversation, too, or
+#: gives a row that it copied the parent to which its edge kind belongs.
+_MOVED: Final = """NEW.parent_session_id IS DISTINCT FROM OLD.parent_session_id
+    AND NEW.conversation_id IS NOT DISTINCT FROM OLD.conversation_id
+    AND (OLD.parent_session_id IS NOT NULL OR OLD.edge_kind IS NULL)"""
 #: What other programs do to documented columns: triggers complete their rows, and note sessions
 #: whose derived columns have to be worked out again; see ``repositories.foreign_changes``.
 _CHANGE_NOTES: Final = f"""
@@ -133,14 +138,11 @@ CREATE FUNCTION {{schema}}.sessions_adopt() RETURNS TRIGGER LANGUAGE plpgsql AS 
     RETURN NEW;
 END $$;
 CREATE TRIGGER sessions_adopt BEFORE UPDATE OF parent_session_id ON sessions FOR EACH ROW
-    WHEN (NEW.parent_session_id IS DISTINCT FROM OLD.parent_session_id
-        AND NEW.edge_kind IS NOT DISTINCT FROM OLD.edge_kind
-        AND NEW.conversation_id IS NOT DISTINCT FROM OLD.conversation_id)
+    WHEN ({_MOVED} AND NEW.edge_kind IS NOT DISTINCT FROM OLD.edge_kind)
     EXECUTE FUNCTION {{schema}}.sessions_adopt();
 CREATE FUNCTION {{schema}}.sessions_note_update() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
     IF NEW.id <> OLD.id OR NEW.started_at <> OLD.started_at
-        OR (NEW.parent_session_id IS DISTINCT FROM OLD.parent_session_id
-            AND NEW.conversation_id IS NOT DISTINCT FROM OLD.conversation_id)
+        OR ({_MOVED})
         OR (NEW.end_reason IN ('compression', 'branched') AND EXISTS (
             SELECT 1 FROM {{schema}}.sessions c WHERE c.parent_session_id = NEW.id
                 AND c.edge_kind IS NULL AND c.started_at >= NEW.ended_at))

@@ -8,21 +8,28 @@ derived columns, such as a list, a resume or a prune, they are worked out for wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
-from hermes_sessions.errors import StoreUnavailable
+from hermes_sessions.errors import StatementRefused, StoreError
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    SessionDBProvider,
+    WriteTransaction,
+    bulk_insert,
+)
 from hermes_sessions.storage.store import Store
 
 logger = Logger(__name__)
 
 #: Sessions that are settled before a reader gets its answer.
-_FOR_A_READER: Final = 500
+_FOR_A_READER: Final = 200
 #: Seconds that a reader waits for a writer.
 _PATIENCE: Final = 0.05
+_COPIED_AT_ONCE: Final = 1000
 _ANY: Final = "SELECT seq FROM stale_sessions LIMIT 1"
 
 
@@ -35,35 +42,72 @@ def settled_read(store: Store) -> Iterator[ReadTransaction]:
     """
     if not store.provider.read_only:
         with store.provider.read() as tx:
-            if tx.one(_ANY) is None:
+            if _is_settled(tx):
                 yield tx
                 return
-        _settle_some(store)
+        settle_first(store)
     with store.provider.read() as tx:
         yield tx
 
 
-def settle_first(store: Store) -> None:
-    """Settle what can be settled in a moment, for a verb that is about to change something."""
-    if not store.provider.read_only:
-        with settled_read(store):
-            pass
-
-
-def unsettled_conversations(tx: ReadTransaction) -> set[str]:
-    """Return the conversations of sessions that are still noted."""
-    rows = tx.all(
-        "SELECT DISTINCT s.conversation_id FROM stale_sessions n "
-        "JOIN sessions s ON s.id = n.session_id"
-    )
-    return {row[0] for row in rows}
-
-
-def _settle_some(store: Store) -> None:
+def settle_first(store: Store, *, limit: int | None = _FOR_A_READER) -> None:
+    """Settle up to *limit* noted sessions (all without one), unless other writers are in the way
+    or this handle may only read. What is left stays noted.
+    """
+    if store.provider.read_only:
+        return
     # Hardly any process meets a note.
     from hermes_sessions.storage.repositories.foreign_changes import settle
 
     try:
-        settle(store, limit=_FOR_A_READER, patience=_PATIENCE)
-    except StoreUnavailable as error:
-        logger.info("changes of other programs could not be taken in now: %s", error)
+        settle(store, limit=limit, patience=_PATIENCE)
+    except StoreError as error:
+        logger.info("derived columns could not be brought up to date now: %s", error)
+
+
+def unsettled_conversations(tx: ReadTransaction) -> set[str]:
+    """Return the conversations of sessions that are still noted, and those of their parents, which
+    they may have come to.
+    """
+    rows = tx.all(
+        "SELECT DISTINCT s.conversation_id, p.conversation_id FROM stale_sessions n "
+        "JOIN sessions s ON s.id = n.session_id "
+        "LEFT JOIN sessions p ON p.id = s.parent_session_id"
+    )
+    return {conversation_id for row in rows for conversation_id in row}
+
+
+def note_all(tx: WriteTransaction) -> None:
+    """Have the derived columns of every session worked out again."""
+    tx.run("INSERT INTO stale_sessions (session_id) SELECT id FROM sessions")
+
+
+def forget_notes(tx: WriteTransaction, session_ids: Iterable[str]) -> None:
+    """Take the derived columns of these sessions for true."""
+    tx.run_many("DELETE FROM stale_sessions WHERE session_id = ?", [(one,) for one in session_ids])
+
+
+def copy_notes(source: SessionDBProvider, target: SessionDBProvider) -> None:
+    """Note in *target* what is noted in *source*, whose derived columns were copied as they are."""
+    after = 0
+    while True:
+        with source.read() as tx:
+            rows = tx.all(
+                "SELECT seq, session_id FROM stale_sessions WHERE seq > ? ORDER BY seq LIMIT ?",
+                (after, _COPIED_AT_ONCE),
+            )
+        if not rows:
+            return
+        after = rows[-1][0]
+        noted = [(session_id,) for session_id in dict.fromkeys(row[1] for row in rows)]
+        target.write(
+            partial(bulk_insert, table="stale_sessions", columns=("session_id",), rows=noted)
+        )
+
+
+def _is_settled(tx: ReadTransaction) -> bool:
+    try:
+        return tx.one(_ANY) is None
+    except StatementRefused:
+        # The table was dropped by another program: the next write makes it again.
+        return False

@@ -4,9 +4,9 @@ Triggers note the sessions that programs changed which know only the documented 
 `change_notes`. Here their derived columns are worked out, by the same rules as for the store's own
 writes.
 
-A note is removed in the transaction that acts on it, after what it is about was read; what is not
-committed yet brings a note of its own. On servers, rows are locked only if nobody else has locked
-them: this never waits while it holds a lock, so it takes part in no deadlock.
+A note is removed in the transaction that acts on it, and read before what it is about; what is not
+committed yet brings a note of its own. On servers, a family is settled only if none of its rows is
+locked by another transaction: waiting for one while holding others could end in a deadlock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
-from hermes_sessions.errors import ConversationHeld
+from hermes_sessions.errors import ConversationHeld, StatementRefused
 from hermes_sessions.model.legacy import documented_edge_kind
 from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.codec import from_json
@@ -43,26 +43,43 @@ _DOCUMENTED: Final = 11
 
 def settle(store: Store, *, limit: int | None = None, patience: float | None = None) -> None:
     """Work out the derived columns of up to *limit* noted sessions (all without one), in short
-    transactions. *patience* bounds each wait for other writers. What somebody else is writing, or
-    holds, keeps its note.
+    transactions. *patience* bounds each wait for other writers.
+
+    Sessions that another writer is at, or holds, keep their notes. Notes that are added meanwhile
+    are left for the next call, so that this ends whatever other programs do.
 
     Raises:
         StoreUnavailable: the store cannot be written now; what was done stays done.
     """
-    handled, after = 0, 0
-    while limit is None or handled < limit:
+    handled, after, last = 0, 0, _last_note(store)
+    while after < last and (limit is None or handled < limit):
         with store.provider.read() as tx:
             noted = tx.all(
-                "SELECT seq, session_id FROM stale_sessions WHERE seq > ? ORDER BY seq LIMIT ?",
-                (after, _BATCH),
+                "SELECT seq, session_id FROM stale_sessions WHERE seq > ? AND seq <= ? "
+                "ORDER BY seq LIMIT ?",
+                (after, last, _BATCH),
             )
         if not noted:
             return
-        # What stays noted is left for the next time.
         after = noted[-1][0]
         session_ids = list(dict.fromkeys(row[1] for row in noted))
         store.provider.write(_settling(store, session_ids), patience=patience, isolated=False)
         handled += len(noted)
+
+
+def _last_note(store: Store) -> int:
+    """Return the highest number of a note, 0 without any."""
+
+    def highest(tx: ReadTransaction) -> int:
+        row = tx.one("SELECT MAX(seq) FROM stale_sessions")
+        return row[0] or 0 if row else 0
+
+    try:
+        with store.provider.read() as tx:
+            return highest(tx)
+    except StatementRefused:
+        # A write makes the table again where another program has dropped it.
+        return store.provider.write(highest)
 
 
 def _settling(store: Store, session_ids: list[str]) -> Callable[[WriteTransaction], None]:
@@ -90,12 +107,13 @@ class _Member(NamedTuple):
     ended_at: float | None
     archived_at: float | None
     pinned_at: float | None
+    tip_id: str | None
 
 
 _Members = dict[str, _Member]
 _MEMBER: Final = (
     "SELECT id, parent_session_id, conversation_id, chain_id, edge_kind, started_at, source, "
-    "model_config, end_reason, ended_at, archived_at, pinned_at FROM sessions"
+    "model_config, end_reason, ended_at, archived_at, pinned_at, tip_id FROM sessions"
 )
 
 
@@ -111,21 +129,37 @@ def _settle_family(
     notes = [row[0] for row in _rows(tx, "SELECT seq FROM stale_sessions", "session_id", noted)]
     members = _members(tx, "id", family)
     if _ties(members) != _ties(family):
-        return noted  # Somebody was faster; the notes are still there.
+        return noted  # Another writer was faster; the notes are still there.
     try:
         _place(tx, members, noted)
     except ConversationHeld as error:
         logger.info("a session joins its thread when that is free: %s", error)
-        return noted
-    for member in sorted(members):
+        notes = []
+    affected = sorted(_affected(members, _members(tx, "id", members), noted))
+    for member in affected:
         _give_places(tx, member)
         refresh_derived(tx, member)
     if len(members) > 1:
-        for member in sorted(members):
+        for member in affected:
             refresh_thread(tx, member)
     for part in _chunks(notes):
         tx.run(f"DELETE FROM stale_sessions WHERE seq IN ({placeholders(len(part))})", part)
     return noted
+
+
+def _affected(before: _Members, after: _Members, noted: set[str]) -> set[str]:
+    """Return the members whose summaries may be other ones now: those that are noted or came to
+    another chain, and the tips of their chains, which are as recent as the rest of it.
+    """
+    touched = {one for one in after if one in noted or after[one].chain_id != before[one].chain_id}
+    chains = {state[one].chain_id for state in (before, after) for one in touched}
+    tips = {
+        member.tip_id
+        for state in (before, after)
+        for member in state.values()
+        if member.tip_id in after and member.chain_id in chains
+    }
+    return touched | {tip for tip in tips if tip is not None}
 
 
 def _family(tx: ReadTransaction, session_id: str) -> _Members:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, Member, place
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.change_notes import settled_read
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.change_notes import forget_notes, settled_read
 from hermes_sessions.storage.repositories.fences import held, lease_row
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
@@ -17,6 +19,7 @@ from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.store import Store
 
 _ORPHAN_AGE_SECONDS = 7 * 86400
+_EDGES_PER_QUERY = 500
 
 
 class Lineage:
@@ -164,6 +167,31 @@ def adopt(tx: WriteTransaction, session_id: str, parent_id: str, edge_kind: str 
         (conversation_id, session_id),
     )
     place_family(tx, conversation_id)
+
+
+def restore_parents(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> None:
+    """Give copied sessions without a parent theirs, as pairs of parent and child; everything else
+    was copied with them, also that nothing is known of why they have it.
+    """
+    unexplained = [
+        row[0]
+        for start in range(0, len(edges), _EDGES_PER_QUERY)
+        for part in (edges[start : start + _EDGES_PER_QUERY],)
+        for row in tx.all(
+            f"SELECT id FROM sessions WHERE edge_kind IS NULL AND parent_session_id IS NULL "
+            f"AND id IN ({placeholders(len(part))})",
+            [child for _, child in part],
+        )
+    ]
+    tx.run_many(
+        "UPDATE sessions SET parent_session_id = ? WHERE id = ? AND parent_session_id IS NULL",
+        edges,
+    )
+    # Triggers took these for sessions to which another program gave a parent.
+    tx.run_many(
+        "UPDATE sessions SET edge_kind = NULL WHERE id = ?", [(child,) for child in unexplained]
+    )
+    forget_notes(tx, unexplained)
 
 
 def found_conversation(tx: WriteTransaction, session_id: str) -> None:

@@ -17,7 +17,10 @@ from hermes_sessions.errors import HermesSessionsError, InvalidInput, RetentionN
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.change_notes import unsettled_conversations
+from hermes_sessions.storage.repositories.change_notes import (
+    settle_first,
+    unsettled_conversations,
+)
 from hermes_sessions.storage.repositories.fences import held_conversations, require_free
 from hermes_sessions.storage.repositories.foreign_changes import settle
 from hermes_sessions.storage.repositories.holds import (
@@ -55,6 +58,7 @@ _OF_A_SESSION: Final = (
     "compression_locks",
     "topics",
     "authors",
+    "stale_sessions",
 )
 #: Sessions whose deletion was begun, and their messages.
 _COUNT_DOOMED: Final = (
@@ -104,7 +108,7 @@ class Retention:
         cutoff = self._cutoff(older_than_days)
         columns = (*SESSION_COLUMNS, "preview", "last_active")
         records: list[Record] = []
-        self._settle()
+        settle_first(self._store, limit=None)
         with self._store.provider.read() as tx:
             for conversation_id in self._finished(tx, cutoff, source):
                 rows = tx.all(
@@ -124,7 +128,8 @@ class Retention:
     ) -> int:
         """See `SessionDB.prune_sessions`."""
         cutoff = self._cutoff(older_than_days)
-        self._settle()
+        if not self._store.provider.read_only:
+            settle(self._store)
         with self._store.provider.read() as tx:
             waiting = self._finished(tx, cutoff, source)[::-1]
         self.erase_doomed()
@@ -150,7 +155,10 @@ class Retention:
             rows = tx.all(
                 f"SELECT id, conversation_id FROM sessions WHERE source = ? AND title IS NULL "
                 f"AND ended_at IS NOT NULL AND started_at < ? AND message_count = 0 "
-                f"AND pinned_at IS NULL AND {VISIBLE}",
+                f"AND pinned_at IS NULL AND {VISIBLE} "
+                # Other programs may add messages without counting them.
+                f"AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = sessions.id "
+                f"AND m.active = 1 AND m.compacted = 0)",
                 ("tui", now - _DAY),
             )
         return self.delete([row[0] for row in rows if row[1] not in held], sessions_dir)
@@ -204,16 +212,11 @@ class Retention:
             logger.warning("%s", error)
             return 0
 
-    def _settle(self) -> None:
-        """Take in all that other programs changed: what is not known yet is not deleted."""
-        if not self._store.provider.read_only:
-            settle(self._store)
-
     def _finished(self, tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
         held = held_conversations(tx, self._store.clock())
         held |= conversations_on_hold(tx, self._store)
         if not self._store.provider.read_only:
-            # Somebody is writing it, or holds it.
+            # What another program changed, and is not settled yet, may be newer than it seems.
             held |= unsettled_conversations(tx)
         return [c for c in _finished_conversations(tx, cutoff, source) if c not in held]
 

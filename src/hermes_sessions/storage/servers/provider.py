@@ -59,6 +59,7 @@ from hermes_sessions.storage.tables import (
     LIFECYCLE_TABLES,
     SEARCH_TABLES,
     SERVER_TABLES,
+    STALE_TABLES,
     TABLES,
 )
 
@@ -80,6 +81,7 @@ OUR_TABLES: Final = [
             *GATEWAY_TABLES,
             *ERASURE_TABLES,
             *HOLD_TABLES,
+            *STALE_TABLES,
         )
     ),
     "search_documents",

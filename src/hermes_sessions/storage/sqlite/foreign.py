@@ -62,6 +62,7 @@ from hermes_sessions.storage.tables import (
     GATEWAY_TABLES,
     HOLD_TABLES,
     LIFECYCLE_TABLES,
+    STALE_TABLES,
     TABLES,
     Table,
 )
@@ -100,7 +101,14 @@ _COPIED_OF_OURS: Final = frozenset(
 _NOT_COPIED_OF_OURS: Final = (
     frozenset(
         table.name
-        for table in (*TABLES, *LIFECYCLE_TABLES, *GATEWAY_TABLES, *ERASURE_TABLES, *HOLD_TABLES)
+        for table in (
+            *TABLES,
+            *LIFECYCLE_TABLES,
+            *GATEWAY_TABLES,
+            *ERASURE_TABLES,
+            *HOLD_TABLES,
+            *STALE_TABLES,
+        )
     )
     - _COPIED_OF_OURS
 )

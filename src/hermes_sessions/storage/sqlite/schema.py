@@ -306,6 +306,11 @@ _EDGE_KIND: Final = """CASE
                     WHEN 'branched' THEN 'branch' END
                 FROM sessions p WHERE p.id = new.parent_session_id AND p.ended_at <= new.started_at)
         END"""
+#: Whether another program gave a row another parent. The store changes the conversation, too, or
+#: gives a row that it copied the parent to which its edge kind belongs.
+_MOVED: Final = """new.parent_session_id IS NOT old.parent_session_id
+    AND new.conversation_id IS old.conversation_id
+    AND (old.parent_session_id IS NOT NULL OR old.edge_kind IS NULL)"""
 _NOT_NOTED: Final = "NOT EXISTS (SELECT 1 FROM stale_sessions WHERE session_id = {row}.{column})"
 
 
@@ -340,15 +345,13 @@ WHEN new.conversation_id IS NULL BEGIN
     {_note("id")}
 END;
 CREATE TRIGGER IF NOT EXISTS sessions_adopt AFTER UPDATE OF parent_session_id ON sessions
-WHEN new.parent_session_id IS NOT old.parent_session_id AND new.edge_kind IS old.edge_kind
-    AND new.conversation_id IS old.conversation_id BEGIN
+WHEN {_MOVED} AND new.edge_kind IS old.edge_kind BEGIN
     UPDATE sessions SET edge_kind = {_EDGE_KIND} WHERE id = new.id;
 END;
 CREATE TRIGGER IF NOT EXISTS sessions_note_update
 AFTER UPDATE OF id, parent_session_id, started_at, ended_at, end_reason ON sessions
 WHEN new.id <> old.id OR new.started_at IS NOT old.started_at
-    OR (new.parent_session_id IS NOT old.parent_session_id
-        AND new.conversation_id IS old.conversation_id)
+    OR ({_MOVED})
     OR (new.end_reason IN ('compression', 'branched')
         AND (new.end_reason IS NOT old.end_reason OR new.ended_at IS NOT old.ended_at)
         AND EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = new.id

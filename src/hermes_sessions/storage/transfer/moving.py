@@ -16,6 +16,7 @@ from typing import Final
 
 from hermes_sessions.errors import ConstraintViolated, TransferRefused
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+from hermes_sessions.storage.repositories.change_notes import copy_notes
 from hermes_sessions.storage.searching.upkeep import Upkeep
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
@@ -40,7 +41,12 @@ from hermes_sessions.storage.transfer.reading import (
     sessions_among,
     sum_sessions,
 )
-from hermes_sessions.storage.transfer.side_rows import Merge, copy_side_rows
+from hermes_sessions.storage.transfer.side_rows import (
+    CHANGES_STEP,
+    Merge,
+    copy_side_rows,
+    has_taken,
+)
 from hermes_sessions.storage.transfer.writing import Writer, any_taken, tie
 
 #: Called with what is being done, how much of it is done, and how much there is.
@@ -136,6 +142,8 @@ class Transfer:
         for copy in (copy_side_rows, copy_lanes):
             for row in copy(self._source, self._target, self._ledger, self._merge):
                 self._report.differences.append(Difference(f"{row.table} {row.key}", row.what))
+        if has_taken(CHANGES_STEP, self._source):
+            copy_notes(self._source, self._target)
         self._report.indexed = self._index()
         return self._report
 

@@ -55,6 +55,7 @@ LIFECYCLE_STEP: Final = "0003_lifecycle"
 _GATEWAY_STEP: Final = "0004_gateway"
 _ERASURE_STEP: Final = "0006_erasure"
 _HOLDS_STEP: Final = "0007_holds"
+CHANGES_STEP: Final = "0008_changes"
 
 
 def _declared(name: Kind, step: str, *, is_proof: bool = False) -> SideTable:

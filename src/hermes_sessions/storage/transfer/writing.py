@@ -14,6 +14,8 @@ from hermes_sessions.storage.provider import (
     bulk_insert,
     placeholders,
 )
+from hermes_sessions.storage.repositories.change_notes import forget_notes
+from hermes_sessions.storage.repositories.lineage import restore_parents
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Table
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.ledger import BEGUN, Ledger
@@ -157,7 +159,11 @@ class Writer:
         if stored:
             _remove_rows(tx, list(stored))
             marks = placeholders(len(stored))
-            tx.run(f"UPDATE sessions SET title = NULL WHERE id IN ({marks})", list(stored))
+            tx.run(
+                f"UPDATE sessions SET title = NULL, parent_session_id = NULL, edge_kind = NULL "
+                f"WHERE id IN ({marks})",
+                list(stored),
+            )
         refused = self._clear_the_way(tx, firsts)
         rows = []
         for piece in firsts:
@@ -179,6 +185,8 @@ class Writer:
                 if p.session and p.session[_PARENT]
             ],
         )
+        # Derived columns are copied as they are, and so are the source's notes in the end.
+        forget_notes(tx, ids)
 
     def _clear_the_way(self, tx: WriteTransaction, firsts: Sequence[Piece]) -> set[str]:
         """Take titles from sessions that have lost them in the source; return those that others
@@ -270,10 +278,7 @@ def tie(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> list[str]:
         return []
     parents = sessions_among(tx, sorted({parent for _, parent in edges}))
     possible = [(parent, child) for child, parent in edges if parent in parents]
-    tx.run_many(
-        "UPDATE sessions SET parent_session_id = ? WHERE id = ? AND parent_session_id IS NULL",
-        possible,
-    )
+    restore_parents(tx, possible)
     return [child for _, child in possible]
 
 

@@ -18,6 +18,7 @@ NOT_CARRIED: Final = {
     "search_state": "search index, built again",
     "search_queue": "search index, built again",
     "search_titles": "search index, built again",
+    "stale_sessions": "derived columns to work out again; after a restore, all are",
 }
 #: Likewise: the token of a lease, and what the database works out by itself.
 COLUMNS_NOT_CARRIED: Final = {"sessions": frozenset(("fence", "title_key"))}

@@ -27,6 +27,8 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     bulk_insert,
 )
+from hermes_sessions.storage.repositories.change_notes import note_all
+from hermes_sessions.storage.repositories.lineage import restore_parents
 from hermes_sessions.storage.tables import SESSIONS
 
 #: Rows and characters of one batch.
@@ -67,7 +69,7 @@ def fill(
         target.write(partial(_insert, batch=batch))
         advance(len(batch.get("messages", ())))
     for edges in _parents(container):
-        target.write(partial(_tie, edges=edges))
+        target.write(partial(restore_parents, edges=edges))
     target.write(partial(_go_on_above, target=target))
     with target.read() as tx:
         check(tx)
@@ -85,7 +87,7 @@ def _fill(
         _insert(tx, batch)
         advance(len(batch.get("messages", ())))
     for edges in _parents(container):
-        _tie(tx, edges)
+        restore_parents(tx, edges)
     _go_on_above(tx, target)
     check(tx)
 
@@ -147,11 +149,8 @@ def _insert(tx: WriteTransaction, batch: _Batch) -> None:
         bulk_insert(tx, table.name, names(table), batch.get(table.name, []))
 
 
-def _tie(tx: WriteTransaction, edges: list[tuple[Any, Any]]) -> None:
-    tx.run_many("UPDATE sessions SET parent_session_id = ? WHERE id = ?", edges)
-
-
 def _go_on_above(tx: WriteTransaction, target: SessionDBProvider) -> None:
+    note_all(tx)
     for table in CARRIED:
         if any(column.kind == "serial" for column in table.columns):
             target.after_explicit_ids(tx, table.name)

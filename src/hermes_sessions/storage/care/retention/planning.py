@@ -17,9 +17,11 @@ from hermes_sessions.model.retention import (
 )
 from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan
 from hermes_sessions.storage.provider import ReadTransaction
-from hermes_sessions.storage.repositories.change_notes import unsettled_conversations
+from hermes_sessions.storage.repositories.change_notes import (
+    settle_first,
+    unsettled_conversations,
+)
 from hermes_sessions.storage.repositories.fences import held_conversations
-from hermes_sessions.storage.repositories.foreign_changes import settle
 from hermes_sessions.storage.repositories.holds import conversations_on_hold
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import VISIBLE
@@ -47,12 +49,11 @@ def make_plan(store: Store, policies: RetentionPolicies) -> RetentionPlan:
     """Return what *policies* come to now."""
     now = store.clock()
     cutoff = now - policies.close_after_days * _DAY
-    if not store.provider.read_only:
-        settle(store)
+    settle_first(store, limit=None)
     with store.provider.read() as tx:
         held = held_conversations(tx, now)
         if not store.provider.read_only:
-            # Somebody is writing it: what is not known yet does not go.
+            # What another program changed, and is not settled yet, may be newer than it seems.
             held |= unsettled_conversations(tx)
         on_hold = conversations_on_hold(tx, store)
         families = _families(tx)

@@ -14,6 +14,7 @@ import apsw
 
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.change_notes import note_all
 from hermes_sessions.storage.repositories.lineage import place_family
 from hermes_sessions.storage.repositories.summaries import refresh_summary
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
@@ -24,7 +25,8 @@ from hermes_sessions.storage.sqlite.upgrade.values import text_of_bytes
 
 #: Made anew, or written by the new file itself.
 _LEFT_OUT: Final = frozenset(
-    "search_index search_state search_queue search_titles store_migrations schema_version".split()
+    "search_index search_state search_queue search_titles stale_sessions store_migrations "
+    "schema_version".split()
 )
 _FIRST: Final = ("sessions", "messages")
 _STAND_INS: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0}
@@ -332,6 +334,7 @@ def _settle_lineage(tx: WriteTransaction, rebuilt: Rebuilt) -> None:
     )
     for root in dict.fromkeys(roots.values()):
         place_family(tx, root)
+    note_all(tx)
 
 
 def _settle_sessions(tx: WriteTransaction, rebuilt: Rebuilt) -> None:

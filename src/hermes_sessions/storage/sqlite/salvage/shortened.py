@@ -16,7 +16,7 @@ from hermes_sessions.storage.sqlite.salvage.plain import LOST_AND_FOUND, LOST_CO
 from hermes_sessions.storage.sqlite.upgrade.scan import quoted
 
 #: Derived, and made anew.
-_DERIVED: Final = ("search_", "messages_fts")
+_DERIVED: Final = ("search_", "messages_fts", "stale_sessions")
 
 
 def shortened_rows(copy: Path, page_size: int, file: PlainFile) -> Iterator[tuple[str, int]]:
