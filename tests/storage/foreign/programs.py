@@ -1,7 +1,6 @@
 """Other programs, which know nothing but the documented columns: each with the driver it would use.
 
-The one for SQLite is another process with the interpreter's own library: two copies of SQLite must
-not have a file open in one process.
+The one for SQLite is another process with the interpreter's own library.
 """
 
 from __future__ import annotations

@@ -4,10 +4,7 @@ with the same rows does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,15 +14,8 @@ from hypothesis import strategies as st
 from hermes_sessions import SessionDB
 from hermes_sessions.model.legacy import documented_edge_kind
 from hermes_sessions.testing.clock import NOON, FrozenClock
-from tests.servers.launching import Server
-from tests.servers.stores import mysql_store, postgresql_store
-from tests.storage.foreign.programs import (
-    Program,
-    Refused,
-    mysql_program,
-    postgresql_program,
-    sqlite_program,
-)
+from tests.storage.foreign.conftest import Opening
+from tests.storage.foreign.programs import Program, Refused
 from tests.storage.foreign.rebuilding import everything_shown, rebuilt
 
 NAMES = ("a", "b", "c", "d")
@@ -175,41 +165,13 @@ class Writer:
         self.look()
 
 
-Opening = Callable[[], AbstractContextManager[tuple[Program, Callable[..., SessionDB]]]]
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
-def opening(request: pytest.FixtureRequest) -> Opening:
-    """Opens an empty store, and a program beside it."""
-
-    @contextmanager
-    def on_sqlite() -> Iterator[tuple[Program, Callable[..., SessionDB]]]:
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "state.db"
-            SessionDB(path).close()
-            with sqlite_program(path) as program:
-                yield program, lambda **options: SessionDB(path, **options)
-
-    @contextmanager
-    def on_server() -> Iterator[tuple[Program, Callable[..., SessionDB]]]:
-        server: Server = request.getfixturevalue(request.param)
-        is_postgresql = request.param == "postgresql"
-        store = postgresql_store if is_postgresql else mysql_store
-        beside = postgresql_program if is_postgresql else mysql_program
-        with store(server, "others") as open_store:
-            open_store().close()
-            with beside(server, "others") as program:
-                yield program, open_store
-
-    return on_sqlite if request.param == "sqlite" else on_server
-
-
 @given(st.lists(steps, min_size=1, max_size=12))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.slow
 def test_the_store_shows_what_is_in_documented_columns(opening: Opening, done: list[Step]) -> None:
     clock = FrozenClock()
-    with opening() as (program, open_store), open_store(clock=clock) as db:
+    with opening() as shared, shared.open(clock=clock) as db:
+        program = shared.program
         writer = Writer(program, db)
         for step in done:
             writer.do(step)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from typing import Final
 
 from hermes_sessions.errors import StatementRefused, StoreError
@@ -41,10 +42,17 @@ def settled_read(store: Store) -> Iterator[ReadTransaction]:
     write, is read as it is.
     """
     if not store.provider.read_only:
-        with store.provider.read() as tx:
-            if _is_settled(tx):
-                yield tx
-                return
+        is_settled = False
+        try:
+            with store.provider.read() as tx:
+                is_settled = tx.one(_ANY) is None
+                if is_settled:
+                    yield tx
+                    return
+        except StatementRefused:
+            if is_settled:
+                raise  # By what the caller reads.
+        # Also where another program has dropped the table: it is made again.
         settle_first(store)
     with store.provider.read() as tx:
         yield tx
@@ -89,25 +97,9 @@ def forget_notes(tx: WriteTransaction, session_ids: Iterable[str]) -> None:
 
 def copy_notes(source: SessionDBProvider, target: SessionDBProvider) -> None:
     """Note in *target* what is noted in *source*, whose derived columns were copied as they are."""
-    after = 0
-    while True:
-        with source.read() as tx:
-            rows = tx.all(
-                "SELECT seq, session_id FROM stale_sessions WHERE seq > ? ORDER BY seq LIMIT ?",
-                (after, _COPIED_AT_ONCE),
+    with source.read() as tx:
+        noted = iter(tx.stream("SELECT DISTINCT session_id FROM stale_sessions"))
+        while rows := list(islice(noted, _COPIED_AT_ONCE)):
+            target.write(
+                partial(bulk_insert, table="stale_sessions", columns=("session_id",), rows=rows)
             )
-        if not rows:
-            return
-        after = rows[-1][0]
-        noted = [(session_id,) for session_id in dict.fromkeys(row[1] for row in rows)]
-        target.write(
-            partial(bulk_insert, table="stale_sessions", columns=("session_id",), rows=noted)
-        )
-
-
-def _is_settled(tx: ReadTransaction) -> bool:
-    try:
-        return tx.one(_ANY) is None
-    except StatementRefused:
-        # The table was dropped by another program: the next write makes it again.
-        return False
