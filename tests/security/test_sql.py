@@ -48,6 +48,8 @@ EXCEPTIONS = {
     "hermes_sessions.storage.mysql.schema:_make_triggers": "triggers in a constant",
     "hermes_sessions.storage.mysql.schema:_migrate": "numbers, and names that the driver escapes",
     "hermes_sessions.storage.postgresql.appending:statement": "numbers of parameters",
+    "hermes_sessions.storage.repositories.change_notes:settled_rows": "a query of constants",
+    "hermes_sessions.storage.repositories.foreign_changes:_rows": "a query of constants",
     "hermes_sessions.storage.servers.provider:_attempt": "a mark of ours is hexadecimal; a number",
     "hermes_sessions.storage.sqlite.declared:": "declarations of tables.py",
     "hermes_sessions.storage.sqlite.salvage.checking:_lines": "a name that was quoted, a number",

@@ -131,7 +131,8 @@ END"""
 _MOVED: Final = """NOT (NEW.parent_session_id <=> OLD.parent_session_id)
     AND NEW.conversation_id <=> OLD.conversation_id
     AND (OLD.parent_session_id IS NOT NULL OR OLD.edge_kind IS NULL)"""
-_NOTE: Final = "INSERT INTO stale_sessions (session_id) VALUES ({session_id})"
+_NOTE_SESSION: Final = "INSERT INTO stale_sessions (session_id) VALUES (NEW.id)"
+_NOTE_OLD: Final = "INSERT INTO stale_sessions (session_id) VALUES (OLD.session_id)"
 #: A statement that reads sessions must not change them (error 1442): then the message gets its
 #: place when the session is settled.
 _PLACE: Final = """BEGIN
@@ -158,7 +159,7 @@ _CHANGE_TRIGGERS: Final = {
     f"NEW.tip_id = IF(NEW.parent_session_id IS NULL, NEW.id, NULL), "
     f"NEW.listed = NEW.parent_session_id IS NULL, "
     f"NEW.last_active = COALESCE(NEW.last_active, NEW.started_at); "
-    f"{_NOTE.format(session_id='NEW.id')}; END IF",
+    f"{_NOTE_SESSION}; END IF",
     "sessions_adopt": f"BEFORE UPDATE ON sessions FOR EACH ROW "
     f"IF {_MOVED} AND NEW.edge_kind <=> OLD.edge_kind "
     f"THEN SET NEW.edge_kind = {_EDGE_KIND}; END IF",
@@ -169,7 +170,7 @@ _CHANGE_TRIGGERS: Final = {
     f"AND NEW.end_reason IN ('compression', 'branched') AND EXISTS (SELECT 1 FROM sessions c "
     f"WHERE c.parent_session_id = NEW.id AND c.edge_kind IS NULL "
     f"AND c.started_at >= NEW.ended_at)) "
-    f"THEN {_NOTE.format(session_id='NEW.id')}; END IF",
+    f"THEN {_NOTE_SESSION}; END IF",
     "messages_complete": f"BEFORE INSERT ON messages FOR EACH ROW "
     f"IF NEW.ordinal IS NULL AND @hermes_mark IS NULL THEN {_PLACE}; END IF",
     "messages_move": f"BEFORE UPDATE ON messages FOR EACH ROW "
@@ -177,11 +178,11 @@ _CHANGE_TRIGGERS: Final = {
     "messages_note_update": f"AFTER UPDATE ON messages FOR EACH ROW "
     f"IF NEW.session_id <> OLD.session_id OR NEW.role <> OLD.role "
     f"OR NOT (NEW.content <=> OLD.content) OR NEW.timestamp <> OLD.timestamp "
-    f"THEN {_NOTE.format(session_id='OLD.session_id')}; END IF",
+    f"THEN {_NOTE_OLD}; END IF",
     "messages_note_delete": f"AFTER DELETE ON messages FOR EACH ROW "
     f"IF EXISTS (SELECT 1 FROM sessions s WHERE s.id = OLD.session_id "
     f"AND NOT (s.trashed_at <=> 0)) "
-    f"THEN {_NOTE.format(session_id='OLD.session_id')}; END IF",
+    f"THEN {_NOTE_OLD}; END IF",
 }
 _CHANGES: Final = "0008_changes"
 #: Until now, nothing noted what other programs changed: all is worked out once.

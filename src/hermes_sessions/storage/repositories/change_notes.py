@@ -9,7 +9,7 @@ derived columns, such as a list, a resume or a prune, they are worked out for wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -17,7 +17,9 @@ from typing import Final
 from hermes_sessions.errors import StatementRefused, StoreError
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import (
+    Params,
     ReadTransaction,
+    Row,
     SessionDBProvider,
     WriteTransaction,
     bulk_insert,
@@ -56,6 +58,20 @@ def settled_read(store: Store) -> Iterator[ReadTransaction]:
         settle_first(store)
     with store.provider.read() as tx:
         yield tx
+
+
+def settled_rows(store: Store, select: str, source: str, params: Params) -> list[Row]:
+    """Return the rows of one query, *select* and the rest of it from FROM on, as `settled_read`
+    sees them. It asks for notes in the query itself: lists are frequent, and servers far away.
+    """
+    if not store.provider.read_only:
+        with suppress(StatementRefused), store.provider.read() as tx:
+            rows = tx.all(f"{select}, EXISTS (SELECT 1 FROM stale_sessions) {source}", params)
+            if rows and not rows[0][-1]:
+                return [row[:-1] for row in rows]
+        settle_first(store)
+    with store.provider.read() as tx:
+        return tx.all(f"{select} {source}", params)
 
 
 def settle_first(store: Store, *, limit: int | None = _FOR_A_READER) -> None:

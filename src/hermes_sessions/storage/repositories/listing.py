@@ -9,7 +9,7 @@ from typing import Any, Final
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import placeholders
-from hermes_sessions.storage.repositories.change_notes import settled_read
+from hermes_sessions.storage.repositories.change_notes import settled_rows
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
     VISIBLE,
@@ -100,28 +100,28 @@ class Listing:
         columns = [c for c in SESSION_COLUMNS if not (compact and c == "system_prompt")]
         selected = ", ".join(f"{'t' if c in _FROM_TIP else 'h'}.{c}" for c in columns)
         # The page is found first; only its rows are joined.
-        sql = (
-            f"SELECT {selected}, t.preview, t.last_active, h.id "
+        rows = settled_rows(
+            self._store,
+            f"SELECT {selected}, t.preview, t.last_active, h.id",
             f"FROM (SELECT {head} AS head_id, {tip} AS tip_id_, last_active, started_at, id "
             f"FROM sessions WHERE {shown} AND {' AND '.join(where)} "
             f"ORDER BY {order} LIMIT ? OFFSET ?) page "
             f"JOIN sessions h ON h.id = page.head_id JOIN sessions t ON t.id = page.tip_id_ "
-            f"ORDER BY {ordered}"
+            f"ORDER BY {ordered}",
+            (*params, *_window(limit, offset)),
         )
-        with settled_read(self._store) as tx:
-            rows = tx.all(sql, (*params, *_window(limit, offset)))
         return [_rich_record(columns, row) for row in rows]
 
     def flat(self, source: str | None, limit: int, offset: int) -> list[Record]:
         """See `SessionDB.search_sessions`."""
         where, params = _filters(source, None)
-        with settled_read(self._store) as tx:
-            rows = tx.all(
-                f"SELECT {names(SESSION_COLUMNS)}, last_active FROM sessions "
-                f"WHERE {' AND '.join(where)} "
-                f"ORDER BY last_active DESC, started_at DESC, id DESC LIMIT ? OFFSET ?",
-                (*params, *_window(limit, offset)),
-            )
+        rows = settled_rows(
+            self._store,
+            f"SELECT {names(SESSION_COLUMNS)}, last_active",
+            f"FROM sessions WHERE {' AND '.join(where)} "
+            f"ORDER BY last_active DESC, started_at DESC, id DESC LIMIT ? OFFSET ?",
+            (*params, *_window(limit, offset)),
+        )
         return [dict(zip((*SESSION_COLUMNS, "last_active"), row, strict=True)) for row in rows]
 
     def count(self, source: str | None, *, include_archived: bool) -> int:

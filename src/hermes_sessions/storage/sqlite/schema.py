@@ -311,14 +311,12 @@ _EDGE_KIND: Final = """CASE
 _MOVED: Final = """new.parent_session_id IS NOT old.parent_session_id
     AND new.conversation_id IS old.conversation_id
     AND (old.parent_session_id IS NOT NULL OR old.edge_kind IS NULL)"""
-_NOT_NOTED: Final = "NOT EXISTS (SELECT 1 FROM stale_sessions WHERE session_id = {row}.{column})"
-
-
-def _note(column: str, row: str = "new") -> str:
-    not_noted = _NOT_NOTED.format(row=row, column=column)
-    return f"INSERT INTO stale_sessions (session_id) SELECT {row}.{column} WHERE {not_noted};"
-
-
+_NOT_NOTED: Final = "NOT EXISTS (SELECT 1 FROM stale_sessions WHERE session_id = {0})"
+_NOTE: Final = f"INSERT INTO stale_sessions (session_id) SELECT {{0}} WHERE {_NOT_NOTED};"
+_NOTE_SESSION: Final = _NOTE.format("new.id")
+_NOTE_NEW: Final = _NOTE.format("new.session_id")
+_NOTE_OLD: Final = _NOTE.format("old.session_id")
+_OLD_NOT_NOTED: Final = _NOT_NOTED.format("old.session_id")
 #: What other programs do to documented columns: triggers complete their rows, and note sessions
 #: whose derived columns have to be worked out again; see `repositories.foreign_changes`. What the
 #: store itself writes does not meet their conditions, apart from rare changes for which a note does
@@ -342,7 +340,7 @@ WHEN new.conversation_id IS NULL BEGIN
         next_ordinal = COALESCE(
             (SELECT MAX(m.ordinal) + 1 FROM messages m WHERE m.session_id = new.id), 1)
     WHERE id = new.id;
-    {_note("id")}
+    {_NOTE_SESSION}
 END;
 CREATE TRIGGER IF NOT EXISTS sessions_adopt AFTER UPDATE OF parent_session_id ON sessions
 WHEN {_MOVED} AND new.edge_kind IS old.edge_kind BEGIN
@@ -356,7 +354,7 @@ WHEN new.id <> old.id OR new.started_at IS NOT old.started_at
         AND (new.end_reason IS NOT old.end_reason OR new.ended_at IS NOT old.ended_at)
         AND EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = new.id
             AND c.edge_kind IS NULL AND c.started_at >= new.ended_at)) BEGIN
-    {_note("id")}
+    {_NOTE_SESSION}
     INSERT INTO stale_sessions (session_id) SELECT id FROM sessions
     WHERE new.id <> old.id AND parent_session_id = old.id;
 END;
@@ -378,7 +376,7 @@ WHEN new.ordinal IS NULL BEGIN
         preview = COALESCE(preview, CASE WHEN new.role = 'user' AND NOT {_MARKED}
             THEN substr(new.content, 1, 60) END)
     WHERE id = new.session_id;
-    {_note("session_id")}
+    {_NOTE_NEW}
 END;
 CREATE TRIGGER IF NOT EXISTS messages_leave BEFORE UPDATE OF session_id ON messages
 WHEN new.session_id <> old.session_id AND new.ordinal IS old.ordinal BEGIN
@@ -398,11 +396,11 @@ WHEN new.session_id <> old.session_id OR new.role <> old.role OR new.content IS 
     UPDATE messages SET
         content = CAST(substr(CAST(new.content AS BLOB), 7) AS TEXT), content_type = 'json'
     WHERE id = new.id AND {_MARKED};
-    {_note("session_id")}
-    {_note("session_id", "old")}
+    {_NOTE_NEW}
+    {_NOTE_OLD}
 END;
 CREATE TRIGGER IF NOT EXISTS messages_note_delete AFTER DELETE ON messages
-WHEN {_NOT_NOTED.format(row="old", column="session_id")}
+WHEN {_OLD_NOT_NOTED}
     AND EXISTS (SELECT 1 FROM sessions WHERE id = old.session_id AND trashed_at IS NOT 0) BEGIN
     INSERT INTO stale_sessions (session_id) VALUES (old.session_id);
 END;
