@@ -203,6 +203,9 @@ def test_own_writes_are_not_noted(shared: Shared) -> None:
         db.set_session_archived("b", True)
         db.trash_sessions(["late"])
         db.restore_sessions(["late"])
+        db.replace_messages("b", [{"role": "user", "content": "instead", "timestamp": NOON + 9}])
+        db.clear_messages("a")
+        assert db.delete_session("late")
         assert shared.notes() == []
 
 

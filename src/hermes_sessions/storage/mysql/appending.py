@@ -40,14 +40,17 @@ _PLACED: Final = _COUNTED.format(
     session_id="@hermes_session",
     fence="@hermes_fence",
 )
+IS_APPENDED: Final = "@hermes_mark IS NOT NULL"
 #: Without such a session, ``session_id`` stays null, which it cannot be, and nothing is done.
+PLACE: Final = (
+    f"{_PLACED} AND {HAS_NO_OTHER_TIP}; IF ROW_COUNT() > 0 THEN "
+    f"SET NEW.session_id = @hermes_session, NEW.ordinal = LAST_INSERT_ID(); END IF"
+)
 TRIGGERS: Final = {
     "messages_append_place": f"BEFORE INSERT ON messages FOR EACH ROW "
-    f"IF @hermes_mark IS NOT NULL THEN {_PLACED} AND {HAS_NO_OTHER_TIP}; "
-    f"IF ROW_COUNT() > 0 THEN "
-    f"SET NEW.session_id = @hermes_session, NEW.ordinal = LAST_INSERT_ID(); END IF; END IF",
+    f"IF {IS_APPENDED} THEN {PLACE}; END IF",
     "messages_append_mark": "AFTER INSERT ON messages FOR EACH ROW "
-    "IF @hermes_mark IS NOT NULL THEN "
+    f"IF {IS_APPENDED} THEN "
     "INSERT INTO write_marks (mark, message_id, marked_at) "
     "VALUES (@hermes_mark, NEW.id, @hermes_marked_at); "
     "SET @hermes_mark = NULL; END IF",

@@ -148,8 +148,7 @@ _PLACE: Final = """BEGIN
     INSERT INTO stale_sessions (session_id) VALUES (NEW.session_id);
 END"""
 #: What other programs do to documented columns: triggers complete their rows, and note sessions
-#: whose derived columns have to be worked out again; see ``repositories.foreign_changes``. Whoever
-#: appends by `appending` says so in a variable.
+#: whose derived columns have to be worked out again; see ``repositories.foreign_changes``.
 _CHANGE_TRIGGERS: Final = {
     "sessions_complete": f"BEFORE INSERT ON sessions FOR EACH ROW "
     f"IF NEW.conversation_id IS NULL THEN "
@@ -160,19 +159,20 @@ _CHANGE_TRIGGERS: Final = {
     f"NEW.listed = NEW.parent_session_id IS NULL, "
     f"NEW.last_active = COALESCE(NEW.last_active, NEW.started_at); "
     f"{_NOTE_SESSION}; END IF",
-    "sessions_adopt": f"BEFORE UPDATE ON sessions FOR EACH ROW "
-    f"IF {_MOVED} AND NEW.edge_kind <=> OLD.edge_kind "
-    f"THEN SET NEW.edge_kind = {_EDGE_KIND}; END IF",
-    "sessions_note_update": f"AFTER UPDATE ON sessions FOR EACH ROW "
+    "sessions_note_update": f"BEFORE UPDATE ON sessions FOR EACH ROW "
     f"IF NEW.id <> OLD.id OR NEW.started_at <> OLD.started_at "
     f"OR ({_MOVED}) "
     f"OR (NOT (NEW.end_reason <=> OLD.end_reason AND NEW.ended_at <=> OLD.ended_at) "
     f"AND NEW.end_reason IN ('compression', 'branched') AND EXISTS (SELECT 1 FROM sessions c "
     f"WHERE c.parent_session_id = NEW.id AND c.edge_kind IS NULL "
     f"AND c.started_at >= NEW.ended_at)) "
-    f"THEN {_NOTE_SESSION}; END IF",
-    "messages_complete": f"BEFORE INSERT ON messages FOR EACH ROW "
-    f"IF NEW.ordinal IS NULL AND @hermes_mark IS NULL THEN {_PLACE}; END IF",
+    f"THEN IF {_MOVED} AND NEW.edge_kind <=> OLD.edge_kind "
+    f"THEN SET NEW.edge_kind = {_EDGE_KIND}; END IF; "
+    f"{_NOTE_SESSION}; END IF",
+    # Replaces that of `appending`: each trigger costs every message something.
+    "messages_append_place": f"BEFORE INSERT ON messages FOR EACH ROW "
+    f"IF {appending.IS_APPENDED} THEN {appending.PLACE}; "
+    f"ELSEIF NEW.ordinal IS NULL THEN {_PLACE}; END IF",
     "messages_move": f"BEFORE UPDATE ON messages FOR EACH ROW "
     f"IF NEW.session_id <> OLD.session_id AND NEW.ordinal <=> OLD.ordinal THEN {_PLACE}; END IF",
     "messages_note_update": f"AFTER UPDATE ON messages FOR EACH ROW "
@@ -181,7 +181,7 @@ _CHANGE_TRIGGERS: Final = {
     f"THEN {_NOTE_OLD}; END IF",
     "messages_note_delete": f"AFTER DELETE ON messages FOR EACH ROW "
     f"IF EXISTS (SELECT 1 FROM sessions s WHERE s.id = OLD.session_id "
-    f"AND NOT (s.trashed_at <=> 0)) "
+    f"AND NOT (s.trashed_at <=> 0) AND s.last_active IS NOT NULL) "
     f"THEN {_NOTE_OLD}; END IF",
 }
 _CHANGES: Final = "0008_changes"
@@ -307,7 +307,7 @@ def _make_missing_triggers(session: ServerSession, *, notes_changes: bool) -> No
         made = _make_triggers(session, gone, sees_others=bool(seen))
         if not made.isdisjoint(_TRIGGERS):
             session.execute("UPDATE search_state SET segmenter = 0")
-        if not made.isdisjoint(_CHANGE_TRIGGERS):
+        if notes_changes and not made.isdisjoint(_CHANGE_TRIGGERS):
             session.execute(_NOTE_ALL)
     finally:
         if session.connection.open:

@@ -177,7 +177,7 @@ CREATE TRIGGER messages_note_update AFTER UPDATE OF session_id, role, content, t
 CREATE FUNCTION {{schema}}.messages_note_delete() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO {{schema}}.stale_sessions (session_id)
     SELECT s.id FROM {{schema}}.sessions s WHERE s.trashed_at IS DISTINCT FROM 0
-        AND s.id IN (SELECT session_id FROM changed);
+        AND s.last_active IS NOT NULL AND s.id IN (SELECT session_id FROM changed);
     RETURN NULL;
 END $$;
 CREATE TRIGGER messages_note_delete AFTER DELETE ON messages REFERENCING OLD TABLE AS changed

@@ -306,6 +306,8 @@ def delete_messages(tx: WriteTransaction, session_id: str) -> None:
     if not _is_visible(tx.one, session_id):
         return
     tx.run("DELETE FROM rewinds WHERE session_id = ?", (session_id,))
+    # Without it, triggers do not note the session once per message.
+    tx.run("UPDATE sessions SET last_active = NULL WHERE id = ?", (session_id,))
     tx.run("DELETE FROM messages WHERE session_id = ?", (session_id,))
     refresh_summary(tx, session_id)
 

@@ -401,7 +401,8 @@ WHEN new.session_id <> old.session_id OR new.role <> old.role OR new.content IS 
 END;
 CREATE TRIGGER IF NOT EXISTS messages_note_delete AFTER DELETE ON messages
 WHEN {_OLD_NOT_NOTED}
-    AND EXISTS (SELECT 1 FROM sessions WHERE id = old.session_id AND trashed_at IS NOT 0) BEGIN
+    AND EXISTS (SELECT 1 FROM sessions
+        WHERE id = old.session_id AND trashed_at IS NOT 0 AND last_active IS NOT NULL) BEGIN
     INSERT INTO stale_sessions (session_id) VALUES (old.session_id);
 END;
 """
