@@ -13,6 +13,8 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.backups.making import create_backup
 from hermes_sessions.storage.care.backups.restoring import restore_backup
+from hermes_sessions.storage.care.erasure.forgetting import Erasure
+from hermes_sessions.storage.care.erasure.subject import Subject
 from hermes_sessions.storage.repositories import foreign_changes
 from hermes_sessions.storage.repositories.foreign_changes import settle
 from hermes_sessions.storage.store import Store
@@ -97,6 +99,16 @@ def test_times_and_contents(shared: Shared) -> None:
         db.end_session("b", "done")
         assert db.prune_sessions(older_than_days=5) == 1
         assert [row["id"] for row in db.list_sessions_rich()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "text", ["QUESTION IN A", "qu\u00e9stion in a", "question in a.", "\U0001f600"]
+)
+def test_contents_that_differ_only_a_little(shared: Shared, text: str) -> None:
+    with shared.open() as db:
+        talk(db, "a")
+        shared.program.run("UPDATE messages SET content = ? WHERE role = ?", text, "user")
+        assert [row["preview"] for row in db.list_sessions_rich()] == [text]
 
 
 def test_a_session_without_messages_is_as_recent_as_its_start(shared: Shared) -> None:
@@ -465,6 +477,19 @@ def test_deleting_for_good_leaves_no_note(shared: Shared) -> None:
         assert set(shared.notes()) <= {"b"}
         db.clear_messages("b")
         assert db.delete_session("b")
+        assert shared.notes() == []
+
+
+def test_forgetting_takes_what_came_to_the_conversation(shared: Shared) -> None:
+    with shared.open() as db:
+        talk(db, "a")
+        talk(db, "b")
+        talk(db, "other")
+        shared.program.run("UPDATE sessions SET parent_session_id = ? WHERE id = ?", "a", "b")
+        assert Erasure(db.store).plan(Subject("session", "a")).targets.session_ids == ("a", "b")
+        shared.program.run("UPDATE sessions SET parent_session_id = ? WHERE id = ?", "a", "other")
+        assert Erasure(db.store).forget(Subject("session", "a")).status == "done"
+        assert shared.program.run("SELECT id FROM sessions") == []
         assert shared.notes() == []
 
 

@@ -18,6 +18,8 @@ from hermes_sessions.storage.care.erasure.receipts import Receipt, Receipts, Ste
 from hermes_sessions.storage.care.erasure.removing import remove
 from hermes_sessions.storage.care.erasure.scrubbing import scrub
 from hermes_sessions.storage.care.erasure.subject import Subject, Targets
+from hermes_sessions.storage.repositories.change_notes import settle_first
+from hermes_sessions.storage.repositories.foreign_changes import settle
 from hermes_sessions.storage.store import Store
 
 DATABASE: Final = "database"
@@ -74,12 +76,13 @@ class Erasure:
         self._random_hex = random_hex
 
     def plan(self, subject: Subject, *, rows_only: bool = False) -> Plan:
-        """Return what would go; changes nothing. With *rows_only*, as far as the database knows:
+        """Return what would go; deletes nothing. With *rows_only*, as far as the database knows:
         looking into backups takes its time.
 
         Raises:
             InvalidInput: the subject names nothing.
         """
+        settle_first(self._store, limit=None)
         with self._store.provider.read() as tx:
             targets = find(tx, subject, self._store.clock())
             rows = count_rows(tx, targets)
@@ -100,7 +103,10 @@ class Erasure:
             OnHold: some of it must not be deleted; nothing was changed.
             StoreError: the database failed; what was begun is pending.
         """
-        receipt, targets = self._receipts.begin(subject.checked(), self._random_hex(_ID_BYTES))
+        subject = subject.checked()
+        # What other programs gave a parent belongs to its conversation, and goes with it.
+        settle(self._store)
+        receipt, targets = self._receipts.begin(subject, self._random_hex(_ID_BYTES))
         return self._carry_out(receipt, targets, rebuild=rebuild)
 
     def resume(self, receipt_id: str, *, rebuild: bool = False) -> Receipt:
