@@ -211,6 +211,7 @@ def test_own_writes_are_not_noted(shared: Shared) -> None:
         db.set_session_title("b", "A title")
         db.create_session("late", "cli")
         db.create_session("late", "cli", parent_session_id="a", edge_kind="branch")
+        assert shared.notes() == []
         db.update_token_counts("b", input_tokens=3, output_tokens=4)
         db.set_session_archived("b", True)
         db.trash_sessions(["late"])
@@ -480,7 +481,7 @@ def test_deleting_for_good_leaves_no_note(shared: Shared) -> None:
         assert shared.notes() == []
 
 
-def test_forgetting_takes_what_came_to_the_conversation(shared: Shared) -> None:
+def test_forgetting_takes_what_belongs_to_the_conversation_by_now(shared: Shared) -> None:
     with shared.open() as db:
         talk(db, "a")
         talk(db, "b")
@@ -488,8 +489,9 @@ def test_forgetting_takes_what_came_to_the_conversation(shared: Shared) -> None:
         shared.program.run("UPDATE sessions SET parent_session_id = ? WHERE id = ?", "a", "b")
         assert Erasure(db.store).plan(Subject("session", "a")).targets.session_ids == ("a", "b")
         shared.program.run("UPDATE sessions SET parent_session_id = ? WHERE id = ?", "a", "other")
+        shared.program.run("UPDATE sessions SET parent_session_id = NULL WHERE id = ?", "b")
         assert Erasure(db.store).forget(Subject("session", "a")).status == "done"
-        assert shared.program.run("SELECT id FROM sessions") == []
+        assert shared.program.run("SELECT id FROM sessions") == [("b",)]
         assert shared.notes() == []
 
 

@@ -104,7 +104,7 @@ class Erasure:
             StoreError: the database failed; what was begun is pending.
         """
         subject = subject.checked()
-        # What other programs gave a parent belongs to its conversation, and goes with it.
+        # Other programs may have moved sessions into the conversation, or out of it.
         settle(self._store)
         receipt, targets = self._receipts.begin(subject, self._random_hex(_ID_BYTES))
         return self._carry_out(receipt, targets, rebuild=rebuild)
