@@ -179,7 +179,7 @@ def _family(tx: ReadTransaction, session_id: str) -> _Members:
 
 
 def _locked(tx: WriteTransaction, store: Store, family: _Members) -> bool:
-    """Keep all members as they are until commit; return whether nobody else is at one of them."""
+    """Lock all members until commit; return False if another transaction has locked one of them."""
     for_update = store.provider.dialect.for_update
     if not for_update:
         return True
@@ -214,19 +214,19 @@ def _chunks(values: Iterable[T]) -> Iterator[list[T]]:
 
 def _give_places(tx: WriteTransaction, session_id: str) -> None:
     """Let messages that have no place yet stand at the end, in the order of their ids."""
-    homeless = tx.all(
+    unplaced = tx.all(
         "SELECT id FROM messages WHERE session_id = ? AND ordinal IS NULL ORDER BY id",
         (session_id,),
     )
-    if not homeless:
+    if not unplaced:
         return
     row = tx.one("SELECT next_ordinal FROM sessions WHERE id = ?", (session_id,))
     first = row[0] if row else 1
     tx.run_many(
         "UPDATE messages SET ordinal = ? WHERE id = ?",
-        [(first + number, message_id) for number, (message_id,) in enumerate(homeless)],
+        [(first + number, message_id) for number, (message_id,) in enumerate(unplaced)],
     )
-    tx.run("UPDATE sessions SET next_ordinal = ? WHERE id = ?", (first + len(homeless), session_id))
+    tx.run("UPDATE sessions SET next_ordinal = ? WHERE id = ?", (first + len(unplaced), session_id))
 
 
 # ── lineage ───────────────────────────────────────────────────────────────────────────────────
