@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote_from_bytes
@@ -60,6 +61,25 @@ class Deadline:
         return True
 
 
+#: Where each connection leads to: one that is at work in another thread does not tell.
+_paths: weakref.WeakKeyDictionary[apsw.Connection, str] = weakref.WeakKeyDictionary()
+
+
+def connections_to(path: str) -> list[apsw.Connection]:
+    """Return the open connections of this process to a file, also those of other modules."""
+    found = []
+    for connection in apsw.connections():
+        try:
+            name: str | None = connection.filename
+        except apsw.ConnectionClosedError:
+            continue  # By another thread, meanwhile.
+        except apsw.ThreadingViolationError:
+            name = _paths.get(connection, path)
+        if name == path:
+            found.append(connection)
+    return found
+
+
 def open_connection(
     path: str, options: Options, deadline: Deadline, *, query_only: bool, immutable: bool = False
 ) -> apsw.Connection:
@@ -75,6 +95,7 @@ def open_connection(
         name = quote_from_bytes(os.fsencode(path))
         uri = f"file:{name}{'?immutable=1' if immutable else ''}"
         connection = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
+        _paths[connection] = path
     try:
         connection.set_busy_handler(deadline.wait_for_lock)
         connection.pragma("foreign_keys", "ON")

@@ -112,7 +112,12 @@ def _install() -> bool:
 
 def _has_index(connection: apsw.Connection) -> bool:
     # A lock that it holds already could not be given back by another call.
-    name = connection.filename
+    try:
+        name = connection.filename
+    except apsw.ConnectionClosedError:
+        return False
+    except apsw.ThreadingViolationError:
+        return True  # At work in another thread, and does not tell.
     return bool(name) and os.path.exists(f"{name}-shm")
 
 

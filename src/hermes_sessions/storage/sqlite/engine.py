@@ -32,13 +32,14 @@ from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, free_log
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
     Options,
+    connections_to,
     open_connection,
     set_durability,
 )
 from hermes_sessions.storage.sqlite.descriptor_locks import install
 from hermes_sessions.storage.sqlite.failures import translate
 from hermes_sessions.storage.sqlite.gate import Gate
-from hermes_sessions.storage.sqlite.guard import Guard, connections_to, has_neighbour
+from hermes_sessions.storage.sqlite.guard import Guard, has_neighbour
 from hermes_sessions.storage.sqlite.identity import (
     Identity,
     LogIdentity,
@@ -67,6 +68,8 @@ _TURN_SLICE: Final = 0.05
 _TURN_PATIENCE: Final = 0.5
 #: How long a store whose log is gone waits for running reads before it opens again.
 _RESTART_PATIENCE: Final = 1.0
+#: Seconds between two looks at a connection that another thread uses.
+_BUSY_PAUSE: Final = 0.001
 
 logger = Logger(__name__)
 
@@ -450,9 +453,23 @@ class Engine:
         return False
 
     def _keep_log_out(self) -> None:
-        """Have no connection of this process copy a log into the file that is no longer its."""
+        """Have no connection of this process copy a log into the file that is no longer its.
+
+        One that stays at work in another thread for long keeps its ways: the guard, as long as it
+        is held, lets none of them be the last one, which copies.
+        """
+        until = time.monotonic() + _RESTART_PATIENCE
         for connection in connections_to(self.path):
-            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            while True:
+                try:
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                    break
+                except apsw.ConnectionClosedError:
+                    break
+                except apsw.ThreadingViolationError:
+                    if time.monotonic() >= until:
+                        break
+                    time.sleep(_BUSY_PAUSE)
 
     @property
     def inode(self) -> tuple[int, ...] | None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import struct
 from collections import deque
-from contextlib import suppress
 from typing import Final
 
 import apsw
@@ -28,7 +27,7 @@ try:
 except ImportError:  # Windows has neither these locks nor the trouble with them.
     fcntl = None  # type: ignore[assignment]
 
-from hermes_sessions.storage.sqlite.connection import Deadline
+from hermes_sessions.storage.sqlite.connection import Deadline, connections_to
 from hermes_sessions.storage.sqlite.descriptor_locks import install
 from hermes_sessions.storage.sqlite.location import locks_of_this_process
 
@@ -108,16 +107,6 @@ def _locked(descriptor: int) -> bool:
 def _request(kind: int) -> bytes:
     # struct flock: l_type, l_whence, l_start, l_len, l_pid (0).
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, _FIRST, _COUNT, 0)
-
-
-def connections_to(path: str) -> list[apsw.Connection]:
-    """Return the open connections of this process to a file."""
-    found = []
-    for connection in apsw.connections():
-        with suppress(apsw.ConnectionClosedError):  # By another thread, meanwhile.
-            if connection.filename == path:
-                found.append(connection)
-    return found
 
 
 def _close_left() -> None:

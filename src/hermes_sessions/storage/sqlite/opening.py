@@ -23,12 +23,18 @@ from hermes_sessions.errors import (
 )
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import location, schema
-from hermes_sessions.storage.sqlite.connection import Deadline, Options, log_size, open_connection
+from hermes_sessions.storage.sqlite.connection import (
+    Deadline,
+    Options,
+    connections_to,
+    log_size,
+    open_connection,
+)
 from hermes_sessions.storage.sqlite.descriptor_locks import install
 from hermes_sessions.storage.sqlite.emptied import forget_removed_store, require_not_emptied
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.failures import translated
-from hermes_sessions.storage.sqlite.guard import connections_to, has_neighbour
+from hermes_sessions.storage.sqlite.guard import has_neighbour
 from hermes_sessions.storage.sqlite.ledger import (
     applied_migrations,
     apply_migration,
