@@ -52,12 +52,16 @@ class Server:
         #: Raises anything at all while the server does not answer.
         self.probe: Callable[[], None] = lambda: None
 
-    def start(self) -> None:
-        """Return when the server answers; raises `ServerFailed` with its log if it does not."""
+    def start(self, *options: str) -> None:
+        """Return when the server answers; *options* are given to it this time only.
+
+        Raises:
+            ServerFailed: it does not; with its log.
+        """
         log = (self.folder / "log").open("ab")
         with log:
             self._process = subprocess.Popen(
-                self._command,
+                [*self._command, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

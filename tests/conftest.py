@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from tests import fault_matrix
-from tests.servers.fixtures import mariadb, postgresql  # noqa: F401 - for every folder
+from tests.servers.fixtures import galera, mariadb, postgresql  # noqa: F401 - for every folder
 
 _started = time.monotonic()
 

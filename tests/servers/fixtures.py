@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers.galera import Cluster
 from tests.servers.launching import Server, start_mariadb, start_postgresql
 
 
@@ -27,3 +28,10 @@ def mariadb() -> Iterator[Server]:
     yield server
     disconnect(server)
     server.destroy()
+
+
+@pytest.fixture(scope="session")
+def galera() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.destroy()

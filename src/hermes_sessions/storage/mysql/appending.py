@@ -13,10 +13,11 @@ no place, and the longer form, which needs none, is tried next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from hermes_sessions.storage.mysql.server_session import Script, ServerSession
+from hermes_sessions.storage.mysql.transaction import with_values
 from hermes_sessions.storage.provider import NewRow, placeholders
 from hermes_sessions.storage.servers.driver import HAS_NO_OTHER_TIP
 
@@ -64,15 +65,6 @@ UPDATE sessions SET last_active = ? WHERE last_active < ? AND id = (
 )"""
 
 
-class Script(NamedTuple):
-    """Statements with semicolons between them: a whole transaction."""
-
-    sql: str
-    params: Sequence[Any]
-    #: Where the message stands among the statements, counted from 0.
-    inserting: int
-
-
 @lru_cache(maxsize=128)
 def _alone(columns: tuple[str, ...]) -> str:
     return f"""SET @hermes_mark = ?, @hermes_marked_at = ?, @hermes_tool_calls = ?,
@@ -91,7 +83,7 @@ INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, LAST_INSERT_ID(
 {_TIP}; COMMIT"""
 
 
-def script(row: NewRow, mark: str, now: float, *, tip_too: bool) -> Script:
+def script(session: ServerSession, row: NewRow, mark: str, now: float, *, tip_too: bool) -> Script:
     """Return the statements for a message. Without *tip_too*, they see only sessions that have no
     other tip. Without such a session, or with another fence, ``session_id`` cannot be null, and
     nothing is done.
@@ -102,13 +94,23 @@ def script(row: NewRow, mark: str, now: float, *, tip_too: bool) -> Script:
         *[pair for pair in zip(row.columns, row.values, strict=True) if pair[1] is not None],
         strict=True,
     )
-    if not tip_too:
-        noted = (mark, now, row.tool_calls, row.preview, row.fence, row.session_id)
-        return Script(_alone(columns), (*noted, *values), inserting=1)
-    params = (
-        *(row.timestamp, row.timestamp, row.tool_calls, row.preview, row.session_id, row.fence),
-        *(row.session_id, *values),
-        *(mark, now),
-        *(row.timestamp, row.timestamp, row.session_id),
-    )
-    return Script(_and_tip(columns), params, inserting=2)
+    params: tuple[Any, ...]
+    if tip_too:
+        sql = _and_tip(columns)
+        params = (
+            *(row.timestamp, row.timestamp, row.tool_calls, row.preview, row.session_id, row.fence),
+            *(row.session_id, *values),
+            *(mark, now),
+            *(row.timestamp, row.timestamp, row.session_id),
+        )
+        made = Script("", within=range(5), verifying=6, inserting=2)
+    else:
+        sql = _alone(columns)
+        params = (mark, now, row.tool_calls, row.preview, row.fence, row.session_id, *values)
+        # One statement, which tells how many rows it stored. Only a node of a cluster is asked
+        # again: it may report the success of something that it repeated.
+        made = Script("", range(0), verifying=2 if session.is_galera else None, inserting=1)
+    text = with_values(session.connection, sql, params)
+    if made.verifying is not None:
+        text = f"{text}; {session.verification(mark)}"
+    return made._replace(sql=text)

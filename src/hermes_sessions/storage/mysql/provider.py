@@ -31,7 +31,7 @@ from hermes_sessions.storage.mysql.failures import (
 )
 from hermes_sessions.storage.mysql.search_index import FulltextIndex
 from hermes_sessions.storage.mysql.server_session import ServerSession
-from hermes_sessions.storage.mysql.transaction import MySQLTransaction, with_values
+from hermes_sessions.storage.mysql.transaction import MySQLTransaction
 from hermes_sessions.storage.provider import (
     NO_WISHES,
     Dialect,
@@ -145,7 +145,9 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         self, connections: Connections, lent: ServerSession, mode: Mode, lock_wait: float | None
     ) -> MySQLTransaction:
         if mode == "reading":
-            return MySQLTransaction(lent, _BEGINNINGS[mode], partial(self._renewed, connections))
+            return MySQLTransaction(
+                lent, _BEGINNINGS[mode], partial(self._renewed, connections), is_writing=False
+            )
         wait = self._options.lock_timeout if lock_wait is None else lock_wait
         return MySQLTransaction(lent, (*lent.waiting(wait), *_BEGINNINGS[mode]))
 
@@ -167,11 +169,9 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         *,
         tip_too: bool,
     ) -> int | None:
-        script = appending.script(row, mark, time.time(), tip_too=tip_too)
-        text = with_values(lent.connection, script.sql, script.params)
-        first = lent.waiting(self._options.lock_timeout)
+        script = appending.script(lent, row, mark, time.time(), tip_too=tip_too)
         try:
-            return lent.run_script("; ".join([*first, text]), len(first) + script.inserting)
+            return lent.run_script(lent.waiting(self._options.lock_timeout), script)
         except pymysql.Error as error:
             if number_of(error) == _NULL_REFUSED and "session_id" in str(error):
                 return None

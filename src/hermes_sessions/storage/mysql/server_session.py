@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pymysql
 from pymysql.constants import FIELD_TYPE, SERVER_STATUS
@@ -31,6 +31,24 @@ _SQL_MODE: Final = (
 #: A node that repeats a statement by itself repeats it without the rest of its transaction, and
 #: reports success. What it reads includes what other nodes committed before.
 _GALERA_SETTINGS: Final = "wsrep_retry_autocommit = 0, wsrep_sync_wait = 1"
+
+#: What the server itself says of a deadlock, and of a commit that may or may not have happened.
+_DEADLOCK: Final = 1213
+_NOT_COMMITTED: Final = 1180
+
+
+class Script(NamedTuple):
+    """Statements with semicolons between them, counted from 0: a whole transaction. The last one
+    must match a row, which shows that the others are stored.
+    """
+
+    sql: str
+    #: After these the server must still be in the transaction.
+    within: range
+    #: The one that asks whether the transaction is stored, if that is one of its own.
+    verifying: int | None
+    #: The one that generates an id.
+    inserting: int | None = None
 
 
 class ServerSession:
@@ -148,36 +166,68 @@ class ServerSession:
         self.is_busy = False
         return cursor
 
-    def run_script(self, sql: str, inserting: int) -> int:
-        """Execute several statements in one round trip, without a cursor, which costs more than
-        the smaller ones of them; return the id that the one number *inserting*, from 0, generated.
+    def run_script(self, first: tuple[str, ...], script: Script) -> int:
+        """Execute a transaction, after the statements *first*, in one round trip; return the id
+        that it generated. A cursor would cost more than the smaller ones of its statements.
+
+        Returns only if the server shows that the transaction is stored.
+
+        Raises:
+            pymysql.Error: what the server said; 1213 if it left the transaction without a word,
+                1180 if it reported a commit that is not there or cannot be asked for.
         """
+        sql = "; ".join((*first, script.sql))
         self._require_size(sql)
         connection = self.connection
         self.is_busy = True
+        number, place = 0, -len(first)
+        is_whole = True
         try:
             with self.answers.committing():
                 self.answers.prepare()
                 connection.query(sql)
-                number = place = 0
                 while True:
-                    if place == inserting:
+                    if place in script.within:
+                        is_whole = is_whole and self.is_in_transaction
+                    if place == script.inserting:
                         number = int(connection.insert_id())  # type: ignore[no-untyped-call]
                     if not self._has_more():
                         break
-                    connection.next_result()
                     place += 1
+                    connection.next_result()
         except pymysql.Error as error:
             self._note(error)
+            if not is_whole:
+                raise left_transaction() from error
+            if place == script.verifying:
+                raise _commit_unknown(str(error.args[-1])) from error
             raise
         self.is_busy = False
+        if not is_whole:
+            raise left_transaction()
+        if not connection.affected_rows():  # type: ignore[no-untyped-call]
+            raise _commit_unknown("the server reported a commit that is not there")
         return number
+
+    def verification(self, mark: str) -> str:
+        """Return a statement that matches a row if the transaction with this mark is stored. With
+        its result in a variable, it needs the shortest of all answers.
+        """
+        # It asks for this node's own commit, and need not wait for those of others.
+        at_once = "/*M! SET STATEMENT wsrep_sync_wait = 0 FOR */ " if self.is_galera else ""
+        return f"{at_once}SELECT mark INTO @hermes_stored FROM write_marks WHERE mark = '{mark}'"
 
     def _note(self, error: pymysql.Error) -> None:
         self.is_busy = False
         if is_connection_lost(error, self):
             self.is_lost = True
             self.close()
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether the server was in a transaction when it reported success last."""
+        status: int = self.connection.server_status  # type: ignore[attr-defined]
+        return bool(status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
 
     def _has_more(self) -> bool:
         status: int = self.connection.server_status  # type: ignore[attr-defined]
@@ -241,6 +291,15 @@ class ServerSession:
         """Close the connection; a second call does nothing."""
         if self.connection.open:
             self.connection.close()
+
+
+def left_transaction() -> pymysql.Error:
+    """Return the error for a server that rolled a transaction back and reported success."""
+    return pymysql.err.OperationalError(_DEADLOCK, "the server left the transaction unasked")
+
+
+def _commit_unknown(said: str) -> pymysql.Error:
+    return pymysql.err.OperationalError(_NOT_COMMITTED, said)
 
 
 def _greeting(connection: pymysql.Connection[Any]) -> tuple[Any, Any]:

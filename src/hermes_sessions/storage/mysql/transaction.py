@@ -20,8 +20,13 @@ from pymysql.constants import SERVER_STATUS
 from hermes_sessions.errors import StatementRefused
 from hermes_sessions.storage.codec import decode_row, encode_text
 from hermes_sessions.storage.mysql.failures import is_connection_lost
-from hermes_sessions.storage.mysql.server_session import ServerSession
+from hermes_sessions.storage.mysql.server_session import (
+    Script,
+    ServerSession,
+    left_transaction,
+)
 from hermes_sessions.storage.provider import Params, Row, placeholders
+from hermes_sessions.storage.servers.units import noted
 
 logger = logging.getLogger(__name__)
 
@@ -34,13 +39,15 @@ _SENT_AT_ONCE: Final = 500_000
 class MySQLTransaction:
     """The port's read and write transaction."""
 
-    __slots__ = ("_beginning", "_open_stream", "_renewed", "lent")
+    __slots__ = ("_beginning", "_is_writing", "_open_stream", "_renewed", "lent")
 
     def __init__(
         self,
         session: ServerSession,
         beginning: tuple[str, ...],
         renewed: Callable[[ServerSession], ServerSession] | None = None,
+        *,
+        is_writing: bool = True,
     ) -> None:
         """*beginning* are the statements that begin it. *renewed* gives another session for one
         that turns out to be lost before anything was asked.
@@ -48,6 +55,7 @@ class MySQLTransaction:
         self.lent = session
         self._beginning = beginning
         self._renewed = renewed
+        self._is_writing = is_writing
         self._open_stream: _Stream | None = None
 
     def one(self, sql: str, params: Params = ()) -> Row | None:
@@ -108,10 +116,17 @@ class MySQLTransaction:
         """See `WriteTransaction.insert`."""
         return int(self._ask(sql, params).lastrowid or 0)
 
-    def commit(self, *first: str) -> None:
+    def commit(self, mark: str, *, is_noted: bool = False) -> None:
         """See `ServerTransaction.commit`."""
-        with self.lent.answers.committing():
-            self.send(*first, "COMMIT")
+        self._make_way()
+        # The last statement of the beginning begins it.
+        first, statements = self._beginning[:-1], self._beginning[-1:]
+        self._beginning = ()
+        if not is_noted:
+            statements += (noted(mark),)
+        sql = "; ".join((*statements, "COMMIT", self.lent.verification(mark)))
+        within = range(len(statements))
+        self.lent.run_script(first, Script(sql, within, verifying=within.stop + 1))
 
     def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
         """See `ServerTransaction.end`."""
@@ -139,9 +154,20 @@ class MySQLTransaction:
 
     def send(self, *statements: str, unbuffered: bool = False) -> pymysql.cursors.Cursor:
         """Execute statements in one round trip; return the cursor on the result of the last."""
+        self._make_way()
+        cursor = self._send(*statements, unbuffered=unbuffered)
+        if self._is_writing and not unbuffered and not self.lent.is_in_transaction:
+            # What follows would be stored without what went before.
+            raise left_transaction()
+        return cursor
+
+    def _make_way(self) -> None:
+        """Free the connection for another statement."""
         if self._open_stream is not None:
             self._open_stream.set_aside()
             self._open_stream = None
+
+    def _send(self, *statements: str, unbuffered: bool = False) -> pymysql.cursors.Cursor:
         if not self._beginning:
             return _send(self.lent, statements, unbuffered)
         statements = (*self._beginning, *statements)

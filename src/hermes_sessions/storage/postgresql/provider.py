@@ -162,7 +162,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
             return appending.run_prepared(lent, answers, wanted, params)
         tx = self._transaction(connections, lent, "by row locks", None)
         found = appending.run_once(lent, answers, wanted, params)
-        tx.commit()
+        tx.commit(mark, is_noted=True)
         return found
 
     def _is_put_to_rest(self, connections: Connections, lent: psycopg.Connection) -> bool:

@@ -16,6 +16,7 @@ from psycopg.adapt import Loader
 from hermes_sessions.storage.codec import decode_row, encode_params
 from hermes_sessions.storage.postgresql.answers import Answers
 from hermes_sessions.storage.provider import Params, Row
+from hermes_sessions.storage.servers.units import noted
 
 logger = logging.getLogger(__name__)
 
@@ -93,10 +94,20 @@ class PsycopgTransaction:
         [row] = self.all(f"{sql} RETURNING id", params)
         return int(row[0])
 
-    def commit(self, *first: str) -> None:
-        """See `ServerTransaction.commit`."""
-        with self._answers.committing():
-            self.lent.execute("; ".join((*first, "COMMIT")).encode())
+    def commit(self, mark: str, *, is_noted: bool = False) -> None:
+        """See `ServerTransaction.commit`. The answer to ``COMMIT`` tells: a server that had left
+        the transaction, or rolls it back instead, says so there, without an error.
+        """
+        statements = ("COMMIT",) if is_noted else (noted(mark), "COMMIT")
+        is_left = is_at_rest(self.lent)
+        if not is_left:
+            with self._answers.committing():
+                cursor = self.lent.execute("; ".join(statements).encode())
+            for _ in statements[1:]:
+                cursor.nextset()
+            is_left = cursor.statusmessage != "COMMIT"
+        if is_left:
+            raise psycopg.errors.SerializationFailure("the server rolled the transaction back")
 
     def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
         """See `ServerTransaction.end`."""

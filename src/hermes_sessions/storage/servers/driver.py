@@ -76,8 +76,12 @@ class ServerTransaction(WriteTransaction, Protocol):
     def lent(self) -> Any:
         """What it runs on."""
 
-    def commit(self, *first: str) -> None:
-        """Execute statements without parameters and commit, in one round trip."""
+    def commit(self, mark: str, *, is_noted: bool = False) -> None:
+        """Store *mark*, unless that *is_noted* already, and commit, in one round trip.
+
+        Returns only if the server shows that all of it is stored: one may report success for a
+        transaction that it rolled back.
+        """
 
     def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
         """End what is left of it; return whether its connection can be used again. Never raises

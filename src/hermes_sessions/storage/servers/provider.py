@@ -308,10 +308,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         try:
             result = work(tx)
             is_committing = True
-            # A mark of ours is hexadecimal, so that it can stand in the text: one round trip.
-            tx.commit(
-                f"INSERT INTO write_marks (mark, marked_at) VALUES ('{mark}', {time.time()!r})"
-            )
+            tx.commit(mark)
             is_clean = True
         except self._failures.base as error:
             unknown = CommitUnknown(mark, result) if is_committing else None
@@ -370,9 +367,12 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     ) -> Exception:
         """Return what to raise for the driver's error; *unknown* if a commit had been sent."""
         ours = self._translated(error, connections)
+        if self._failures.is_passing(error):
+            # Nothing was stored, whatever became of the connection since.
+            return RunAgain(ours)
         if self._failures.is_connection_lost(error, lent):
             return unknown or RunAgain(ours)
-        return RunAgain(ours) if self._failures.is_passing(error) else ours
+        return ours
 
     def _exhausted(self, connections: C) -> StoreUnavailable:
         return StoreUnavailable(
@@ -400,7 +400,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
                 (lost.mark, NEVER, time.time()),
             )
             found = tx.one("SELECT message_id FROM write_marks WHERE mark = ?", (lost.mark,))
-            tx.commit()
+            tx.commit(lost.mark, is_noted=True)
             is_clean = True
         except self._failures.base as error:
             raise NotResolved(self._translated(error, connections)) from error

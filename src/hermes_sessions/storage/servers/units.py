@@ -57,6 +57,11 @@ def new_mark() -> str:
     return token_hex(16)
 
 
+def noted(mark: str) -> str:
+    """Return the statement that stores a mark. It is hexadecimal, so that it can stand there."""
+    return f"INSERT INTO write_marks (mark, marked_at) VALUES ('{mark}', {time.time()!r})"
+
+
 def run_unit(
     attempt: Callable[[], T],
     resolve: Callable[[CommitUnknown], T],

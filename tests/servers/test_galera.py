@@ -1,0 +1,224 @@
+"""MariaDB Galera: several nodes that all take writes, and may fail one by one."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import pytest
+
+from hermes_sessions import SessionDB
+from hermes_sessions.errors import StoreUnavailable, StoreUnreachable
+from hermes_sessions.storage.mysql import server_session
+from tests.servers.galera import Cluster, wait_until
+from tests.servers.launching import mysql_connection
+from tests.servers.test_many_processes import start
+
+pytestmark = pytest.mark.slow
+NODES = range(3)
+_databases = count()
+
+
+@pytest.fixture
+def database(galera: Cluster) -> Iterator[str]:
+    """One in which a store is open on no node."""
+    name = f"galera_{next(_databases)}"
+    galera.run(f"CREATE DATABASE {name}")
+    yield name
+    galera.run(f"DROP DATABASE {name}")
+
+
+def stored(galera: Cluster, database: str, node: int = 0) -> list[str]:
+    rows = galera.run(
+        f"SELECT content FROM {database}.messages ORDER BY session_id, ordinal", node=node
+    )
+    return [content for (content,) in rows]
+
+
+class TestRolledBackByAnotherNode:
+    """A node may repeat the statement at which it noticed that, without those before it."""
+
+    @pytest.fixture(params=["repeats", "reports"])
+    def behaviour(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+        if request.param == "repeats":
+            monkeypatch.setattr(server_session, "_GALERA_SETTINGS", "wsrep_retry_autocommit = 1")
+        return str(request.param)
+
+    @pytest.mark.usefixtures("behaviour")
+    @pytest.mark.fault(
+        "Galera: another node's commit rolls a write back half-way",
+        "Run again: every acknowledged write is there once, whole",
+        on="mariadb",
+    )
+    def test_a_unit(self, galera: Cluster, database: str) -> None:
+        with SessionDB.from_url(galera.url(database, count=1)) as db:
+            for key in "ab":
+                db.set_meta(key, "before")
+            update = 'UPDATE state_meta SET value = ? WHERE "key" = ?'
+
+            def work() -> None:
+                db.provider.write(
+                    lambda tx: [tx.run(update, ("after", key)) for key in "ab"], isolated=False
+                )
+
+            interrupted(
+                galera,
+                database,
+                work,
+                held="UPDATE state_meta SET value = 'held' WHERE `key` = 'b'",
+                elsewhere="UPDATE state_meta SET value = 'elsewhere' WHERE `key` = 'a'",
+            )
+            assert [db.get_meta(key) for key in "ab"] == ["after", "after"]
+
+    @pytest.mark.usefixtures("behaviour")
+    def test_a_message(self, galera: Cluster, database: str) -> None:
+        """To a session of which lists show another one: several statements."""
+        with SessionDB.from_url(galera.url(database, count=1)) as db:
+            db.create_session("head", "cli")
+            db.create_session("tip", "cli", parent_session_id="head", edge_kind="compression")
+            interrupted(
+                galera,
+                database,
+                lambda: db.append_message("head", "user", "here"),
+                held="UPDATE sessions SET last_active = 1 WHERE id = 'tip'",
+                elsewhere="UPDATE sessions SET system_prompt = 'x' WHERE id = 'head'",
+            )
+            assert [message["content"] for message in db.get_messages("head")] == ["here"]
+            session = db.get_session("head")
+            assert session is not None
+            assert session["message_count"] == 1
+
+
+def interrupted(
+    galera: Cluster, database: str, work: Callable[[], object], *, held: str, elsewhere: str
+) -> None:
+    """Do *work* on the first node; while it waits for a row that is *held*, another node commits
+    a change to one that it has changed.
+    """
+    with ThreadPoolExecutor(1) as thread, mysql_connection(galera.nodes[0], database) as holder:
+        cursor = holder.cursor()
+        cursor.execute("BEGIN")
+        cursor.execute(held)
+        working = thread.submit(work)
+        wait_until(lambda: galera.status("Innodb_row_lock_current_waits") != "0" or working.done())
+        galera.run(f"USE {database}", elsewhere, node=1)
+        galera.run("SELECT 1")  # The first node has got that far.
+        cursor.execute("ROLLBACK")
+        working.result(60)
+
+
+@pytest.mark.fault(
+    "Galera: processes write on all nodes at once, to one session",
+    "Every acknowledged message is there once, each one's order kept",
+    on="mariadb",
+)
+def test_writers_on_all_nodes(galera: Cluster, database: str, long_run: bool) -> None:
+    number = 3_400 if long_run else 60
+    with SessionDB.from_url(galera.url(database)) as db:
+        db.create_session("s", "cli")
+    writers = [
+        start("append", galera.url(database, first=w % 3, count=1), "s", f"w{w}", str(number))
+        for w in range(6)
+    ]
+    for writer in writers:
+        said, complaints = writer.communicate()
+        assert writer.returncode == 0, complaints
+        assert said.split() == [str(n) for n in range(number)]
+    texts = stored(galera, database)
+    assert Counter(texts) == Counter(f"w{w} {n}" for w in range(6) for n in range(number))
+    for w in range(6):
+        assert [t for t in texts if t.startswith(f"w{w} ")] == [f"w{w} {n}" for n in range(number)]
+
+
+class _Writer:
+    """Appends to a session of its own until it is stopped."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.said: list[str] = []
+        self._progress = threading.Semaphore(0)
+        self._stop = threading.Event()
+        self._db = SessionDB.from_url(url, lock_timeout=60.0)
+        self._db.create_session(name, "cli")
+        self._pool = ThreadPoolExecutor(1)
+        self._work = self._pool.submit(self._append, name)
+
+    def _append(self, name: str) -> None:
+        try:
+            for number in count():
+                if self._stop.is_set():
+                    return
+                self._db.append_message(name, "user", f"{name} {number}")
+                self.said.append(f"{name} {number}")
+                self._progress.release()
+        finally:
+            self._progress.release(1000)
+
+    def gets_on(self) -> None:
+        """Wait for ten more messages."""
+        self._progress = threading.Semaphore(0)
+        for _ in range(10):
+            assert self._progress.acquire(timeout=120)
+
+    def finish(self) -> None:
+        self._stop.set()
+        try:
+            self._work.result(120)
+        finally:
+            self._pool.shutdown()
+            self._db.close()
+
+
+@pytest.mark.fault(
+    "Galera: the node of a writer is killed",
+    "It moves on to another node; every acknowledged message is there once, in order",
+    on="mariadb",
+)
+def test_the_node_of_a_writer_is_killed(galera: Cluster, database: str) -> None:
+    writers = [_Writer(galera.url(database, first=node), f"w{node}") for node in NODES]
+    try:
+        for writer in writers:
+            writer.gets_on()
+        galera.nodes[2].stop(galera.nodes[2].killed_by)
+        for writer in writers:
+            writer.gets_on()
+    finally:
+        galera.nodes[2].start()
+        for writer in writers:
+            writer.finish()
+    for node in NODES:
+        assert stored(galera, database, node) == [text for w in writers for text in w.said]
+
+
+@pytest.mark.fault(
+    "Galera: a node loses contact with the majority",
+    "Unreachable, in words and in time; programs that know the other nodes move on to them",
+    on="mariadb",
+)
+def test_a_node_without_the_majority(galera: Cluster, database: str) -> None:
+    writers = [_Writer(galera.url(database, first=node), f"w{node}") for node in (1, 2)]
+    with SessionDB.from_url(galera.url(database, first=2, count=1), lock_timeout=1.0) as alone:
+        alone.create_session("alone", "cli")
+        alone.append_message("alone", "user", "alone 0")
+        galera.isolate(2)
+        try:
+            for writer in writers:
+                writer.gets_on()
+            wait_until(lambda: galera.status("wsrep_cluster_status", 2) != "Primary")
+            with pytest.raises(StoreUnavailable, match="majority"):
+                alone.append_message("alone", "user", "lost")
+            with pytest.raises(StoreUnreachable, match="majority"):
+                alone.get_messages("alone")
+            with pytest.raises(StoreUnreachable, match="majority"):
+                SessionDB.from_url(galera.url(database, first=2, count=1))
+        finally:
+            galera.isolate(2, isolated=False)
+            galera.wait_until_whole()
+            for writer in writers:
+                writer.finish()
+        alone.append_message("alone", "user", "alone 1")
+    expected = ["alone 0", "alone 1", *(text for w in writers for text in w.said)]
+    for node in NODES:
+        assert stored(galera, database, node) == expected
