@@ -16,7 +16,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-from hermes_sessions.storage.mysql.server_session import Script, ServerSession
+import pymysql
+
+from hermes_sessions.storage.mysql.server_session import Script
 from hermes_sessions.storage.mysql.transaction import with_values
 from hermes_sessions.storage.provider import NewRow, placeholders
 from hermes_sessions.storage.servers.driver import HAS_NO_OTHER_TIP
@@ -83,7 +85,9 @@ INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, LAST_INSERT_ID(
 {_TIP}; COMMIT"""
 
 
-def script(session: ServerSession, row: NewRow, mark: str, now: float, *, tip_too: bool) -> Script:
+def script(
+    connection: pymysql.Connection[Any], row: NewRow, mark: str, now: float, *, tip_too: bool
+) -> Script:
     """Return the statements for a message. Without *tip_too*, they see only sessions that have no
     other tip. Without such a session, or with another fence, ``session_id`` cannot be null, and
     nothing is done.
@@ -94,23 +98,15 @@ def script(session: ServerSession, row: NewRow, mark: str, now: float, *, tip_to
         *[pair for pair in zip(row.columns, row.values, strict=True) if pair[1] is not None],
         strict=True,
     )
-    params: tuple[Any, ...]
     if tip_too:
-        sql = _and_tip(columns)
         params = (
             *(row.timestamp, row.timestamp, row.tool_calls, row.preview, row.session_id, row.fence),
             *(row.session_id, *values),
             *(mark, now),
             *(row.timestamp, row.timestamp, row.session_id),
         )
-        made = Script("", within=range(5), verifying=6, inserting=2)
-    else:
-        sql = _alone(columns)
-        params = (mark, now, row.tool_calls, row.preview, row.fence, row.session_id, *values)
-        # One statement, which tells how many rows it stored. Only a node of a cluster is asked
-        # again: it may report the success of something that it repeated.
-        made = Script("", range(0), verifying=2 if session.is_galera else None, inserting=1)
-    text = with_values(session.connection, sql, params)
-    if made.verifying is not None:
-        text = f"{text}; {session.verification(mark)}"
-    return made._replace(sql=text)
+        sql = with_values(connection, _and_tip(columns), params)
+        return Script(sql, last=5, within=range(5), inserting=2)
+    noted = (mark, now, row.tool_calls, row.preview, row.fence, row.session_id)
+    sql = with_values(connection, _alone(columns), (*noted, *values))
+    return Script(sql, last=1, inserting=1)

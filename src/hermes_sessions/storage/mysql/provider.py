@@ -169,9 +169,9 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         *,
         tip_too: bool,
     ) -> int | None:
-        script = appending.script(lent, row, mark, time.time(), tip_too=tip_too)
+        script = appending.script(lent.connection, row, mark, time.time(), tip_too=tip_too)
         try:
-            return lent.run_script(lent.waiting(self._options.lock_timeout), script)
+            return lent.run_script(lent.waiting(self._options.lock_timeout), script, mark)
         except pymysql.Error as error:
             if number_of(error) == _NULL_REFUSED and "session_id" in str(error):
                 return None

@@ -36,17 +36,22 @@ _GALERA_SETTINGS: Final = "wsrep_retry_autocommit = 0, wsrep_sync_wait = 1"
 _DEADLOCK: Final = 1213
 _NOT_COMMITTED: Final = 1180
 
+#: Matches a row if a mark is stored. It asks for this node's own commit, and need not wait for
+#: those of others. With its result in a variable, it needs the shortest of all answers.
+_VERIFICATION: Final = (
+    "/*M! SET STATEMENT wsrep_sync_wait = 0 FOR */ "
+    "SELECT mark INTO @hermes_stored FROM write_marks WHERE mark = '{}'"
+)
+
 
 class Script(NamedTuple):
-    """Statements with semicolons between them, counted from 0: a whole transaction. The last one
-    must match a row, which shows that the others are stored.
-    """
+    """Statements with semicolons between them, counted from 0: a whole transaction."""
 
     sql: str
+    #: The last one.
+    last: int
     #: After these the server must still be in the transaction.
-    within: range
-    #: The one that asks whether the transaction is stored, if that is one of its own.
-    verifying: int | None
+    within: range = range(0)
     #: The one that generates an id.
     inserting: int | None = None
 
@@ -166,17 +171,19 @@ class ServerSession:
         self.is_busy = False
         return cursor
 
-    def run_script(self, first: tuple[str, ...], script: Script) -> int:
-        """Execute a transaction, after the statements *first*, in one round trip; return the id
-        that it generated. A cursor would cost more than the smaller ones of its statements.
+    def run_script(self, first: tuple[str, ...], script: Script, mark: str) -> int:
+        """Execute a transaction that stores *mark*, after the statements *first*, in one round
+        trip; return the id that it generated. A cursor would cost more than its smaller statements.
 
-        Returns only if the server shows that the transaction is stored.
+        Returns only if the transaction is stored. The answers to its statements tell; a node of a
+        cluster, which may report the success of something that it repeated, is asked for the mark.
 
         Raises:
             pymysql.Error: what the server said; 1213 if it left the transaction without a word,
                 1180 if it reported a commit that is not there or cannot be asked for.
         """
-        sql = "; ".join((*first, script.sql))
+        verification = (_VERIFICATION.format(mark),) if self.is_galera else ()
+        sql = "; ".join((*first, script.sql, *verification))
         self._require_size(sql)
         connection = self.connection
         self.is_busy = True
@@ -199,23 +206,15 @@ class ServerSession:
             self._note(error)
             if not is_whole:
                 raise left_transaction() from error
-            if place == script.verifying:
+            if place > script.last:
                 raise _commit_unknown(str(error.args[-1])) from error
             raise
         self.is_busy = False
         if not is_whole:
             raise left_transaction()
-        if not connection.affected_rows():  # type: ignore[no-untyped-call]
+        if verification and not connection.affected_rows():  # type: ignore[no-untyped-call]
             raise _commit_unknown("the server reported a commit that is not there")
         return number
-
-    def verification(self, mark: str) -> str:
-        """Return a statement that matches a row if the transaction with this mark is stored. With
-        its result in a variable, it needs the shortest of all answers.
-        """
-        # It asks for this node's own commit, and need not wait for those of others.
-        at_once = "/*M! SET STATEMENT wsrep_sync_wait = 0 FOR */ " if self.is_galera else ""
-        return f"{at_once}SELECT mark INTO @hermes_stored FROM write_marks WHERE mark = '{mark}'"
 
     def _note(self, error: pymysql.Error) -> None:
         self.is_busy = False

@@ -124,9 +124,10 @@ class MySQLTransaction:
         self._beginning = ()
         if not is_noted:
             statements += (noted(mark),)
-        sql = "; ".join((*statements, "COMMIT", self.lent.verification(mark)))
-        within = range(len(statements))
-        self.lent.run_script(first, Script(sql, within, verifying=within.stop + 1))
+        script = Script(
+            "; ".join((*statements, "COMMIT")), len(statements), within=range(len(statements))
+        )
+        self.lent.run_script(first, script, mark)
 
     def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
         """See `ServerTransaction.end`."""
