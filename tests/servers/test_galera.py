@@ -14,7 +14,6 @@ from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable, StoreUnreachable
 from hermes_sessions.storage.mysql import server_session
 from tests.servers.galera import Cluster, wait_until
-from tests.servers.launching import mysql_connection
 from tests.servers.test_many_processes import start
 
 pytestmark = pytest.mark.slow
@@ -39,42 +38,48 @@ def stored(galera: Cluster, database: str, node: int = 0) -> list[str]:
 
 
 class TestRolledBackByAnotherNode:
-    """A node may repeat the statement at which it noticed that, without those before it."""
+    """Amid several statements in one packet, a node notices only after the next one that another
+    node's commit came first, and repeats that one, or not, as it is set.
+    """
 
-    @pytest.fixture(params=["repeats", "reports"])
-    def behaviour(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    @pytest.fixture(autouse=True, params=["repeats", "reports"])
+    def behaviour(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         if request.param == "repeats":
             monkeypatch.setattr(server_session, "_GALERA_SETTINGS", "wsrep_retry_autocommit = 1")
-        return str(request.param)
 
-    @pytest.mark.usefixtures("behaviour")
     @pytest.mark.fault(
         "Galera: another node's commit rolls a write back half-way",
         "Run again: every acknowledged write is there once, whole",
         on="mariadb",
     )
-    def test_a_unit(self, galera: Cluster, database: str) -> None:
+    def test_amid_many_rows(self, galera: Cluster, database: str) -> None:
         with SessionDB.from_url(galera.url(database, count=1)) as db:
             for key in "ab":
-                db.set_meta(key, "before")
-            update = 'UPDATE state_meta SET value = ? WHERE "key" = ?'
-
-            def work() -> None:
-                db.provider.write(
-                    lambda tx: [tx.run(update, ("after", key)) for key in "ab"], isolated=False
-                )
-
+                db.set_meta(key, "0")
+            add = 'UPDATE state_meta SET value = value + 1 WHERE "key" = ?'
             interrupted(
                 galera,
                 database,
-                work,
-                held="UPDATE state_meta SET value = 'held' WHERE `key` = 'b'",
+                lambda: db.provider.write(lambda tx: tx.run_many(add, ["a", "b"]), isolated=False),
+                after="UPDATE ON state_meta",
+                elsewhere="UPDATE state_meta SET value = value + 10 WHERE `key` = 'a'",
+            )
+            assert [db.get_meta(key) for key in "ab"] == ["11", "1"]
+
+    def test_at_its_end(self, galera: Cluster, database: str) -> None:
+        with SessionDB.from_url(galera.url(database, count=1)) as db:
+            db.set_meta("a", "before")
+            interrupted(
+                galera,
+                database,
+                lambda: db.set_meta("a", "after"),
+                after="INSERT ON write_marks",
                 elsewhere="UPDATE state_meta SET value = 'elsewhere' WHERE `key` = 'a'",
             )
-            assert [db.get_meta(key) for key in "ab"] == ["after", "after"]
+            assert db.get_meta("a") == "after"
 
-    @pytest.mark.usefixtures("behaviour")
-    def test_a_message(self, galera: Cluster, database: str) -> None:
+    @pytest.mark.parametrize("after", ["UPDATE ON sessions", "INSERT ON messages"])
+    def test_amid_a_message(self, galera: Cluster, database: str, after: str) -> None:
         """To a session of which lists show another one: several statements."""
         with SessionDB.from_url(galera.url(database, count=1)) as db:
             db.create_session("head", "cli")
@@ -83,7 +88,7 @@ class TestRolledBackByAnotherNode:
                 galera,
                 database,
                 lambda: db.append_message("head", "user", "here"),
-                held="UPDATE sessions SET last_active = 1 WHERE id = 'tip'",
+                after=after,
                 elsewhere="UPDATE sessions SET system_prompt = 'x' WHERE id = 'head'",
             )
             assert [message["content"] for message in db.get_messages("head")] == ["here"]
@@ -93,20 +98,29 @@ class TestRolledBackByAnotherNode:
 
 
 def interrupted(
-    galera: Cluster, database: str, work: Callable[[], object], *, held: str, elsewhere: str
+    galera: Cluster, database: str, work: Callable[[], object], *, after: str, elsewhere: str
 ) -> None:
-    """Do *work* on the first node; while it waits for a row that is *held*, another node commits
-    a change to one that it has changed.
+    """Do *work* on the first node; *after* its first change of that kind, another node commits a
+    change to a row that it has changed.
     """
-    with ThreadPoolExecutor(1) as thread, mysql_connection(galera.nodes[0], database) as holder:
-        cursor = holder.cursor()
-        cursor.execute("BEGIN")
-        cursor.execute(held)
+    galera.run(
+        f"USE {database}",
+        f"CREATE TRIGGER interruption AFTER {after} FOR EACH ROW "
+        f"IF NOT EXISTS (SELECT 1 FROM state_meta WHERE `key` = 'interrupted') "
+        f"THEN DO SLEEP(60); END IF",
+    )
+    with ThreadPoolExecutor(1) as thread:
         working = thread.submit(work)
-        wait_until(lambda: galera.status("Innodb_row_lock_current_waits") != "0" or working.done())
-        galera.run(f"USE {database}", elsewhere, node=1)
-        galera.run("SELECT 1")  # The first node has got that far.
-        cursor.execute("ROLLBACK")
+        sleeping = "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'"
+        wait_until(lambda: bool(galera.run(sleeping)) or working.done())
+        galera.run(
+            f"USE {database}",
+            "BEGIN",
+            "INSERT INTO state_meta (`key`, value) VALUES ('interrupted', '')",
+            elsewhere,
+            "COMMIT",
+            node=1,
+        )
         working.result(60)
 
 

@@ -13,7 +13,7 @@ no place, and the longer form, which needs none, is tried next.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import pymysql
@@ -59,6 +59,16 @@ TRIGGERS: Final = {
     "SET @hermes_mark = NULL; END IF",
 }
 
+#: What the triggers need to know.
+_TOLD: Final = """SET @hermes_mark = ?, @hermes_marked_at = ?, @hermes_tool_calls = ?,
+    @hermes_preview = ?, @hermes_fence = ?, @hermes_session = ?"""
+
+_COUNTED_BY_VALUES: Final = _COUNTED.format(
+    timestamp="?", tool_calls="?", preview="?", session_id="?", fence="?"
+)
+_MARKED: Final = (
+    "INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, LAST_INSERT_ID(), ?)"
+)
 #: A session that is part of a thread, but not what lists show of it, makes that one more recent.
 _TIP: Final = """
 UPDATE sessions SET last_active = ? WHERE last_active < ? AND id = (
@@ -69,20 +79,14 @@ UPDATE sessions SET last_active = ? WHERE last_active < ? AND id = (
 
 @lru_cache(maxsize=128)
 def _alone(columns: tuple[str, ...]) -> str:
-    return f"""SET @hermes_mark = ?, @hermes_marked_at = ?, @hermes_tool_calls = ?,
-    @hermes_preview = ?, @hermes_fence = ?, @hermes_session = ?;
-INSERT INTO messages (session_id, {", ".join(columns)})
+    return f"""INSERT INTO messages (session_id, {", ".join(columns)})
 VALUES (NULL, {placeholders(len(columns))})"""
 
 
 @lru_cache(maxsize=128)
-def _and_tip(columns: tuple[str, ...]) -> str:
-    counted = _COUNTED.format(timestamp="?", tool_calls="?", preview="?", session_id="?", fence="?")
-    return f"""START TRANSACTION; {counted};
-INSERT INTO messages (session_id, ordinal, {", ".join(columns)})
-VALUES (IF(ROW_COUNT() > 0, ?, NULL), LAST_INSERT_ID(), {placeholders(len(columns))});
-INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, LAST_INSERT_ID(), ?);
-{_TIP}; COMMIT"""
+def _and_place(columns: tuple[str, ...]) -> str:
+    return f"""INSERT INTO messages (session_id, ordinal, {", ".join(columns)})
+VALUES (IF(ROW_COUNT() > 0, ?, NULL), LAST_INSERT_ID(), {placeholders(len(columns))})"""
 
 
 def script(
@@ -98,15 +102,18 @@ def script(
         *[pair for pair in zip(row.columns, row.values, strict=True) if pair[1] is not None],
         strict=True,
     )
-    if tip_too:
-        params = (
-            *(row.timestamp, row.timestamp, row.tool_calls, row.preview, row.session_id, row.fence),
-            *(row.session_id, *values),
-            *(mark, now),
-            *(row.timestamp, row.timestamp, row.session_id),
-        )
-        sql = with_values(connection, _and_tip(columns), params)
-        return Script(sql, last=5, within=range(5), inserting=2)
-    noted = (mark, now, row.tool_calls, row.preview, row.fence, row.session_id)
-    sql = with_values(connection, _alone(columns), (*noted, *values))
-    return Script(sql, last=1, inserting=1)
+    written = partial(with_values, connection)
+    counts = (row.tool_calls, row.preview)
+    if not tip_too:
+        noted = (mark, now, *counts, row.fence, row.session_id)
+        return Script((written(_TOLD, noted), written(_alone(columns), values)), inserting=1)
+    counted = (row.timestamp, row.timestamp, *counts, row.session_id, row.fence)
+    statements = (
+        "START TRANSACTION",
+        written(_COUNTED_BY_VALUES, counted),
+        written(_and_place(columns), (row.session_id, *values)),
+        written(_MARKED, (mark, now)),
+        written(_TIP, (row.timestamp, row.timestamp, row.session_id)),
+        "COMMIT",
+    )
+    return Script(statements, within=range(5), inserting=2)

@@ -30,7 +30,7 @@ from hermes_sessions.storage.mysql.failures import (
     translate,
 )
 from hermes_sessions.storage.mysql.search_index import FulltextIndex
-from hermes_sessions.storage.mysql.server_session import ServerSession
+from hermes_sessions.storage.mysql.server_session import Script, ServerSession
 from hermes_sessions.storage.mysql.transaction import MySQLTransaction
 from hermes_sessions.storage.provider import (
     NO_WISHES,
@@ -162,7 +162,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
 
     def _append(
         self,
-        connections: Connections,  # noqa: ARG002
+        connections: Connections,
         lent: ServerSession,
         row: NewRow,
         mark: str,
@@ -171,11 +171,23 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
     ) -> int | None:
         script = appending.script(lent.connection, row, mark, time.time(), tip_too=tip_too)
         try:
+            if tip_too and lent.is_galera:
+                return self._run_apart(connections, lent, script, mark)
             return lent.run_script(lent.waiting(self._options.lock_timeout), script, mark)
         except pymysql.Error as error:
             if number_of(error) == _NULL_REFUSED and "session_id" in str(error):
                 return None
             raise
+
+    def _run_apart(
+        self, connections: Connections, lent: ServerSession, script: Script, mark: str
+    ) -> int:
+        """Execute a script's statements one by one; see `ServerSession.statements_at_once`."""
+        tx = self._transaction(connections, lent, "by row locks", None)
+        _, *statements, _ = script.statements
+        numbers = [tx.send(statement).lastrowid for statement in statements]
+        tx.commit(mark, is_noted=True)
+        return int(numbers[(script.inserting or 0) - 1] or 0)
 
     def _is_put_to_rest(
         self,

@@ -45,11 +45,9 @@ _VERIFICATION: Final = (
 
 
 class Script(NamedTuple):
-    """Statements with semicolons between them, counted from 0: a whole transaction."""
+    """A whole transaction, or what is left of one; its statements are counted from 0."""
 
-    sql: str
-    #: The last one.
-    last: int
+    statements: tuple[str, ...]
     #: After these the server must still be in the transaction.
     within: range = range(0)
     #: The one that generates an id.
@@ -174,6 +172,7 @@ class ServerSession:
     def run_script(self, first: tuple[str, ...], script: Script, mark: str) -> int:
         """Execute a transaction that stores *mark*, after the statements *first*, in one round
         trip; return the id that it generated. A cursor would cost more than its smaller statements.
+        For a node of a cluster, see `statements_at_once`.
 
         Returns only if the transaction is stored. The answers to its statements tell; a node of a
         cluster, which may report the success of something that it repeated, is asked for the mark.
@@ -183,7 +182,7 @@ class ServerSession:
                 1180 if it reported a commit that is not there or cannot be asked for.
         """
         verification = (_VERIFICATION.format(mark),) if self.is_galera else ()
-        sql = "; ".join((*first, script.sql, *verification))
+        sql = "; ".join((*first, *script.statements, *verification))
         self._require_size(sql)
         connection = self.connection
         self.is_busy = True
@@ -206,7 +205,7 @@ class ServerSession:
             self._note(error)
             if not is_whole:
                 raise left_transaction() from error
-            if place > script.last:
+            if place >= len(script.statements):
                 raise _commit_unknown(str(error.args[-1])) from error
             raise
         self.is_busy = False
@@ -215,6 +214,14 @@ class ServerSession:
         if verification and not connection.affected_rows():  # type: ignore[no-untyped-call]
             raise _commit_unknown("the server reported a commit that is not there")
         return number
+
+    def statements_at_once(self, statements: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return what of a transaction can be sent in one round trip each.
+
+        A node that rolls a transaction back for another node's, amid several statements, executes
+        and commits the next one by itself before it says so. It must be alone.
+        """
+        return [(statement,) for statement in statements] if self.is_galera else [statements]
 
     def _note(self, error: pymysql.Error) -> None:
         self.is_busy = False

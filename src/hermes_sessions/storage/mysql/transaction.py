@@ -124,9 +124,7 @@ class MySQLTransaction:
         self._beginning = ()
         if not is_noted:
             statements += (noted(mark),)
-        script = Script(
-            "; ".join((*statements, "COMMIT")), len(statements), within=range(len(statements))
-        )
+        script = Script((*statements, "COMMIT"), within=range(len(statements)))
         self.lent.run_script(first, script, mark)
 
     def end(self, how: Literal["COMMIT", "ROLLBACK"]) -> bool:
@@ -154,12 +152,14 @@ class MySQLTransaction:
         return self.send(text, unbuffered=unbuffered)
 
     def send(self, *statements: str, unbuffered: bool = False) -> pymysql.cursors.Cursor:
-        """Execute statements in one round trip; return the cursor on the result of the last."""
+        """Execute statements, in one round trip if possible; return the cursor on the result of
+        the last.
+        """
         self._make_way()
-        cursor = self._send(*statements, unbuffered=unbuffered)
-        if self._is_writing and not unbuffered and not self.lent.is_in_transaction:
-            # What follows would be stored without what went before.
-            raise left_transaction()
+        *_, cursor = [
+            self._send(*together, unbuffered=unbuffered)
+            for together in self.lent.statements_at_once(statements)
+        ]
         return cursor
 
     def _make_way(self) -> None:
@@ -168,7 +168,14 @@ class MySQLTransaction:
             self._open_stream.set_aside()
             self._open_stream = None
 
-    def _send(self, *statements: str, unbuffered: bool = False) -> pymysql.cursors.Cursor:
+    def _send(self, *statements: str, unbuffered: bool) -> pymysql.cursors.Cursor:
+        cursor = self._send_or_begin(*statements, unbuffered=unbuffered)
+        if self._is_writing and not unbuffered and not self.lent.is_in_transaction:
+            # What follows would be stored without what went before.
+            raise left_transaction()
+        return cursor
+
+    def _send_or_begin(self, *statements: str, unbuffered: bool) -> pymysql.cursors.Cursor:
         if not self._beginning:
             return _send(self.lent, statements, unbuffered)
         statements = (*self._beginning, *statements)
