@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from typing import Any
 
 import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable, StoreUnreachable
-from hermes_sessions.storage.mysql import server_session
+from hermes_sessions.storage.mysql import appending, server_session, transaction
+from hermes_sessions.storage.servers.units import noted
 from tests.servers.galera import Cluster, wait_until
 from tests.servers.test_many_processes import start
 
@@ -37,9 +39,13 @@ def stored(galera: Cluster, database: str, node: int = 0) -> list[str]:
     return [content for (content,) in rows]
 
 
+#: A statement between two others of a packet, until another node has come first.
+PAUSE = """DO SLEEP(IF(EXISTS (SELECT 1 FROM state_meta WHERE "key" = 'interrupted'), 0, 60))"""
+
+
 class TestRolledBackByAnotherNode:
-    """Amid several statements in one packet, a node notices only after the next one that another
-    node's commit came first, and repeats that one, or not, as it is set.
+    """Between two statements of a packet, a node executes and commits the second by itself, before
+    it says that the transaction was rolled back. One that repeats statements does not even say so.
     """
 
     @pytest.fixture(autouse=True, params=["repeats", "reports"])
@@ -52,67 +58,81 @@ class TestRolledBackByAnotherNode:
         "Run again: every acknowledged write is there once, whole",
         on="mariadb",
     )
-    def test_amid_many_rows(self, galera: Cluster, database: str) -> None:
+    def test_between_two_changes(self, galera: Cluster, database: str) -> None:
+        add = """UPDATE state_meta SET value = value + 1 WHERE "key" = '{}'"""
         with SessionDB.from_url(galera.url(database, count=1)) as db:
             for key in "ab":
                 db.set_meta(key, "0")
-            add = 'UPDATE state_meta SET value = value + 1 WHERE "key" = ?'
+
+            def work(tx: Any) -> None:
+                tx.send(add.format("a"), PAUSE, add.format("b"))
+
             interrupted(
                 galera,
                 database,
-                lambda: db.provider.write(lambda tx: tx.run_many(add, ["a", "b"]), isolated=False),
-                after="UPDATE ON state_meta",
+                lambda: db.provider.write(work, isolated=False),
                 elsewhere="UPDATE state_meta SET value = value + 10 WHERE `key` = 'a'",
             )
             assert [db.get_meta(key) for key in "ab"] == ["11", "1"]
 
-    def test_at_its_end(self, galera: Cluster, database: str) -> None:
+    def test_before_the_commit(
+        self, galera: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         with SessionDB.from_url(galera.url(database, count=1)) as db:
             db.set_meta("a", "before")
+            monkeypatch.setattr(transaction, "noted", lambda mark: f"{noted(mark)}; {PAUSE}")
             interrupted(
                 galera,
                 database,
                 lambda: db.set_meta("a", "after"),
-                after="INSERT ON write_marks",
                 elsewhere="UPDATE state_meta SET value = 'elsewhere' WHERE `key` = 'a'",
             )
             assert db.get_meta("a") == "after"
 
-    @pytest.mark.parametrize("after", ["UPDATE ON sessions", "INSERT ON messages"])
-    def test_amid_a_message(self, galera: Cluster, database: str, after: str) -> None:
+    def test_before_the_mark_of_a_message(
+        self, galera: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """To a session of which lists show another one: several statements."""
+        make = appending.script
+
+        def paused(*args: Any, **options: Any) -> server_session.Script:
+            script = make(*args, **options)
+            if len(script.statements) == 2:
+                return script
+            *first, mark, tip, commit = script.statements
+            return script._replace(
+                statements=(*first, PAUSE, mark, tip, commit), within=range(len(first) + 3)
+            )
+
         with SessionDB.from_url(galera.url(database, count=1)) as db:
             db.create_session("head", "cli")
             db.create_session("tip", "cli", parent_session_id="head", edge_kind="compression")
+            monkeypatch.setattr(appending, "script", paused)
             interrupted(
                 galera,
                 database,
                 lambda: db.append_message("head", "user", "here"),
-                after=after,
                 elsewhere="UPDATE sessions SET system_prompt = 'x' WHERE id = 'head'",
             )
             assert [message["content"] for message in db.get_messages("head")] == ["here"]
             session = db.get_session("head")
             assert session is not None
             assert session["message_count"] == 1
+        marks = f"SELECT COUNT(*) FROM {database}.write_marks WHERE message_id IS NOT NULL"
+        assert galera.run(marks) == [(1,)]
 
 
 def interrupted(
-    galera: Cluster, database: str, work: Callable[[], object], *, after: str, elsewhere: str
+    galera: Cluster, database: str, work: Callable[[], object], *, elsewhere: str
 ) -> None:
-    """Do *work* on the first node; *after* its first change of that kind, another node commits a
-    change to a row that it has changed.
+    """Do *work* on the first node; in its pause another node commits a change to a row that it has
+    changed.
     """
-    galera.run(
-        f"USE {database}",
-        f"CREATE TRIGGER interruption AFTER {after} FOR EACH ROW "
-        f"IF NOT EXISTS (SELECT 1 FROM state_meta WHERE `key` = 'interrupted') "
-        f"THEN DO SLEEP(60); END IF",
-    )
     with ThreadPoolExecutor(1) as thread:
         working = thread.submit(work)
-        sleeping = "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'"
-        wait_until(lambda: bool(galera.run(sleeping)) or working.done())
+        pausing = "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'"
+        wait_until(lambda: bool(galera.run(pausing)) or working.done())
+        assert not working.done()
         galera.run(
             f"USE {database}",
             "BEGIN",
