@@ -105,7 +105,7 @@ def _make(peers: list[int], place: int) -> Server:
 def _status(node: Server, name: str) -> str:
     with mysql_connection(node) as connection:
         cursor = connection.cursor()
-        cursor.execute(f"SHOW STATUS LIKE '{name}'")
+        cursor.execute(f"SHOW GLOBAL STATUS LIKE '{name}'")
         [(_, value)] = cursor.fetchall()
         return str(value)
 

@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.errors import StoreUnavailable, StoreUnreachable
-from hermes_sessions.storage.mysql import appending, server_session, transaction
+from hermes_sessions.errors import StoreLocked, StoreUnavailable, StoreUnreachable
+from hermes_sessions.storage.mysql import (
+    appending,
+    migration_lock,
+    schema,
+    server_session,
+    transaction,
+)
+from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
 from hermes_sessions.storage.servers.units import noted
 from tests.servers.galera import Cluster, wait_until
 from tests.servers.test_many_processes import start
@@ -142,6 +149,95 @@ def interrupted(
             node=1,
         )
         working.result(60)
+
+
+class TestOpening:
+    """A node's own locks say nothing about the others."""
+
+    @pytest.mark.fault(
+        "Galera: programs on all nodes open a new store, or an older one, at once",
+        "The tables are changed once, and all programs can write",
+        on="mariadb",
+    )
+    @pytest.mark.parametrize("taken", [0, 2])
+    def test_six_at_once(
+        self, galera: Cluster, database: str, taken: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if taken:
+            with monkeypatch.context() as patch:
+                patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:taken])
+                SessionDB.from_url(galera.url(database)).close()
+        before = changes(galera)
+        openers = [
+            start("open_first", galera.url(database, first=number % 3, count=1))
+            for number in range(6)
+        ]
+        try:
+            for opener in openers:
+                assert opener.stdin is not None
+                opener.stdin.write("go\n")
+                opener.stdin.flush()
+            for opener in openers:
+                said, complaints = opener.communicate(timeout=120)
+                assert (opener.returncode, said.split()) == (0, ["0"]), complaints
+        finally:
+            for opener in openers:
+                opener.kill()
+        wanted = [s for step in schema.MIGRATIONS[taken:] for s in step.statements]
+        assert changes(galera) - before == sum(s.startswith("CREATE TRIGGER") for s in wanted)
+        for node in NODES:
+            steps = galera.run(f"SELECT COUNT(*) FROM {database}.store_migrations", node=node)
+            assert steps == [(len(schema.MIGRATIONS),)]
+            assert galera.run(f"SELECT COUNT(*) FROM {database}.state_meta", node=node) == [(6,)]
+            locks = f"SELECT COUNT(*) FROM {database}.write_marks WHERE mark = 'migration'"
+            assert galera.run(locks, node=node) == [(0,)]
+
+    @pytest.mark.fault(
+        "Galera: a program dies while it changes the tables",
+        "The next one goes on with it, after half a minute",
+        on="mariadb",
+    )
+    def test_after_one_that_died(
+        self, galera: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        url = galera.url(database)
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+            SessionDB.from_url(url).close()
+        galera.run(f"INSERT INTO {database}.write_marks VALUES ('migration', 1, 0)")
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "MIGRATION_TURN_SECONDS", 0)
+            with pytest.raises(StoreLocked, match="changing the tables"):
+                SessionDB.from_url(url)
+        monkeypatch.setattr(migration_lock, "_LOOKS", 2)
+        with SessionDB.from_url(url) as db:
+            assert db.provider.steps().missing == ()
+            db.create_session("s", "cli")
+
+    def test_one_whose_lock_was_taken_over(
+        self, galera: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It changes nothing more."""
+        take_over = f"UPDATE {database}.write_marks SET message_id = 1 WHERE mark = 'migration'"
+        back_up = MySQLSessionDBProvider._back_up_first
+
+        def last_long(provider: Any, *given: Any) -> None:
+            galera.run(take_over, node=1)
+            back_up(provider, *given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+            SessionDB.from_url(galera.url(database)).close()
+        monkeypatch.setattr(MySQLSessionDBProvider, "_back_up_first", last_long)
+        before = changes(galera)
+        with pytest.raises(StoreLocked, match="taken over"):
+            SessionDB.from_url(galera.url(database))
+        assert changes(galera) == before
+
+
+def changes(galera: Cluster) -> int:
+    """How many triggers programs have made, on all nodes."""
+    return sum(int(galera.status("Com_create_trigger", node)) for node in NODES)
 
 
 @pytest.mark.fault(

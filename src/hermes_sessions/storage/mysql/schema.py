@@ -7,9 +7,9 @@ middle, so it is noted when it starts and when it is done, and can be taken agai
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import pymysql
@@ -17,6 +17,11 @@ import pymysql
 from hermes_sessions.errors import StoreLocked, StoreMissing, StoreReadOnly
 from hermes_sessions.storage.mysql import appending
 from hermes_sessions.storage.mysql.failures import number_of
+from hermes_sessions.storage.mysql.migration_lock import (
+    MigrationLock,
+    migration_lock,
+    persistently,
+)
 from hermes_sessions.storage.mysql.server_session import ServerSession
 from hermes_sessions.storage.servers.answer_limits import MIGRATION_TURN_SECONDS
 from hermes_sessions.storage.servers.steps import (
@@ -43,12 +48,14 @@ from hermes_sessions.storage.tables import (
 )
 
 _NO_TABLE: Final = 1146
-_COLUMN_EXISTS: Final = 1060
 #: The user lacks a right: on a table, on the database.
 _DENIED: Final = frozenset({1142, 1044})
 #: The server writes a binary log, and asks for more before it looks at the rights on a table.
 _BINARY_LOG: Final = 1419
 _TRIGGER_EXISTS: Final = 1359
+#: A column or a trigger of a step that was interrupted, or of a statement that a node did and
+#: reported as failed. MySQL has no ADD COLUMN IF NOT EXISTS.
+_DONE_BEFORE: Final = frozenset({1060, _TRIGGER_EXISTS})
 
 _TYPES: Final = {
     "serial": "BIGINT NOT NULL AUTO_INCREMENT",
@@ -299,19 +306,14 @@ def _make_missing_triggers(session: ServerSession, *, notes_changes: bool) -> No
     gone = {name: declared[name] for name in declared if name not in seen}
     if not gone:
         return
-    lock = _lock(session)
-    [(locked,)] = session.execute(f"SELECT GET_LOCK({lock}, 0)").fetchall()
-    if locked != 1:
-        return  # Somebody else makes them, or changes the tables.
-    try:
+    with migration_lock(session, 0, partial(_create_server_tables, session)) as lock:
+        if lock is None:
+            return  # Another process makes them, or changes the tables.
         made = _make_triggers(session, gone, sees_others=bool(seen))
         if not made.isdisjoint(_TRIGGERS):
-            session.execute("UPDATE search_state SET segmenter = 0")
+            _execute(session, "UPDATE search_state SET segmenter = 0")
         if notes_changes and not made.isdisjoint(_CHANGE_TRIGGERS):
-            session.execute(_NOTE_ALL)
-    finally:
-        if session.connection.open:
-            session.execute(f"SELECT RELEASE_LOCK({lock})")
+            _execute(session, _NOTE_ALL)
 
 
 def _make_triggers(
@@ -348,7 +350,7 @@ def _only_by_another(session: ServerSession, done: Mapping[str, int]) -> str:
 
 def _steps_taken(session: ServerSession) -> dict[str, int]:
     try:
-        cursor = session.execute(STEPS_TAKEN)
+        cursor = persistently(lambda: session.execute(STEPS_TAKEN))
     except pymysql.err.ProgrammingError as error:
         if number_of(error) == _NO_TABLE:
             return {}
@@ -356,54 +358,56 @@ def _steps_taken(session: ServerSession) -> dict[str, int]:
     return dict(cursor.fetchall())
 
 
-def _lock(session: ServerSession) -> str:
-    """Return the name, as a literal, of what whoever changes the tables holds."""
-    [(database,)] = session.execute("SELECT DATABASE()").fetchall()
-    # Names of locks are the server's, and short.
-    digest = hashlib.sha256(str(database).encode()).hexdigest()[:32]
-    return f"'hermes-sessions:{digest}'"
-
-
 def _migrate(session: ServerSession, back_up: BackUp, *, finishing: bool = False) -> dict[str, int]:
-    escape = session.connection.escape
-    lock = _lock(session)
     no_limit = "max_statement_time" if session.is_mariadb else "max_execution_time"
     [(before,)] = session.execute(f"SELECT @@{no_limit}").fetchall()
     session.execute(f"SET {no_limit} = 0")
-    # One at a time, whoever else starts now.
-    [(locked,)] = session.execute(f"SELECT GET_LOCK({lock}, {MIGRATION_TURN_SECONDS})").fetchall()
-    if locked != 1:
-        raise StoreLocked("Another process is changing the tables of this store. Try again.")
+    make_tables = partial(_create_server_tables, session)
     try:
-        for table in SERVER_TABLES:
-            _execute(session, _create(table))
-        done = _steps_taken(session)
-        steps = missing(MIGRATIONS, done, finishing=finishing)
-        if steps and done:
-            back_up(tuple(done))
-        for step in steps:
-            name = escape(step.name)
-            session.execute(
-                f"INSERT INTO store_migrations (name, applied_at, writer_level) "
-                f"VALUES ({name}, 0, {step.writer_level}) ON DUPLICATE KEY UPDATE applied_at = 0"
-            )
-            for statement in step.statements:
-                _execute(session, statement)
-            session.execute(
-                f"UPDATE store_migrations SET applied_at = {time.time()!r} WHERE name = {name}"
-            )
-            done[step.name] = step.writer_level
-        return done
+        # One at a time, whatever else starts now.
+        with migration_lock(session, MIGRATION_TURN_SECONDS, make_tables) as lock:
+            if lock is None:
+                raise StoreLocked(
+                    "Another process is changing the tables of this store. Try again."
+                )
+            make_tables()
+            done = _steps_taken(session)
+            steps = missing(MIGRATIONS, done, finishing=finishing)
+            if steps and done:
+                with lock.kept():
+                    back_up(tuple(done))
+            for step in steps:
+                _take(session, lock, step)
+                done[step.name] = step.writer_level
+            return done
     finally:
         if session.connection.open:
-            session.execute(f"SELECT RELEASE_LOCK({lock})")
             session.execute(f"SET {no_limit} = {before}")
 
 
+def _create_server_tables(session: ServerSession) -> None:
+    for table in SERVER_TABLES:
+        _execute(session, _create(table))
+
+
+def _take(session: ServerSession, lock: MigrationLock, step: Migration) -> None:
+    name = session.connection.escape(step.name)
+    started = (
+        f"INSERT INTO store_migrations (name, applied_at, writer_level) "
+        f"VALUES ({name}, 0, {step.writer_level}) ON DUPLICATE KEY UPDATE applied_at = 0"
+    )
+    ended = f"UPDATE store_migrations SET applied_at = {{time}} WHERE name = {name}"
+    for statement in (started, *step.statements):
+        lock.renew()
+        _execute(session, statement)
+    lock.renew()
+    _execute(session, ended.replace("{time}", repr(time.time())))
+
+
 def _execute(session: ServerSession, statement: str) -> None:
+    statement = statement.replace("{collation}", session.collation)
     try:
-        session.execute(statement.replace("{collation}", session.collation))
+        persistently(lambda: session.execute(statement))
     except pymysql.err.OperationalError as error:
-        # Added before the step was interrupted. MySQL has no ADD COLUMN IF NOT EXISTS.
-        if number_of(error) != _COLUMN_EXISTS:
+        if number_of(error) not in _DONE_BEFORE:
             raise
