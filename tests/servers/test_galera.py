@@ -35,6 +35,8 @@ def database(galera: Cluster) -> Iterator[str]:
     """One in which a store is open on no node."""
     name = f"galera_{next(_databases)}"
     galera.run(f"CREATE DATABASE {name}")
+    for node in NODES:
+        galera.run("SELECT 1", node=node)  # It knows the database, too.
     yield name
     galera.run(f"DROP DATABASE {name}")
 
@@ -176,9 +178,12 @@ class TestOpening:
             with SessionDB.from_url(url) as db:
                 db.set_meta(f"opened by {number}", "yes")
 
-        with ThreadPoolExecutor(6) as threads:
+        threads = ThreadPoolExecutor(6)
+        try:
             for opened in [threads.submit(open_and_write, number) for number in range(6)]:
                 opened.result(120)
+        finally:
+            threads.shutdown(wait=False)  # A wedged node would never let go of one.
         wanted = [s for step in schema.MIGRATIONS[taken:] for s in step.statements]
         assert changes(galera) - before == sum(s.startswith("CREATE TRIGGER") for s in wanted)
         for node in NODES:
