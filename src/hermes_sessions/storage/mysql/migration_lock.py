@@ -23,6 +23,7 @@ import pymysql
 from hermes_sessions.errors import StoreLocked
 from hermes_sessions.storage.mysql.failures import number_of
 from hermes_sessions.storage.mysql.server_session import ServerSession
+from hermes_sessions.storage.mysql.transaction import with_values
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,7 +40,7 @@ _LOOKS: Final = 120
 #: Seconds between two changes of the row while the holder does something else for long.
 _KEPT_EVERY: Final = 5.0
 #: A row of ``write_marks``, with what its holder wrote last in the place of a message's id.
-_ROW: Final = "mark = 'migration'"
+_ROW: Final = "migration"
 
 
 @contextmanager
@@ -69,11 +70,11 @@ class MigrationLock:
         [(database,)] = session.execute("SELECT DATABASE()").fetchall()
         # Names of locks are the server's, and short.
         digest = hashlib.sha256(str(database).encode()).hexdigest()[:32]
-        self._name = f"'hermes-sessions:{digest}'"
+        self._name = f"hermes-sessions:{digest}"
 
     def is_acquired(self, seconds: int) -> bool:
         """Wait for the lock; return whether it is held now."""
-        [(locked,)] = self._session.execute(f"SELECT GET_LOCK({self._name}, {seconds})").fetchall()
+        [(locked,)] = self._execute("SELECT GET_LOCK(?, ?)", self._name, seconds).fetchall()
         return bool(locked == 1)
 
     def renew(self) -> None:
@@ -90,7 +91,10 @@ class MigrationLock:
 
     def release(self) -> None:
         """Give the lock back."""
-        self._session.execute(f"SELECT RELEASE_LOCK({self._name})")
+        self._execute("SELECT RELEASE_LOCK(?)", self._name)
+
+    def _execute(self, sql: str, *params: object) -> pymysql.cursors.Cursor:
+        return self._session.execute(with_values(self._session.connection, sql, params))
 
 
 class _ClusterLock(MigrationLock):
@@ -117,9 +121,9 @@ class _ClusterLock(MigrationLock):
     def _is_inserted(self) -> bool:
         token = secrets.randbits(62)
         try:
-            self._session.execute(
-                f"INSERT INTO write_marks (mark, message_id, marked_at) "
-                f"VALUES ('migration', {token}, {time.time()!r})"
+            self._execute(
+                "INSERT INTO write_marks (mark, message_id, marked_at) VALUES (?, ?, ?)",
+                *(_ROW, token, time.time()),
             )
         except pymysql.Error as error:
             if number_of(error) == _NO_TABLE:
@@ -132,15 +136,15 @@ class _ClusterLock(MigrationLock):
         return True
 
     def _read(self) -> int | None:
-        cursor = self._session.execute(f"SELECT message_id FROM write_marks WHERE {_ROW}")
-        row = cursor.fetchone()
+        row = self._execute("SELECT message_id FROM write_marks WHERE mark = ?", _ROW).fetchone()
         return None if row is None else int(row[0])
 
     def _swap(self, before: int) -> bool:
         token = secrets.randbits(62)
-        cursor = self._session.execute(
-            f"UPDATE write_marks SET message_id = {token}, marked_at = {time.time()!r} "
-            f"WHERE {_ROW} AND message_id = {before}"
+        cursor = self._execute(
+            "UPDATE write_marks SET message_id = ?, marked_at = ? "
+            "WHERE mark = ? AND message_id = ?",
+            *(token, time.time(), _ROW, before),
         )
         if cursor.rowcount != 1:
             return False
@@ -177,8 +181,8 @@ class _ClusterLock(MigrationLock):
 
     def release(self) -> None:
         persistently(
-            lambda: self._session.execute(
-                f"DELETE FROM write_marks WHERE {_ROW} AND message_id = {self._token}"
+            lambda: self._execute(
+                "DELETE FROM write_marks WHERE mark = ? AND message_id = ?", _ROW, self._token
             )
         )
 

@@ -23,6 +23,7 @@ from hermes_sessions.storage.mysql.migration_lock import (
     persistently,
 )
 from hermes_sessions.storage.mysql.server_session import ServerSession
+from hermes_sessions.storage.mysql.transaction import with_values
 from hermes_sessions.storage.servers.answer_limits import MIGRATION_TURN_SECONDS
 from hermes_sessions.storage.servers.steps import (
     STEPS_TAKEN,
@@ -391,17 +392,18 @@ def _create_server_tables(session: ServerSession) -> None:
 
 
 def _take(session: ServerSession, lock: MigrationLock, step: Migration) -> None:
-    name = session.connection.escape(step.name)
-    started = (
-        f"INSERT INTO store_migrations (name, applied_at, writer_level) "
-        f"VALUES ({name}, 0, {step.writer_level}) ON DUPLICATE KEY UPDATE applied_at = 0"
+    written = partial(with_values, session.connection)
+    started = written(
+        "INSERT INTO store_migrations (name, applied_at, writer_level) VALUES (?, 0, ?) "
+        "ON DUPLICATE KEY UPDATE applied_at = 0",
+        (step.name, step.writer_level),
     )
-    ended = f"UPDATE store_migrations SET applied_at = {{time}} WHERE name = {name}"
     for statement in (started, *step.statements):
         lock.renew()
         _execute(session, statement)
     lock.renew()
-    _execute(session, ended.replace("{time}", repr(time.time())))
+    ended = "UPDATE store_migrations SET applied_at = ? WHERE name = ?"
+    _execute(session, written(ended, (time.time(), step.name)))
 
 
 def _execute(session: ServerSession, statement: str) -> None:
