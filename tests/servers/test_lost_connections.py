@@ -210,3 +210,21 @@ def test_a_slow_reader_is_left_alone(place: Place, monkeypatch: pytest.MonkeyPat
         }[place.kind]
         with db.store.provider.read() as tx:
             assert str(tx.all(setting, ())[0][0]) == "0"
+
+
+@pytest.mark.fault(
+    "A server rolls a write back, and reports the success of its commit",
+    "Run again: what was acknowledged is stored",
+)
+@pytest.mark.parametrize("isolated", [True, False])
+def test_a_transaction_that_the_server_left(place: Place, isolated: bool) -> None:
+    endings = iter(["ROLLBACK"])
+
+    def work(tx: WriteTransaction) -> None:
+        tx.run('INSERT INTO state_meta ("key", value) VALUES (?, ?)', ("a", "stored"))
+        for ending in endings:
+            tx.run(ending)
+
+    with SessionDB.from_url(place.url()) as db:
+        db.provider.write(work, isolated=isolated)
+        assert db.get_meta("a") == "stored"
