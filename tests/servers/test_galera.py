@@ -235,6 +235,24 @@ class TestOpening:
             SessionDB.from_url(galera.url(database))
         assert changes(galera) == before
 
+    def test_one_that_backs_the_store_up_for_long(
+        self, galera: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It shows the others meanwhile that it is there."""
+        row = f"SELECT message_id FROM {database}.write_marks WHERE mark = 'migration'"
+
+        def last_long(*_: Any) -> None:
+            held = galera.run(row)
+            wait_until(lambda: galera.run(row) != held)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+            SessionDB.from_url(galera.url(database)).close()
+        monkeypatch.setattr(MySQLSessionDBProvider, "_back_up_first", last_long)
+        monkeypatch.setattr(migration_lock, "_KEPT_EVERY", 0.01)
+        with SessionDB.from_url(galera.url(database)) as db:
+            assert db.provider.steps().waiting == ()
+
 
 def changes(galera: Cluster) -> int:
     """How many triggers were made; each node makes them all."""
