@@ -56,6 +56,7 @@ ENDLESS_WAITS = {
     "hermes_sessions.agent.clients.local:_events": "the engine ends its answer, or `shut` does",
     "hermes_sessions.cli.chat.turns:close": "an interrupted turn ends, and Ctrl-C ends the wait",
     "hermes_sessions.lifecycle.holding:stop": "the thread does one renewal, which is bounded",
+    "hermes_sessions.storage.mysql.migration_lock:kept": "one renewal, which is bounded",
     "hermes_sessions.storage.sqlite.checkpoint:_run": "a thread for work; `stop` wakes it",
     "hermes_sessions.storage.sqlite.salvage.recover_tool:recover_with": "a timer kills the process",
     "hermes_sessions.storage.sqlite.sharing:before_fork": "opening and closing are bounded",
