@@ -25,6 +25,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.spool import waiting_below
 from tests.gateway.fleet import HERMES, Fleet
+from tests.servers.galera import Cluster
 from tests.servers.launching import (
     Server,
     mysql_connection,
@@ -100,6 +101,21 @@ def mariadb(_home: Path) -> Iterator[Database]:
         with mysql_connection(server) as connection:
             connection.cursor().execute("CREATE DATABASE chaos")
         yield Database(lambda ports: f"mysql://root@127.0.0.1:{ports[0]}/chaos", [server])
+
+
+@contextmanager
+def galera(_home: Path) -> Iterator[Database]:
+    """Three nodes that all take writes."""
+
+    def url_of(ports: list[int]) -> str:
+        return f"mysql://root@{','.join(f'127.0.0.1:{port}' for port in ports)}/chaos"
+
+    cluster = Cluster()
+    try:
+        cluster.run("CREATE DATABASE chaos")
+        yield Database(url_of, cluster.nodes)
+    finally:
+        cluster.destroy()
 
 
 class Chaos:
@@ -226,11 +242,17 @@ def deliver(fleet: Fleet, lanes: int, each: int) -> dict[int, list[str]]:
 
 KILLED = "gateways are killed, messages repeated"
 ON_SERVERS = "connections cut, the server is restarted and frozen"
-#: By database: what happens to it, how many lanes there are, and how much goes wrong.
+#: What happens to each database, its kind, how many lanes there are, and how much goes wrong.
 DATABASES = {
-    sqlite: (f"{KILLED}; another SQLite library in them uses the file", 120, 4),
-    postgresql: (f"{KILLED}, {ON_SERVERS}, a synchronous standby takes over", 200, 8),
-    mariadb: (f"{KILLED}, {ON_SERVERS}", 60, 6),
+    sqlite: (f"{KILLED}; another SQLite library in them uses the file", "sqlite", 120, 4),
+    postgresql: (
+        f"{KILLED}, {ON_SERVERS}, a synchronous standby takes over",
+        "postgresql",
+        200,
+        8,
+    ),
+    mariadb: (f"{KILLED}, {ON_SERVERS}", "mariadb", 60, 6),
+    galera: (f"{KILLED}, {ON_SERVERS}, on a Galera cluster", "mariadb", 40, 6),
 }
 
 
@@ -248,10 +270,10 @@ DATABASES = {
                 f"Everything at once: {what}",
                 "Every accepted message has one turn, in order; "
                 "every reply was sent or is shown as failed",
-                on=make.__name__,
+                on=kind,
             ),
         )
-        for make, (what, lanes, mischief) in DATABASES.items()
+        for make, (what, kind, lanes, mischief) in DATABASES.items()
     ],
 )
 def test_every_message_has_one_turn_whatever_happens(
