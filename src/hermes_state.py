@@ -14,16 +14,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from hermes_sessions import SessionDB as _SessionDB
-from hermes_sessions.model.once import computed_once
+from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.storage.logs import Logger
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+    from hermes_sessions.storage.sqlite.raw_sql import BoundStatements, Statements
     from hermes_sessions.storage.sqlite.schema import CREATE_TABLES as SCHEMA_SQL
     from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION as SCHEMA_VERSION
-    from hermes_sessions.storage.sqlite.statements import BoundStatements, Statements
 
 __all__ = [
     "DEFAULT_DB_PATH",
@@ -88,7 +88,7 @@ class SessionDB(_SessionDB):
     @computed_once
     def _conn(self) -> Statements:
         """A connection-like object; each statement is a transaction of its own."""
-        from hermes_sessions.storage.sqlite.statements import Statements
+        from hermes_sessions.storage.sqlite.raw_sql import Statements
 
         return Statements(lambda: self._sqlite)
 

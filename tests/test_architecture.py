@@ -50,21 +50,21 @@ HOMES = {
 # process drop each other's locks. Its error classes are part of the documented API, though.
 NAMES_SQLITE_ERRORS = {"hermes_sessions.errors", "hermes_state"}
 #: Keeps connections of the standard library out of a store by having one itself.
-USES_SQLITE = "hermes_sessions.storage.sqlite.shield"
+USES_SQLITE = "hermes_sessions.storage.sqlite.sqlite3_lock"
 #: Functions outside of event loops that wait without a bound, and why they end all the same.
 ENDLESS_WAITS = {
-    "hermes_sessions.agent.clients.local:_events": "the engine ends its answer, or `shut` does",
-    "hermes_sessions.cli.chat.turns:close": "an interrupted turn ends, and Ctrl-C ends the wait",
-    "hermes_sessions.lifecycle.holding:stop": "the thread does one renewal, which is bounded",
+    "hermes_sessions.agent.clients.local_model:_events": "it ends its answer, or `shut` does",
+    "hermes_sessions.cli.chat.job_queue:close": "an interrupted turn ends, or Ctrl-C the wait",
+    "hermes_sessions.lifecycle.lease_renewal:stop": "the thread does one renewal, which is bounded",
     "hermes_sessions.storage.mysql.migration_lock:kept": "one renewal, which is bounded",
     "hermes_sessions.storage.sqlite.checkpoint:_run": "a thread for work; `stop` wakes it",
-    "hermes_sessions.storage.sqlite.salvage.recover_tool:recover_with": "a timer kills the process",
-    "hermes_sessions.storage.sqlite.sharing:before_fork": "opening and closing are bounded",
+    "hermes_sessions.storage.sqlite.repair.recover_tool:recover_with": "a timer kills the process",
+    "hermes_sessions.storage.sqlite.shared_engines:before_fork": "opening and closing are bounded",
 }
 #: Functions with loops of writes that are bounded in their own way; others use `steps.repeat`.
 LOOPS_OF_WRITES = {
-    "hermes_sessions.storage.searching.upkeep:compact": "by time",
-    "hermes_sessions.storage.steps:repeat": "by work and time",
+    "hermes_sessions.storage.search.index_maintenance:compact": "by time",
+    "hermes_sessions.storage.batched_work:repeat": "by work and time",
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
@@ -171,7 +171,7 @@ def test_imports_keep_the_layer_order() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "kept"),
     [
-        ("text/words.py", "from hermes_sessions.model import session", True),
+        ("text/english_words.py", "from hermes_sessions.model import session", True),
         ("model/words.py", "from hermes_sessions.text import query", False),
         ("model/words.py", "def f():\n    from hermes_sessions.text import query", False),
         ("cli/words.py", "import hermes_sessions.gateway", True),

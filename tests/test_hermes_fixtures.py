@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.hermes import content, layouts, produce, reader, schema, stored, variants
-from tests.fixtures.hermes.oldprocess import OldProcess, OldProcessError
+from tests.fixtures.hermes.old_process import OldProcess, OldProcessError
 
 INDEXES = {
     "idx_sessions_source",

@@ -121,7 +121,7 @@ async def _write(memory: Any, lane: int, number: int) -> None:
 
 
 async def _measured(job: Job, settings: Any, db: Any) -> Metrics:
-    from hermes_sessions.gateway.application import gateway
+    from hermes_sessions.gateway.builder import gateway
 
     memory, lanes, late = _messenger(), job.count("lanes"), list[float]()
     resident, pages = list[float](), list[float]()

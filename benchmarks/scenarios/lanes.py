@@ -23,10 +23,10 @@ class _House:
     """A gateway's use of the store, as far as it is measured. Imported where it is installed."""
 
     def __init__(self, job: Job) -> None:
-        from hermes_sessions.config.gateway import GatewayConfig
-        from hermes_sessions.lifecycle.mailbox import Mailboxes
-        from hermes_sessions.lifecycle.running import GatewayProcess
-        from hermes_sessions.lifecycle.store import SessionStore
+        from hermes_sessions.config.gateway_config import GatewayConfig
+        from hermes_sessions.lifecycle.gateway_process import GatewayProcess
+        from hermes_sessions.lifecycle.mailboxes import Mailboxes
+        from hermes_sessions.lifecycle.session_store import SessionStore
         from hermes_sessions.storage.repositories.leases import Leases
 
         self.store: Any = job.open()
@@ -53,7 +53,7 @@ class _House:
             )
 
     def _fill(self, tx: Any, numbers: range) -> None:
-        from hermes_sessions.lifecycle.applying import Cause, begin_session
+        from hermes_sessions.lifecycle.lane_updates import Cause, begin_session
 
         engine = self.engine
         for number in numbers:

@@ -47,20 +47,20 @@ from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
-    from hermes_sessions.config.gateway import GatewayConfig, HomeChannel
+    from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
     from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
-    from hermes_sessions.lifecycle.context import SessionContext, build_session_context
     from hermes_sessions.lifecycle.context_prompt import (
         build_session_context_prompt,
         prefixed_with_sender,
     )
-    from hermes_sessions.lifecycle.entry import SessionEntry
     from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-    from hermes_sessions.lifecycle.holding import Holding
-    from hermes_sessions.lifecycle.mailbox import Mailboxes
-    from hermes_sessions.lifecycle.running import GatewayProcess
-    from hermes_sessions.lifecycle.store import SessionStore
-    from hermes_sessions.lifecycle.taking import dedupe_mark, sender_of
+    from hermes_sessions.lifecycle.gateway_process import GatewayProcess
+    from hermes_sessions.lifecycle.lease_renewal import Holding
+    from hermes_sessions.lifecycle.mailboxes import Mailboxes
+    from hermes_sessions.lifecycle.session_context import SessionContext, build_session_context
+    from hermes_sessions.lifecycle.session_entry import SessionEntry
+    from hermes_sessions.lifecycle.session_store import SessionStore
+    from hermes_sessions.lifecycle.turn_input import dedupe_mark, sender_of
     from hermes_sessions.model.key import (
         LaneKey,
         build_session_key,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         parse_key,
     )
     from hermes_sessions.model.lane import Notice
-    from hermes_sessions.model.policy import SessionResetPolicy
+    from hermes_sessions.model.reset_policy import SessionResetPolicy
     from hermes_sessions.model.source import Platform, SessionSource
     from hermes_sessions.storage.async_db import AsyncSessionDB
     from hermes_sessions.storage.care.backups import (
@@ -159,40 +159,40 @@ __all__ = [
 _MODULE_OF = {
     "AgentCache": "lifecycle.agent_cache",
     "AsyncSessionDB": "storage.async_db",
-    "Backup": "storage.care.backups.catalogue",
+    "Backup": "storage.care.backups.backup_directory",
     "BackupRule": "storage.care.backups.rotation",
     "Conditions": "text.query.filters",
     "ExpiryWatcher": "lifecycle.expiry",
-    "GatewayConfig": "config.gateway",
-    "GatewayProcess": "lifecycle.running",
+    "GatewayConfig": "config.gateway_config",
+    "GatewayProcess": "lifecycle.gateway_process",
     "HeldBy": "storage.repositories.leases",
     "Holder": "storage.repositories.leases",
-    "Holding": "lifecycle.holding",
-    "HomeChannel": "config.gateway",
+    "Holding": "lifecycle.lease_renewal",
+    "HomeChannel": "config.gateway_config",
     "LaneKey": "model.key",
     "Lease": "storage.repositories.leases",
-    "Mailboxes": "lifecycle.mailbox",
+    "Mailboxes": "lifecycle.mailboxes",
     "Notice": "model.lane",
     "Platform": "model.source",
-    "SessionContext": "lifecycle.context",
-    "SessionEntry": "lifecycle.entry",
-    "SessionResetPolicy": "model.policy",
+    "SessionContext": "lifecycle.session_context",
+    "SessionEntry": "lifecycle.session_entry",
+    "SessionResetPolicy": "model.reset_policy",
     "SessionSource": "model.source",
-    "SessionStore": "lifecycle.store",
+    "SessionStore": "lifecycle.session_store",
     "agent_signature": "lifecycle.agent_cache",
-    "build_session_context": "lifecycle.context",
+    "build_session_context": "lifecycle.session_context",
     "build_session_context_prompt": "lifecycle.context_prompt",
     "build_session_key": "model.key",
-    "create_backup": "storage.care.backups.making",
-    "dedupe_mark": "lifecycle.taking",
+    "create_backup": "storage.care.backups.creation",
+    "dedupe_mark": "lifecycle.turn_input",
     "is_shared_multi_user_session": "model.key",
-    "list_backups": "storage.care.backups.catalogue",
+    "list_backups": "storage.care.backups.backup_directory",
     "parse_key": "model.key",
     "prefixed_with_sender": "lifecycle.context_prompt",
     "prune_backups": "storage.care.backups.rotation",
-    "restore_backup": "storage.care.backups.restoring",
-    "sender_of": "lifecycle.taking",
-    "verify_backup": "storage.care.backups.checking",
+    "restore_backup": "storage.care.backups.restore",
+    "sender_of": "lifecycle.turn_input",
+    "verify_backup": "storage.care.backups.verification",
 }
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hermes_sessions.agent.clients import event_source
 from hermes_sessions.agent.clients.chat_stream import reply_events, usage_of
+from hermes_sessions.agent.clients.endpoint_errors import failure_of
 from hermes_sessions.agent.clients.event_source import EventSource
-from hermes_sessions.agent.clients.failures import failure_of
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelError,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.agent.clients.choosing import (
+from hermes_sessions.agent.clients.local_model import CONTEXT_LENGTH, LocalClient
+from hermes_sessions.agent.clients.model_selection import (
     OPENAI_MODEL,
     OPENAI_URL,
     ChosenModel,
     choose_model,
 )
-from hermes_sessions.agent.clients.local import CONTEXT_LENGTH, LocalClient
 from hermes_sessions.agent.clients.openai_compatible import OpenAICompatibleClient
 from hermes_sessions.config import ModelSettings, default_settings, load_settings
 from hermes_sessions.errors import ConfigError
@@ -152,7 +152,7 @@ def test_from_a_file(tmp_path: Path) -> None:
 def test_choosing_loads_neither_network_nor_model() -> None:
     code = (
         "import sys\n"
-        "import hermes_sessions.agent.clients.choosing\n"
+        "import hermes_sessions.agent.clients.model_selection\n"
         "import hermes_sessions.agent.clients.openai_compatible\n"
         "assert not {'httpx', 'xllamacpp', 'ssl', 'asyncio'} & set(sys.modules)\n"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.agent.commands import (
+from hermes_sessions.agent.command_table import (
     COMMANDS,
     Typed,
     UnknownCommand,

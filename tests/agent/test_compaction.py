@@ -15,9 +15,9 @@ from hermes_sessions.agent.compaction import (
     estimated_tokens,
     is_nearly_full,
 )
-from hermes_sessions.agent.sequence import sendable
+from hermes_sessions.agent.request_messages import sendable
 from hermes_sessions.errors import InvalidInput, UnknownSession
-from tests.agent.scripted import ScriptedClient, says
+from tests.agent.scripted_client import ScriptedClient, says
 
 
 @pytest.fixture

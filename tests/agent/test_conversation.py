@@ -14,7 +14,7 @@ from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended
 from hermes_sessions.errors import ConversationHeld, InvalidInput, NotFound, StaleFence
 from hermes_sessions.testing.clock import FrozenClock
-from tests.agent.scripted import ScriptedClient, says
+from tests.agent.scripted_client import ScriptedClient, says
 
 
 @pytest.fixture

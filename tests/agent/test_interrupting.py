@@ -8,15 +8,15 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.agent.clients.calling import Call, ReplyStream
+from hermes_sessions.agent.clients.model_call import Call, ReplyStream
 from hermes_sessions.agent.clients.openai_compatible import OpenAICompatibleClient
 from hermes_sessions.agent.clients.port import Event, TextPiece, Waiting
 from hermes_sessions.agent.compaction import CompactionInterrupted, compact
-from hermes_sessions.agent.interrupting import Interrupt
+from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended, TurnEvent
 from hermes_sessions.testing.scripted_model import ScriptedModel, failure, streamed
-from tests.agent.scripted import ScriptedClient
+from tests.agent.scripted_client import ScriptedClient
 
 
 @pytest.fixture

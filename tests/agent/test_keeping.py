@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.agent.keeping import AWAY, Keeping, Kept, directory_for, new_mark
+from hermes_sessions.agent.chat_spool import AWAY, Keeping, Kept, directory_for, new_mark
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.config import load_settings
@@ -22,7 +22,7 @@ from hermes_sessions.errors import (
     StoreCorrupt,
     StoreLocked,
 )
-from tests.agent.scripted import ScriptedClient
+from tests.agent.scripted_client import ScriptedClient
 
 DIES_AFTER_STORING = """
 import os, sys

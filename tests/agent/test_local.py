@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.agent import installing
+from hermes_sessions.agent import package_installer
 from hermes_sessions.agent.clients import local_package
-from hermes_sessions.agent.clients.local import (
+from hermes_sessions.agent.clients.local_model import (
     CONTEXT_LENGTH,
     Engine,
     LocalClient,
@@ -218,7 +218,7 @@ def test_fetching_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_that_is_not_installed_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hermes_sessions.agent.clients.local.weights_path", lambda: None)
+    monkeypatch.setattr("hermes_sessions.agent.clients.local_model.weights_path", lambda: None)
     with pytest.raises(ModelUnavailable, match="hermes model fetch"):
         list(LocalClient().stream(HI))
 
@@ -232,7 +232,7 @@ def test_an_engine_that_lacks_a_library_says_how_to_get_it(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
     found = tmp_path / "weights"
-    monkeypatch.setattr("hermes_sessions.agent.clients.local.weights_path", lambda: found)
+    monkeypatch.setattr("hermes_sessions.agent.clients.local_model.weights_path", lambda: found)
     with pytest.raises(ModelUnavailable, match=r"libgomp.*apt-get install libgomp1.*HERMES_BASE"):
         list(LocalClient().stream(HI))
 
@@ -273,8 +273,8 @@ def test_the_real_model() -> None:
 
 
 def test_an_installer_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installing, "_LONGEST", 0.1)
-    monkeypatch.setattr(installing, "command_for", lambda _lock: ("sleep", "600"))
-    status, said = installing.install(tmp_path / "lock")
+    monkeypatch.setattr(package_installer, "_LONGEST", 0.1)
+    monkeypatch.setattr(package_installer, "command_for", lambda _lock: ("sleep", "600"))
+    status, said = package_installer.install(tmp_path / "lock")
     assert status
     assert "did not come to an end" in said

@@ -9,18 +9,18 @@ from importlib.resources import files
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.agent.catalogue import catalogue_version, provider_at
 from hermes_sessions.agent.clients.chat_stream import usage_of
-from hermes_sessions.agent.clients.choosing import choose_model
+from hermes_sessions.agent.clients.model_selection import choose_model
 from hermes_sessions.agent.clients.port import Reply, Usage
 from hermes_sessions.agent.compaction import compact
+from hermes_sessions.agent.model_catalogue import catalogue_version, provider_at
 from hermes_sessions.agent.pricing import INCLUDED, UNKNOWN, UNPRICED, Pricing, fresh_input
-from hermes_sessions.agent.titles import title_session
+from hermes_sessions.agent.title_generator import title_session
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.config import load_settings
 from hermes_sessions.model.price import Price
-from tests.agent.scripted import ScriptedClient
+from tests.agent.scripted_client import ScriptedClient
 
 OPENAI = Pricing("https://api.openai.com/v1")
 MILLION = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.agent.sequence import NO_RESULT, OPENING, sendable
+from hermes_sessions.agent.request_messages import NO_RESULT, OPENING, sendable
 
 
 def call(call_id: str, arguments: Any = "{}") -> dict[str, Any]:

@@ -8,8 +8,8 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.agent.clients.port import ModelUnavailable, Reply, Usage
-from hermes_sessions.agent.titles import cleaned, title_from, title_session
-from tests.agent.scripted import ScriptedClient
+from hermes_sessions.agent.title_generator import cleaned, title_from, title_session
+from tests.agent.scripted_client import ScriptedClient
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from hermes_sessions.agent.clients.port import (
     ToolCall,
     Usage,
 )
-from hermes_sessions.agent.sequence import NO_RESULT
+from hermes_sessions.agent.request_messages import NO_RESULT
 from hermes_sessions.agent.tools.builtin import default_tools
 from hermes_sessions.agent.tools.registry import Surroundings, Tool, ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended, Stored, ToolFinished, ToolStarted
 from hermes_sessions.errors import ConversationHeld
-from tests.agent.scripted import ScriptedClient, says
+from tests.agent.scripted_client import ScriptedClient, says
 
 CALL = ToolCall("c1", "echo", '{"text": "hi"}')
 ECHO = Tool("echo", "Says it again.", {"type": "object"}, lambda given, _: given.get("text", ""))

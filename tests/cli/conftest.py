@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conversations import populate
 from tests.cli.harness import Hermes
-from tests.zones import host_in
+from tests.cli.sample_store import populate
+from tests.timezones import host_in
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

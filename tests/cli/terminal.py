@@ -13,8 +13,8 @@ import termios
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from tests.cli.emulator import Emulator
 from tests.cli.harness import Hermes
+from tests.cli.vt100 import Emulator
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 #: How long a test waits for something that never comes; far above what is ever needed.

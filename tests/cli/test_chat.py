@@ -10,11 +10,11 @@ from unittest import mock
 
 import pytest
 
-from hermes_sessions.agent.clients.choosing import choose_model
-from hermes_sessions.agent.commands import COMMANDS, Typed
-from hermes_sessions.agent.interrupting import Interrupt
-from hermes_sessions.cli.chat.asking import Lines
-from hermes_sessions.cli.chat.doing import Commands
+from hermes_sessions.agent.clients.model_selection import choose_model
+from hermes_sessions.agent.command_table import COMMANDS, Typed
+from hermes_sessions.agent.interrupts import Interrupt
+from hermes_sessions.cli.chat.prompt import Lines
+from hermes_sessions.cli.chat.slash_commands import Commands
 from hermes_sessions.cli.console import Console
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput

@@ -15,8 +15,8 @@ from hermes_sessions.testing.scripted_model import ScriptedModel, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal
 from tests.cli.test_chat import appears, begin, said, settings, type_in
-from tests.servers.launching import Server
 from tests.servers.proxy import proxy_to
+from tests.servers.server_processes import Server
 from tests.servers.stores import postgresql_place, postgresql_store
 
 HOLDS_THE_LOCK = """

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes_sessions.agent.interrupting import Interrupt
+from hermes_sessions.agent.interrupts import Interrupt
+from hermes_sessions.cli.chat.job_queue import InBackground, Job
 from hermes_sessions.cli.chat.screen import rows
-from hermes_sessions.cli.chat.turns import InBackground, Job
 from hermes_sessions.testing.scripted_model import Call, ScriptedModel, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal

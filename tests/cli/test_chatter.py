@@ -2,10 +2,10 @@
 
 import pytest
 
-from hermes_sessions.agent.commands import commands_for
-from hermes_sessions.cli.render.chatter import command_lines, numbered_sessions, wrapped
-from hermes_sessions.cli.render.columns import display_width
+from hermes_sessions.agent.command_table import commands_for
+from hermes_sessions.cli.render.chat import command_lines, numbered_sessions, wrapped
 from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import display_width
 from tests.cli.harness import DAY, NOW
 
 ROWS = [

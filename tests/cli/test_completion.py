@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conversations import AUTH, PROJECT, PROJECT_1, SUBAGENT, WEATHER
 from tests.cli.harness import Hermes
+from tests.cli.sample_store import AUTH, PROJECT, PROJECT_1, SUBAGENT, WEATHER
 from tests.cli.terminal import Terminal
 from tests.cli.test_start import imported_by, offending
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.spool import Spool, spool_directory
+from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.processes import Processes
 from tests.cli.harness import NOW, Hermes

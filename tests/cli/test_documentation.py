@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from hermes_sessions.cli.lazy import LazyGroup
-from hermes_sessions.cli.render import documents
+from hermes_sessions.cli.lazy_group import LazyGroup
+from hermes_sessions.cli.render import json_output
 from hermes_sessions.cli.root import hermes as root
 from tests.cli.harness import Hermes
 
@@ -90,10 +90,10 @@ def test_help_fits_and_explains_every_option(hermes: Hermes, path: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "beginning"),
     [
-        (documents.SESSION_KEYS, "A session has "),
-        (documents.MESSAGE_KEYS, "A message has "),
-        (documents.HIT_KEYS, "A hit has "),
-        (documents.ACCOUNT_KEYS, "An account has"),
+        (json_output.SESSION_KEYS, "A session has "),
+        (json_output.MESSAGE_KEYS, "A message has "),
+        (json_output.HIT_KEYS, "A hit has "),
+        (json_output.ACCOUNT_KEYS, "An account has"),
     ],
 )
 def test_the_keys_of_json_are_documented(keys: tuple[str, ...], beginning: str) -> None:

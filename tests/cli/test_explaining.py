@@ -2,12 +2,12 @@
 
 import pytest
 
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
-from tests.cli.conversations import AUTH
 from tests.cli.harness import Hermes
-from tests.cli.lanes import ADA, FORMER, LANE, live
+from tests.cli.sample_lane import ADA, FORMER, LANE, live
+from tests.cli.sample_store import AUTH
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conversations import AUTH, PROJECT, WEATHER
 from tests.cli.harness import Hermes, Result
+from tests.cli.sample_store import AUTH, PROJECT, WEATHER
 from tests.fixtures.hermes import stored
 
 # The tests must not open a live store with another SQLite library; other processes may.

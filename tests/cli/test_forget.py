@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.care.erasure.scanning import found_in
-from tests.care.erasure.town import ANN, BOB, ROOM, SECRET, Town
-from tests.cli.conversations import AUTH, PROJECT, PROJECT_1, SUBAGENT, WEATHER
+from tests.care.erasure.disk_scan import found_in
+from tests.care.erasure.scenario import ANN, BOB, ROOM, SECRET, Town
 from tests.cli.harness import NOW, Hermes
+from tests.cli.sample_store import AUTH, PROJECT, PROJECT_1, SUBAGENT, WEATHER
 
 
 @pytest.fixture

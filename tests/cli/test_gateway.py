@@ -16,20 +16,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_sessions.cli.gateway import running
+from hermes_sessions.cli.gateway import run
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
-from hermes_sessions.gateway.platforms.local.client import LocalClient
+from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
-from hermes_sessions.gateway.spool import Spool, spool_directory
+from hermes_sessions.gateway.platforms.local.socket_client import LocalClient
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.telegram_server import ANNA
 from tests.cli.harness import NOW, Hermes
-from tests.gateway.town import PATIENCE, Town
-from tests.servers.launching import free_port
+from tests.gateway.harness import PATIENCE, Town
+from tests.servers.server_processes import free_port
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 
@@ -226,7 +226,7 @@ def test_one_that_was_killed_does_not_run(
 def test_errors_are_logged_without_what_somebody_wrote(
     as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with running._log("info", as_json=as_json):
+    with run._log("info", as_json=as_json):
         try:
             "a secret \ud800".encode()
         except UnicodeEncodeError:

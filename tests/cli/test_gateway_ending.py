@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.cli.gateway import ending
+from hermes_sessions.cli.gateway import stop_restart
 from hermes_sessions.storage.host_processes import Found, host_name, new_process_id
 from hermes_sessions.storage.repositories.processes import Process, Processes
 from tests.cli.harness import Hermes
@@ -112,7 +112,7 @@ def test_one_that_another_got_the_number_of_at_this_moment(
     def found(_process: Process, _number: signal.Signals) -> Found:
         return "another"
 
-    monkeypatch.setattr(ending, "send_signal", found)
+    monkeypatch.setattr(stop_restart, "send_signal", found)
     result = hermes.call("gateway", "stop", "--no-wait")
     assert result.code == 1
     assert "is another program now" in result.err
@@ -126,7 +126,7 @@ def test_a_gateway_of_another_user(
     def refused(_process: Process, _number: signal.Signals) -> Found:
         raise PermissionError
 
-    monkeypatch.setattr(ending, "send_signal", refused)
+    monkeypatch.setattr(stop_restart, "send_signal", refused)
     result = hermes.call("gateway", "stop")
     assert result.code == 1
     assert f"Process {children[0].pid} is the gateway of another user" in result.err

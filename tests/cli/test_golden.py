@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from tests.cli.conversations import ARCHIVED, AUTH, OLD, PROJECT, WEATHER
 from tests.cli.harness import NOW, Hermes
-from tests.cli.lanes import FORMER, LANE, live
+from tests.cli.sample_lane import FORMER, LANE, live
+from tests.cli.sample_store import ARCHIVED, AUTH, OLD, PROJECT, WEATHER
 
 GOLDEN = Path(__file__).parent / "golden"
 

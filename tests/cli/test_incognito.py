@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.testing.scripted_model import Call, ScriptedModel, streamed
-from tests.care.erasure.scanning import found_in
+from tests.care.erasure.disk_scan import found_in
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal
 from tests.cli.test_chat import appears, settings, type_in
@@ -101,7 +101,7 @@ def test_what_other_chats_left_stays_for_them(
     hermes: Hermes, model: ScriptedModel, environ: dict[str, str]
 ) -> None:
     """A message that waits for the store is not taken into one that will be gone."""
-    from hermes_sessions.agent.keeping import Keeping, Kept, directory_for, keeping_directory
+    from hermes_sessions.agent.chat_spool import Keeping, Kept, directory_for, keeping_directory
     from hermes_sessions.config import load_settings
 
     place = directory_for(hermes.home, load_settings(hermes.home, {}).sessiondb)

@@ -1,7 +1,8 @@
 """hermes sessions list."""
 
 from hermes_sessions import SessionDB
-from tests.cli.conversations import (
+from tests.cli.harness import NOW, Hermes, Result
+from tests.cli.sample_store import (
     ARCHIVED,
     AUTH,
     OLD,
@@ -13,7 +14,6 @@ from tests.cli.conversations import (
     TOOL,
     WEATHER,
 )
-from tests.cli.harness import NOW, Hermes, Result
 
 
 def ids(result: Result) -> list[str]:

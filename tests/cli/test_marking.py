@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.cli.conversations import AUTH, OLD, PROJECT, PROJECT_1, WEATHER
 from tests.cli.harness import Hermes
+from tests.cli.sample_store import AUTH, OLD, PROJECT, PROJECT_1, WEATHER
 
 
 def listed(hermes: Hermes, *options: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.cli.conversations import (
+from tests.cli.harness import DAY, NOW, Hermes, Result
+from tests.cli.sample_store import (
     AUTH,
     OLD,
     PLAN,
@@ -12,7 +13,6 @@ from tests.cli.conversations import (
     SUBAGENT,
     WEATHER,
 )
-from tests.cli.harness import DAY, NOW, Hermes, Result
 
 
 def stored(hermes: Hermes) -> set[str]:

@@ -1,7 +1,7 @@
 """hermes sessions rename."""
 
-from tests.cli.conversations import AUTH, PROJECT, PROJECT_1, WEATHER
 from tests.cli.harness import Hermes, Result
+from tests.cli.sample_store import AUTH, PROJECT, PROJECT_1, WEATHER
 
 
 def test_words_need_no_quotes_and_the_stored_title_is_shown(filled: Hermes) -> None:

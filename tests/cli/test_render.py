@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcwidth import wcswidth, wcwidth
 
-from hermes_sessions.cli.render import columns, safety
-from hermes_sessions.cli.render.age import date_and_time, relative_time
-from hermes_sessions.cli.render.documents import json_text
+from hermes_sessions.cli.render import safe_text
+from hermes_sessions.cli.render import text_width as columns
+from hermes_sessions.cli.render.costs import spent
+from hermes_sessions.cli.render.humanize import date_and_time, relative_time
+from hermes_sessions.cli.render.json_output import json_text
 from hermes_sessions.cli.render.quantity import counted, size
 from hermes_sessions.cli.render.session_card import session_card
 from hermes_sessions.cli.render.session_table import session_table
-from hermes_sessions.cli.render.spending import spent
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.transcript import message_lines
 from tests.cli.harness import DAY, NOW
@@ -139,18 +140,18 @@ def test_wrapped_lines_fit_and_lose_nothing_but_blanks(text: str, room: int) -> 
     ],
 )
 def test_one_line_is_harmless(text: str, clean: str) -> None:
-    assert safety.one_line(text) == clean
+    assert safe_text.one_line(text) == clean
 
 
 @given(st.text())
 def test_nothing_that_moves_the_cursor_gets_through(text: str) -> None:
-    shown = [safety.one_line(text), *safety.lines(text)]
+    shown = [safe_text.one_line(text), *safe_text.lines(text)]
     assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for line in shown for c in line)
     "".join(shown).encode()
 
 
 def test_lines_of_a_text() -> None:
-    assert safety.lines("\n\na\r\nb\rc\td\n\n") == ["a", "b", "c   d"]
+    assert safe_text.lines("\n\na\r\nb\rc\td\n\n") == ["a", "b", "c   d"]
 
 
 # ── tables ────────────────────────────────────────────────────────────────────────────────────

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import apsw
 import pytest
 
-from tests.cli.conversations import AUTH, PLAN, PROJECT, PROJECT_1, PROJECT_2
 from tests.cli.harness import DAY, NOW, Hermes, Result
+from tests.cli.sample_store import AUTH, PLAN, PROJECT, PROJECT_1, PROJECT_2
 from tests.cli.terminal import Terminal, without_escapes
 
 

@@ -11,15 +11,15 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.postgresql import schema as postgresql_schema
-from hermes_sessions.storage.servers.steps import Migration
+from hermes_sessions.storage.servers.migrations import Migration
 from hermes_sessions.storage.sqlite import schema
-from tests.cli.conversations import AUTH, PROJECT
 from tests.cli.harness import NOW, Hermes
+from tests.cli.sample_store import AUTH, PROJECT
 from tests.cli.terminal import SLOW_COMMAND, Terminal
 from tests.cli.test_exchange import MEASURED
 from tests.cli.test_failures import assert_one_line
 from tests.fixtures.hermes import stored
-from tests.servers.launching import Server
+from tests.servers.server_processes import Server
 from tests.servers.stores import postgresql_place
 from tests.storage.sqlite.disks import on_a_small_disk, read_only
 

@@ -19,12 +19,12 @@ from hermes_sessions.gateway.platforms import packages, registry
 from hermes_sessions.gateway.platforms.registry import find_setup, known_platforms
 from hermes_sessions.testing.discord_server import DiscordServer
 from hermes_sessions.testing.slack_server import SlackServer
-from tests.cli import setups
+from tests.cli import platform_servers
 from tests.cli.harness import Hermes, Result
-from tests.cli.setups import PLACES, WRONG, Place
+from tests.cli.platform_servers import PLACES, WRONG, Place
 from tests.cli.terminal import Terminal
 from tests.gateway.platforms.matrix.conftest import people, synapse  # noqa: F401 - fixtures
-from tests.gateway.platforms.matrix.world import People
+from tests.gateway.platforms.matrix.synapse_platform import People
 
 
 @pytest.fixture(params=sorted([*PLACES, "matrix"]))
@@ -229,7 +229,7 @@ def test_slack_is_set_up_for_the_events_api_and_back(hermes: Hermes) -> None:
     assert any("Request URL" in note for note in result.json["notes"])
     assert section(hermes, "slack")["signing_secret"] == "${SLACK_SIGNING_SECRET}"
 
-    with setups.slack() as place:
+    with platform_servers.slack() as place:
         result = script(hermes, place, "--secret-from-env", "app_token=SLACK_APP_TOKEN")
 
     assert result.code == 0, result.err
@@ -262,7 +262,7 @@ def test_a_platform_that_is_away_is_told(hermes: Hermes) -> None:
 
 
 def test_every_secret_can_be_in_a_variable_of_any_name(hermes: Hermes) -> None:
-    with setups.slack() as place:
+    with platform_servers.slack() as place:
         result = hermes.call(
             "gateway",
             "setup",
@@ -327,7 +327,7 @@ def test_comments_and_order_stay_and_the_file_is_kept(hermes: Hermes) -> None:
 
 
 def test_set_up_again_keeps_what_is_not_said_anew(hermes: Hermes) -> None:
-    with setups.telegram() as place:
+    with platform_servers.telegram() as place:
         first = script(hermes, place, "--allow", "7", "--no-pairing")
         environ = {"TELEGRAM_BOT_TOKEN": str(place.secrets["TELEGRAM_BOT_TOKEN"])}
         again = hermes.call(
@@ -357,7 +357,7 @@ def test_no_at_the_end_writes_nothing(hermes: Hermes) -> None:
 
 def test_a_wrong_answer_can_be_given_again(hermes: Hermes) -> None:
     with (
-        setups.telegram() as place,
+        platform_servers.telegram() as place,
         Terminal(hermes, "gateway", "setup", "telegram", *place.options) as terminal,
     ):
         terminal.wait_for("Bot token: ")
@@ -431,7 +431,7 @@ def test_bad_input_is_a_usage_error(hermes: Hermes, arguments: list[str], said: 
 
 
 def test_ids_in_another_form_are_refused(hermes: Hermes) -> None:
-    with setups.whatsapp() as place:
+    with platform_servers.whatsapp() as place:
         result = script(hermes, place, "--allow", "+49 157 00000007")
 
     assert result.code != 0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.cli.conversations import AUTH, PROJECT, PROJECT_1, PROJECT_2, SUBAGENT, WEATHER
 from tests.cli.harness import NOW, Hermes
+from tests.cli.sample_store import AUTH, PROJECT, PROJECT_1, PROJECT_2, SUBAGENT, WEATHER
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_space_within_the_time_given(filled: Hermes, monkeypatch: pytest.MonkeyP
     assert (whole["complete"], whole["text_complete"], whole["uncounted_bytes"]) == (True, True, 0)
     assert filled.call("sessions", "stats", "--space", "--json").json["space"] == whole
     assert "There was no time" not in filled.call("sessions", "stats", "--space").out
-    monkeypatch.setattr("hermes_sessions.cli.sessions.statistics.SECONDS", 0.0)
+    monkeypatch.setattr("hermes_sessions.cli.sessions.stats.SECONDS", 0.0)
     partial = filled.call("sessions", "stats", "--space", "--json").json["space"]
     assert (partial["complete"], partial["text_messages"], partial["tables"]) == (False, 0, {})
     assert partial["uncounted_bytes"] > 0

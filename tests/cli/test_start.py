@@ -46,7 +46,7 @@ FORBIDDEN = {
 
 # What other commands need, and a list does not.
 NOT_FOR_A_LIST = {
-    "hermes_sessions.config.retention",
+    "hermes_sessions.config.retention_policies",
     "hermes_sessions.model.lineage",
     "hermes_sessions.model.retention",
     "hermes_sessions.storage.care",
@@ -91,13 +91,13 @@ def test_a_list_imports_only_what_it_needs(hermes: Hermes) -> None:
         db.append_message("s1", "user", "Grüße aus 東京 …")
         db.set_session_title("s1", "日本語")
     modules = imported_by(hermes, "sessions", "list")
-    assert "hermes_sessions.cli.sessions.listing" in modules
+    assert "hermes_sessions.cli.sessions.list" in modules
     assert offending(modules) == set()
     assert modules & NOT_FOR_A_LIST == set()
     commands = {m for m in modules if m.startswith("hermes_sessions.cli.sessions.")}
     assert commands == {
         "hermes_sessions.cli.sessions.group",
-        "hermes_sessions.cli.sessions.listing",
+        "hermes_sessions.cli.sessions.list",
     }
 
 
@@ -106,7 +106,7 @@ def test_a_search_imports_only_what_it_needs(hermes: Hermes) -> None:
         db.create_session("s1", "cli")
         db.append_message("s1", "assistant", "Grüße aus 東京 …")
     modules = imported_by(hermes, "sessions", "search", "東京")
-    assert "hermes_sessions.storage.searching.finder" in modules
+    assert "hermes_sessions.storage.search.executor" in modules
     # It prints commands that a shell must understand, and where the next page begins.
     assert offending(modules) <= {"base64", "shlex"}
 
@@ -120,7 +120,7 @@ def test_only_searching_imports_what_it_needs(hermes: Hermes, arguments: list[st
         db.append_message("s1", "user", "Grüße")
     modules = imported_by(hermes, "sessions", *arguments)
     assert not {m for m in modules if m.startswith("hermes_sessions.text")}
-    assert "hermes_sessions.storage.searching.finder" not in modules
+    assert "hermes_sessions.storage.search.executor" not in modules
 
 
 def test_the_table_of_widths_is_loaded_only_for_what_needs_it(hermes: Hermes) -> None:
@@ -171,7 +171,7 @@ sys.exit(run())
         ("hermes_sessions", -signal.SIGINT),  # which a shell shows as 130
         ("hermes_sessions.cli.main", -signal.SIGINT),
         ("click", 130),
-        ("hermes_sessions.cli.sessions.listing", 130),
+        ("hermes_sessions.cli.sessions.list", 130),
     ],
 )
 def test_ctrl_c_while_it_starts_is_quiet(hermes: Hermes, module: str, code: int) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conversations import AUTH, OLD, WEATHER
 from tests.cli.harness import Hermes
+from tests.cli.sample_store import AUTH, OLD, WEATHER
 from tests.cli.terminal import SLOW_COMMAND, Terminal, without_escapes
 
 

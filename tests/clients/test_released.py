@@ -18,7 +18,7 @@ from hermes_sessions.testing.scripted_model import (
     whole,
 )
 from tests.clients.released import Client
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
 from tests.storage.sqlite.neighbour_programs import look_elsewhere
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}

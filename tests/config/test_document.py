@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.config.document import (
+from hermes_sessions.config.yaml_document import (
     MAX_DEPTH,
     MAX_FILE_BYTES,
     Listing,

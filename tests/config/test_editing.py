@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from hermes_sessions.config.editing import NotEditable, with_platform
+from hermes_sessions.config.yaml_editor import NotEditable, with_platform
 
 VALUES = {"enabled": True, "token": "${TELEGRAM_BOT_TOKEN}", "allowed_users": ("7", "8")}
 SECTION = """\

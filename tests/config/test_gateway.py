@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.config.gateway import GatewayConfig, HomeChannel
+from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.policy import SessionResetPolicy
+from hermes_sessions.model.reset_policy import SessionResetPolicy
 
 
 def test_it_needs_nothing() -> None:

@@ -7,10 +7,10 @@ from typing import get_args
 import pytest
 
 from hermes_sessions.config import Settings, default_settings, load_settings
-from hermes_sessions.config.gateway import GatewayConfig, HomeChannel
+from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
 from hermes_sessions.config.gateway_settings import ResetMode
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.model.policy import MODES, SessionResetPolicy
+from hermes_sessions.model.reset_policy import MODES, SessionResetPolicy
 
 Load = Callable[..., Settings]
 

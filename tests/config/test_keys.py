@@ -3,8 +3,9 @@ from typing import get_type_hints
 
 import pytest
 
-from hermes_sessions.config.document import Scalar
+from hermes_sessions.config.error_text import is_secret
 from hermes_sessions.config.key import Key
+from hermes_sessions.config.key_types import Choice, Surroundings, WholeNumber
 from hermes_sessions.config.keys import (
     FREE_SECTIONS,
     KEY_AT,
@@ -14,10 +15,9 @@ from hermes_sessions.config.keys import (
     SECTIONS,
     SHARED_SECTIONS,
 )
-from hermes_sessions.config.kinds import Choice, Surroundings, WholeNumber
-from hermes_sessions.config.resolving import resolve_values
+from hermes_sessions.config.resolver import resolve_values
 from hermes_sessions.config.settings import SECTION_CLASSES
-from hermes_sessions.config.wording import is_secret
+from hermes_sessions.config.yaml_document import Scalar
 
 HOME = Path("/home/ada/.hermes")
 

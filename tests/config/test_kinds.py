@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.config.keys import KEYS, Key
-from hermes_sessions.config.kinds import (
+from hermes_sessions.config.key_types import (
     Choice,
     FilePath,
     NotAllowed,
@@ -14,6 +13,7 @@ from hermes_sessions.config.kinds import (
     Surroundings,
     WholeNumber,
 )
+from hermes_sessions.config.keys import KEYS, Key
 
 HERE = Surroundings(Path("/home/ada/.hermes"), {"HOME": "/home/ada"})
 SIZE = Size(at_least=1024, at_most=1024**3)

@@ -487,7 +487,7 @@ def test_exported_names_exist() -> None:
         ("from hermes_sessions.config import hermes_home", {"yaml", "difflib", "dataclasses"}),
         (
             "from hermes_sessions.config import load_settings; load_settings(sys.argv[1], {})",
-            {"yaml", "difflib", "dataclasses", "hermes_sessions.config.resolving"},
+            {"yaml", "difflib", "dataclasses", "hermes_sessions.config.resolver"},
         ),
     ],
 )

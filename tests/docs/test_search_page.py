@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.storage.searching import answer, finder
-from hermes_sessions.text import encode
-from hermes_sessions.text.query import filters, parser, relaxing
+from hermes_sessions.storage.search import answer, executor
+from hermes_sessions.text import token_encoder
+from hermes_sessions.text.query import filters, parser, relaxation
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "search.md").read_text(encoding="utf-8")
 
@@ -32,11 +32,11 @@ def test_every_step_in_its_order() -> None:
         r"^\| `([a-z ]+)` \|", section("When nothing matches as asked"), re.MULTILINE
     )
     assert steps == [
-        relaxing.AS_ASKED,
-        relaxing.WITHOUT_COMMON_WORDS,
-        relaxing.OTHER_FORMS,
-        relaxing.ANY_WORD,
-        relaxing.INSIDE_WORDS,
+        relaxation.AS_ASKED,
+        relaxation.WITHOUT_COMMON_WORDS,
+        relaxation.OTHER_FORMS,
+        relaxation.ANY_WORD,
+        relaxation.INSIDE_WORDS,
     ]
 
 
@@ -50,15 +50,15 @@ def test_every_part_of_a_result(kind: type) -> None:
 @pytest.mark.parametrize(
     "number",
     [
-        finder.RANKED,
+        executor.RANKED,
         answer.COUNT_LIMIT,
-        finder.SCANNED,
-        finder.SCANNED_UNASKED,
-        finder.TAIL,
-        finder.MOST_TITLES,
-        finder.EVERY_MATCH,
-        encode.HEAD_TOKENS,
-        encode.TAIL_TOKENS,
+        executor.SCANNED,
+        executor.SCANNED_UNASKED,
+        executor.TAIL,
+        executor.MOST_TITLES,
+        executor.EVERY_MATCH,
+        token_encoder.HEAD_TOKENS,
+        token_encoder.TAIL_TOKENS,
     ],
 )
 def test_every_limit(number: int) -> None:

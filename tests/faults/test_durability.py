@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.sqlite.elsewhere import start
+from tests.storage.sqlite.other_process import start
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.sqlite import disks
-from tests.storage.sqlite.elsewhere import start
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
+from tests.storage.sqlite.other_process import start
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checking import require_stored_once
-from tests.storage.sqlite.elsewhere import start
+from tests.faults.assertions import require_stored_once
+from tests.storage.sqlite.other_process import start
 
 pytestmark = pytest.mark.slow
 

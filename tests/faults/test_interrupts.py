@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from tests.storage.sqlite.elsewhere import start
+from tests.storage.sqlite.other_process import start
 
 pytestmark = pytest.mark.slow
 

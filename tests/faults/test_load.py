@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from tests.storage.sqlite.elsewhere import start
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
+from tests.storage.sqlite.other_process import start
 from tests.storage.sqlite.programs import PATIENT
 
 pytestmark = pytest.mark.slow

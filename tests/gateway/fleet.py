@@ -16,8 +16,8 @@ import yaml
 from hermes_sessions.testing.scripted_model import ScriptedModel
 from hermes_sessions.testing.telegram_server import ANNA, Refusal, TelegramServer
 from tests.cli.harness import Hermes
-from tests.gateway.town import PATIENCE, echo
-from tests.servers.launching import free_port
+from tests.gateway.harness import PATIENCE, echo
+from tests.servers.server_processes import free_port
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
 SECRET = "a-secret-that-only-telegram-knows"

@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from hermes_sessions import SessionDB
-from hermes_sessions.gateway.platforms.local.client import Event, LocalClient
+from hermes_sessions.gateway.platforms.local.socket_client import Event, LocalClient
 from hermes_sessions.gateway.platforms.registry import known_platforms
-from hermes_sessions.testing import discord_server, signal_daemon, slack_values, telegram_server
+from hermes_sessions.testing import discord_server, signal_daemon, slack_workspace, telegram_server
 from hermes_sessions.testing.discord_server import DiscordServer
 from hermes_sessions.testing.scripted_model import RecordedRequest, ScriptedModel, streamed
 from hermes_sessions.testing.signal_daemon import SignalDaemon
@@ -29,11 +29,11 @@ from hermes_sessions.testing.telegram_server import TelegramServer
 from hermes_sessions.testing.whatsapp_server import WhatsAppServer
 from hermes_sessions.testing.whatsapp_values import ANNA as WHATSAPP_ANNA
 from tests.cli.harness import Hermes
+from tests.gateway.harness import echo, said
 from tests.gateway.platforms.matrix.conftest import people, synapse, world  # noqa: F401 - fixtures
-from tests.gateway.platforms.matrix.world import MatrixWorld, shown_in
-from tests.gateway.platforms.whatsapp.world import VERIFY_TOKEN
-from tests.gateway.town import echo, said
-from tests.servers.launching import free_port
+from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, shown_in
+from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN
+from tests.servers.server_processes import free_port
 
 PATIENCE = 120.0
 API_TOKEN = "a-token-for-the-api-of-tests"
@@ -75,7 +75,7 @@ class Everywhere:
                 "token": self.slack.token,
                 "app_token": self.slack.app_token,
                 "base_url": self.slack.base_url,
-                "allowed_users": [slack_values.ANNA.id],
+                "allowed_users": [slack_workspace.ANNA.id],
             },
             "whatsapp": {
                 "token": self.whatsapp.token,
@@ -119,7 +119,7 @@ class Everywhere:
         return {
             "telegram": telegram_server.ANNA["id"],
             "discord": self.discord.state.direct_channel(discord_server.ANNA),
-            "slack": slack_values.ANNA.chat,
+            "slack": slack_workspace.ANNA.chat,
             "whatsapp": WHATSAPP_ANNA.number,
             "signal": signal_daemon.ANNA.uuid,
             "matrix": self.matrix.room_id("private"),
@@ -205,7 +205,7 @@ class Everywhere:
         return {
             f"agent:main:telegram:dm:{telegram_server.ANNA['id']}",
             f"agent:main:discord:dm:{self.discord.state.direct_channel(discord_server.ANNA)}",
-            f"agent:main:slack:dm:{slack_values.ANNA.chat}",
+            f"agent:main:slack:dm:{slack_workspace.ANNA.chat}",
             f"agent:main:whatsapp:dm:{WHATSAPP_ANNA.number}",
             f"agent:main:signal:dm:{signal_daemon.ANNA.uuid}",
             f"agent:main:matrix:dm:{room}",

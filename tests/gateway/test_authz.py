@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.gateway.authz import Access, Authorisation
+from hermes_sessions.gateway.access_control import Access, Authorisation
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.testing.clock import FrozenClock

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.servers.steps import WRITER_LEVEL
+from hermes_sessions.storage.servers.migrations import WRITER_LEVEL
 from hermes_sessions.testing.scripted_model import ScriptedModel
 from tests.cli.harness import Hermes, Result
 from tests.gateway.fleet import GatewayCommand, sessiondb_at
-from tests.gateway.town import PATIENCE
-from tests.servers.launching import free_port
+from tests.gateway.harness import PATIENCE
+from tests.servers.server_processes import free_port
 from tests.servers.stores import Place
 
 TOKEN = "a-token-that-nobody-guesses"

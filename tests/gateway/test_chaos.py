@@ -26,14 +26,14 @@ from hermes_sessions import SessionDB
 from hermes_sessions.storage.spool import waiting_below
 from tests.gateway.fleet import HERMES, Fleet
 from tests.servers.galera import Cluster
-from tests.servers.launching import (
+from tests.servers.proxy import Proxy, proxy_to
+from tests.servers.server_processes import (
     Server,
     mysql_connection,
     start_mariadb,
     start_postgresql,
     start_synchronous_standby,
 )
-from tests.servers.proxy import Proxy, proxy_to
 from tests.servers.test_standby import promote
 
 SEED = 20261116

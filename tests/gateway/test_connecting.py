@@ -11,9 +11,9 @@ from typing import ClassVar
 import pytest
 
 from hermes_sessions.errors import ConfigError, StoreUnavailable
-from hermes_sessions.gateway.connecting import Connections
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.overview import overview
+from hermes_sessions.gateway.platform_connections import Connections
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -24,8 +24,8 @@ from hermes_sessions.gateway.platforms.port import (
 from hermes_sessions.gateway.reporting import PlatformReports
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.slack_server import SlackServer
-from hermes_sessions.testing.slack_values import Refusal
-from tests.gateway.town import Town
+from hermes_sessions.testing.slack_workspace import Refusal
+from tests.gateway.harness import Town
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hermes_sessions.gateway.crew import Crew
-from tests.gateway.town import PATIENCE
+from hermes_sessions.gateway.worker_threads import Crew
+from tests.gateway.harness import PATIENCE
 
 NAME = "a crew under test"
 

@@ -18,7 +18,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.telegram_server import ANNA, BERT
-from tests.gateway.town import Town
+from tests.gateway.harness import Town
 
 BERLIN = ZoneInfo("Europe/Berlin")
 CARL = {"id": 9, "is_bot": False, "first_name": "Carl"}

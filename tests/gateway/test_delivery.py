@@ -27,7 +27,7 @@ from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import RateLimited, Undeliverable, Unreachable
 from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
 from hermes_sessions.testing.clock import FrozenClock
-from tests.gateway.room import Room
+from tests.gateway.fake_adapter import Room
 
 
 @pytest.fixture

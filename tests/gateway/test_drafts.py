@@ -11,15 +11,15 @@ import pytest
 import yaml
 
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
-from hermes_sessions.gateway.drafts import LEFT
+from hermes_sessions.gateway.reply_drafts import LEFT
 from hermes_sessions.gateway.streaming import Draft
-from hermes_sessions.lifecycle.mailbox import Mailboxes
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.telegram_server import Sent, bad_request, too_many
 from tests.cli.harness import Hermes
 from tests.gateway.fleet import GatewayCommand
-from tests.gateway.town import PATIENCE, Town, echo, said
+from tests.gateway.harness import PATIENCE, Town, echo, said
 from tests.servers.stores import postgresql_place, postgresql_store
 
 CURSOR = "▉"

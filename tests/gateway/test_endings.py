@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
+from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import StoreUnreachable
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.endings import Endings, heard_or_stored, watcher_of
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.overview import ended_elsewhere
 from hermes_sessions.gateway.platforms.port import Progress
-from hermes_sessions.lifecycle.mailbox import Mailboxes, Taken
-from hermes_sessions.lifecycle.running import GatewayProcess
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.gateway_process import GatewayProcess
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.leases import Lease
 from hermes_sessions.storage.repositories.outbox import Outbox

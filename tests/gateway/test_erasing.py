@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.gateway.erasing import Forgotten, spools_of
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.spool import Spool, spool_directory
+from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
+from hermes_sessions.gateway.spool_erasure import Forgotten, spools_of
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.receipts import Receipts
-from hermes_sessions.storage.care.erasure.subject import Subject
+from hermes_sessions.storage.care.erasure.targets import Subject
 from hermes_sessions.testing.scripted_model import Answer, RecordedRequest
 from hermes_sessions.testing.telegram_server import ANNA, BERT
-from tests.care.erasure.scanning import found_in
-from tests.care.erasure.town import everything
-from tests.gateway.town import PATIENCE, Town, echo
+from tests.care.erasure.disk_scan import found_in
+from tests.care.erasure.scenario import everything
+from tests.gateway.harness import PATIENCE, Town, echo
 
 TEAM = {"id": -100300, "type": "supergroup", "title": "Team"}
 SECRET = "xylographer"

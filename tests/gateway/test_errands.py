@@ -11,14 +11,14 @@ import pytest
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.lifecycle import changing
-from hermes_sessions.lifecycle.commanding import CommandNotes
-from hermes_sessions.lifecycle.mailbox import Mailboxes
-from hermes_sessions.lifecycle.running import GatewayProcess
-from hermes_sessions.lifecycle.taking import dedupe_mark
+from hermes_sessions.lifecycle import lane_operations
+from hermes_sessions.lifecycle.command_journal import CommandNotes
+from hermes_sessions.lifecycle.gateway_process import GatewayProcess
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
+from hermes_sessions.lifecycle.turn_input import dedupe_mark
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.town import Town, echo
+from tests.gateway.harness import Town, echo
 from tests.servers.stores import OpenStore
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
@@ -174,7 +174,7 @@ def test_all_of_it_or_nothing(
         raise StoreUnavailable("The database is away.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(changing, step, fail)
+        patched.setattr(lane_operations, step, fail)
         town.telegram.write(text)
         assert town.wait_for_replies(1) == ["That was not done: The database is away."]
     gate.open()

@@ -13,7 +13,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.testing.scripted_model import failure, streamed
 from hermes_sessions.testing.telegram_server import ANNA
-from tests.gateway.town import Town, echo, said
+from tests.gateway.harness import Town, echo, said
 
 
 @pytest.fixture

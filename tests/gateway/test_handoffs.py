@@ -15,11 +15,11 @@ from hermes_sessions.gateway.platforms.slack.adapter import SlackAdapter
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.runner import Gateway
 from hermes_sessions.testing.discord_server import GENERAL
-from hermes_sessions.testing.slack_values import GENERAL as SLACK_GENERAL
+from hermes_sessions.testing.slack_workspace import GENERAL as SLACK_GENERAL
 from hermes_sessions.testing.telegram_server import ANNA, BOT, GROUP
-from tests.gateway.platforms.discord.town import DiscordTown
-from tests.gateway.platforms.slack.town import SlackTown
-from tests.gateway.town import PATIENCE, Town
+from tests.gateway.harness import PATIENCE, Town
+from tests.gateway.platforms.discord.harness import DiscordTown
+from tests.gateway.platforms.slack.harness import SlackTown
 
 
 @pytest.fixture

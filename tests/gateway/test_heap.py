@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.gateway import heap
+from hermes_sessions.gateway import malloc_tuning
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.town import PATIENCE, Town
+from tests.gateway.harness import PATIENCE, Town
 
 #: Threads allocate at the same time; prints how many arenas there are then.
 _ARENAS = """
@@ -38,7 +38,7 @@ with tempfile.NamedTemporaryFile() as file:
     library.fclose(stream)
     print(file.read().count(b"<heap nr="))
 """
-_is_glibc = sys.platform == "linux" and heap._of_glibc("malloc_info") is not None
+_is_glibc = sys.platform == "linux" and malloc_tuning._of_glibc("malloc_info") is not None
 on_glibc = pytest.mark.skipif(not _is_glibc, reason="another C library")
 
 
@@ -65,8 +65,8 @@ def test_whoever_runs_it_may_choose(environ: dict[str, str]) -> None:
 
 def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "elsewhere")
-    heap.limit_arenas({})
-    heap.give_back()
+    malloc_tuning.limit_arenas({})
+    malloc_tuning.give_back()
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_memory_is_given_back_once_when_nothing_runs(
         given_back.append(True)
         at_start.set()
 
-    monkeypatch.setattr(heap, "give_back", give_back)
+    monkeypatch.setattr(malloc_tuning, "give_back", give_back)
     # After the start, nothing but this test has it rest.
     town.config["gateway"] = {"lease_seconds": 3600}
     gateway = town.start().gateway

@@ -10,10 +10,10 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.lifecycle.mailbox import Finished, Mailboxes
+from hermes_sessions.lifecycle.mailboxes import Finished, Mailboxes
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.town import Town
+from tests.gateway.harness import Town
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.gateway import progress
+from hermes_sessions.gateway import message_progress
 from hermes_sessions.gateway.platforms.port import Progress
-from tests.gateway.town import PATIENCE, Running, Town
+from tests.gateway.harness import PATIENCE, Running, Town
 
 #: Objects that a message might leave behind, by the package that they are from.
 _OURS = ("hermes_sessions.", "telegram.", "asyncio.", "_asyncio.", "concurrent.futures.")
@@ -29,7 +29,7 @@ ROUNDS = 5
 @pytest.fixture
 def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
     # What is remembered on purpose is little enough to be full before anything is counted.
-    monkeypatch.setattr(progress, "_REMEMBERED", 4)
+    monkeypatch.setattr(message_progress, "_REMEMBERED", 4)
     with Town(tmp_path) as town:
         town.config["platforms"]["telegram"]["allowed_users"] = ["*"]
         town.config["gateway"] = {"agent_cache_size": 4}
@@ -81,7 +81,7 @@ def test_what_was_answered_is_not_kept(town: Town) -> None:
 
 def test_of_long_answers_fewer_are_remembered() -> None:
     async def watched() -> list[str]:
-        hub = progress.ProgressHub(asyncio.get_running_loop())
+        hub = message_progress.ProgressHub(asyncio.get_running_loop())
         for number in range(5):
             hub.publish((number,), Progress("ended", f"{number}" * 900_000, outcome="completed"))
         last = await anext(hub.watch(4))

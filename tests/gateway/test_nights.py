@@ -21,9 +21,9 @@ from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import Answer, RecordedRequest, streamed
 from hermes_sessions.testing.telegram_server import ANNA, BERT
 from tests.cli.harness import Hermes
+from tests.gateway.faketime_clock import ShiftedClock
 from tests.gateway.fleet import GatewayCommand
-from tests.gateway.shifted import ShiftedClock
-from tests.gateway.town import PATIENCE, Town, echo, said
+from tests.gateway.harness import PATIENCE, Town, echo, said
 
 BERLIN = ZoneInfo("Europe/Berlin")
 #: The evening before clocks are put back, from three to two.

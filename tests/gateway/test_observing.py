@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hermes_sessions.errors import DiskFull, StoreUnreachable
 from hermes_sessions.gateway.events import Receipt
-from hermes_sessions.gateway.observing import Observing, observe
+from hermes_sessions.gateway.metrics import Observing, observe
 from hermes_sessions.storage.care.health import HealthWatch
 from hermes_sessions.testing.clock import FrozenClock
-from tests.gateway.room import Room
+from tests.gateway.fake_adapter import Room
 
 
 def samples(observing: Observing) -> dict[tuple[str, ...], float]:

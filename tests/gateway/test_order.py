@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.spool import Spool
+from hermes_sessions.gateway.inbound_spool import Spool
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.telegram_server import ANNA
-from tests.gateway.town import Town, echo
+from tests.gateway.harness import Town, echo
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
 

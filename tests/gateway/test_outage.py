@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.health import State
 from hermes_sessions.testing.telegram_server import ANNA
-from tests.gateway.town import Town
+from tests.gateway.harness import Town
 from tests.servers.proxy import proxy_to
 from tests.servers.stores import Place
 

@@ -15,15 +15,15 @@ from hermes_sessions.gateway import delivery as delivering
 from hermes_sessions.gateway.delivery import Delivery, reply_to
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.outstanding import Outstanding
-from hermes_sessions.lifecycle.mailbox import Mailboxes
-from hermes_sessions.lifecycle.running import GatewayProcess
+from hermes_sessions.lifecycle.gateway_process import GatewayProcess
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.testing.clock import FrozenClock
-from tests.gateway.room import Room
-from tests.gateway.town import Town
-from tests.lifecycle.house import House
+from tests.gateway.fake_adapter import Room
+from tests.gateway.harness import Town
+from tests.lifecycle.harness import House
 from tests.servers.stores import OpenStore
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from hermes_sessions.gateway import progress
+from hermes_sessions.gateway import message_progress
+from hermes_sessions.gateway.message_progress import ProgressHub
 from hermes_sessions.gateway.platforms.port import Progress
-from hermes_sessions.gateway.progress import ProgressHub
 
 END = Progress("ended", "Hello there", outcome="completed")
 
@@ -72,11 +72,11 @@ def test_nothing_is_kept_of_what_ended() -> None:
 
 def test_turns_that_nobody_ends_are_forgotten_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(hub: ProgressHub) -> None:
-        monkeypatch.setattr(progress, "_RUNNING", 3)
+        monkeypatch.setattr(message_progress, "_RUNNING", 3)
         for item_id in range(9):
             said(hub, item_id, "lost")
         assert list(hub._running) == [6, 7, 8]
-        monkeypatch.setattr(progress, "_RUNNING_TEXT", 100)
+        monkeypatch.setattr(message_progress, "_RUNNING_TEXT", 100)
         said(hub, 9, "x" * 99)
         assert list(hub._running) == [9]
         said(hub, 9, "x" * 99)

@@ -12,7 +12,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.gateway.events import Inbound, Receipt
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.town import PATIENCE, Running, Town
+from tests.gateway.harness import PATIENCE, Running, Town
 
 ANNA = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
 BERT = SessionSource(Platform.TELEGRAM, "8", chat_type="dm", user_id="8", user_name="Bert")

@@ -18,7 +18,7 @@ from hermes_sessions.gateway.run_file import LocalGateway, RunFile, local_gatewa
 from hermes_sessions.storage.host_processes import host_name
 from tests.cli.harness import Hermes
 from tests.gateway.fleet import GatewayCommand
-from tests.gateway.town import PATIENCE
+from tests.gateway.harness import PATIENCE
 
 #: A database server that does not run.
 AWAY = """

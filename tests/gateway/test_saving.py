@@ -17,7 +17,7 @@ from hermes_sessions.gateway import saving
 from hermes_sessions.gateway.saving import INSTRUCTION
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.town import PATIENCE, Town, echo
+from tests.gateway.harness import PATIENCE, Town, echo
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.testing.scripted_model import streamed
 from tests.gateway.fleet import Fleet, first_call_held
-from tests.gateway.town import PATIENCE, echo
+from tests.gateway.harness import PATIENCE, echo
 from tests.servers.stores import Place
 
 

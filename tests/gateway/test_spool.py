@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.gateway.events import Attachment, Inbound, Part
-from hermes_sessions.gateway.spool import Spool
+from hermes_sessions.gateway.inbound_spool import Spool
 from hermes_sessions.model.source import Platform, SessionSource
 
 

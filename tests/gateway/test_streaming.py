@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.streaming import Draft, Streaming
 from hermes_sessions.testing.clock import FrozenClock
-from tests.gateway.room import Room
+from tests.gateway.fake_adapter import Room
 
 TARGET = Target("telegram", "1")
 

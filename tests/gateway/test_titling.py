@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.gateway.titling import Titling
-from tests.gateway.town import PATIENCE
+from hermes_sessions.gateway.title_queue import Titling
+from tests.gateway.harness import PATIENCE
 
 
 class Slow:

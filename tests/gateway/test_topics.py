@@ -13,9 +13,9 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.topics import note_topic
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.storage.sqlite.foreign import import_database
+from hermes_sessions.storage.sqlite.hermes_database import import_database
 from tests.fixtures.hermes import stored
-from tests.gateway.town import Town
+from tests.gateway.harness import Town
 
 
 @pytest.fixture

@@ -24,17 +24,17 @@ from hermes_sessions.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
-from hermes_sessions.gateway import commands, workers
-from hermes_sessions.gateway.active import ActiveTurn
+from hermes_sessions.gateway import command_handlers, worker_pool
+from hermes_sessions.gateway.active_turns import ActiveTurn
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
+from hermes_sessions.gateway.inbound_spool import Spool
 from hermes_sessions.gateway.intake import Intake
-from hermes_sessions.gateway.spool import Spool
-from hermes_sessions.gateway.turns import TurnRunner
-from hermes_sessions.gateway.workers import LanePool, LaneWork
-from hermes_sessions.lifecycle.entry import SessionEntry
-from hermes_sessions.lifecycle.mailbox import Mailboxes
-from hermes_sessions.lifecycle.running import GatewayProcess
+from hermes_sessions.gateway.turn_runner import TurnRunner
+from hermes_sessions.gateway.worker_pool import LanePool, LaneWork
+from hermes_sessions.lifecycle.gateway_process import GatewayProcess
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
+from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.repositories.outbox import Outbox
@@ -48,7 +48,7 @@ from hermes_sessions.testing.scripted_model import (
     streamed,
 )
 from hermes_sessions.testing.telegram_server import ANNA, BERT, too_many
-from tests.gateway.town import PATIENCE, Running, Town, echo, said
+from tests.gateway.harness import PATIENCE, Running, Town, echo, said
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
 
@@ -217,7 +217,7 @@ def test_a_lane_that_makes_no_progress_pauses(
         rounds.append(work)
         return 0.0 if len(rounds) <= 3 else take_turn(pool, work, source)
 
-    monkeypatch.setattr(workers, "MOST_ROUNDS", 3)
+    monkeypatch.setattr(worker_pool, "MOST_ROUNDS", 3)
     monkeypatch.setattr(LanePool, "_take_turn", undone)
     caplog.set_level(logging.INFO)
     town.start()
@@ -429,7 +429,7 @@ def test_a_message_that_was_steered_into_a_turn_that_died_is_not_lost(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn took it up and died before it stored it."""
-    from hermes_sessions.gateway.transcribing import Transcribed
+    from hermes_sessions.gateway.turn_transcript import Transcribed
 
     works = Transcribed.store_taken_up
     failures = [ZeroDivisionError("in between")]
@@ -614,7 +614,7 @@ def test_commands_wait_for_a_worker_that_has_answered(
                 may_let_go.set()
             raise
 
-    monkeypatch.setattr(commands, "_PATIENCE", 0.0)
+    monkeypatch.setattr(command_handlers, "_PATIENCE", 0.0)
     monkeypatch.setattr(LanePool, "_let_go", let_go_late)
     monkeypatch.setattr(SessionDB, "take_lease", take)
     town.start()

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.testing.telegram_server import ANNA, BERT
-from tests.gateway.town import Town
+from tests.gateway.harness import Town
 
 TEAM = {"id": -100300, "type": "supergroup", "title": "Team"}
 

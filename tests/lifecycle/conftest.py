@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.testing.conformance import clock, db, open_another  # noqa: F401 - fixtures
 from tests.servers.stores import (
     OpenStore,

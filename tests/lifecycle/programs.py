@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.lifecycle.store import SessionStore
-from tests.lifecycle.people import ann
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.lifecycle.session_store import SessionStore
+from tests.lifecycle.senders import ann
 
 
 def _opened(url: str, directory: str, now: str) -> SessionStore:

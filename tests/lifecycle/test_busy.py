@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes_sessions.lifecycle.busy import (
+from hermes_sessions.lifecycle.busy_input import (
     BUSY_MODES,
     Answer,
     BusyMode,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.errors import MessageTooLarge
-from hermes_sessions.lifecycle.commanding import CommandNotes
+from hermes_sessions.lifecycle.command_journal import CommandNotes
 from hermes_sessions.storage.repositories.mailbox import Put
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.house import House, source
+from tests.lifecycle.harness import House, source
 from tests.servers.stores import OpenStore
 
 

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions import GatewayConfig, HomeChannel, Platform, SessionSource
-from hermes_sessions.lifecycle.context import build_session_context
 from hermes_sessions.lifecycle.context_prompt import (
     build_session_context_prompt,
     prefixed_with_sender,
 )
 from hermes_sessions.lifecycle.labels import MAX_LABEL, bracketed, cleaned, quoted
 from hermes_sessions.lifecycle.pseudonyms import chat_pseudonym, pseudonym, user_pseudonym
+from hermes_sessions.lifecycle.session_context import build_session_context
 
 CONFIG = GatewayConfig(
     connected_platforms=("telegram", "discord"),

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.lifecycle.mailbox import Taken
+from hermes_sessions.lifecycle.mailboxes import Taken
 from hermes_sessions.storage.repositories.drafts import Drafts
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.house import House
+from tests.lifecycle.harness import House
 from tests.servers.stores import OpenStore
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.lifecycle.entry import SessionEntry
+from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.model.source import Platform
-from tests.lifecycle.people import ANN, ANNS_KEY
-from tests.zones import host_in
+from tests.lifecycle.senders import ANN, ANNS_KEY
+from tests.timezones import host_in
 
 CREATED = datetime(2025, 7, 15, 12, 0, 0, 123456, tzinfo=UTC)
 ENTRY = SessionEntry(

@@ -14,13 +14,13 @@ from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.lifecycle import expiry
 from hermes_sessions.lifecycle.agent_cache import AgentCache
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-from hermes_sessions.lifecycle.finalizing import Claim
-from hermes_sessions.lifecycle.left_behind import LeftBehind
-from hermes_sessions.model.policy import SessionResetPolicy
+from hermes_sessions.lifecycle.orphaned_sessions import LeftBehind
+from hermes_sessions.lifecycle.session_finalization import Claim
+from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.leases import ended_processes
-from tests.lifecycle.house import House
+from tests.lifecycle.harness import House
 from tests.servers.stores import OpenStore
 
 IDLE = SessionResetPolicy("idle", idle_minutes=60)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.lifecycle.mailbox import Mailboxes
-from hermes_sessions.lifecycle.store import SessionStore
-from tests.lifecycle.fighting import chat, open_sessions
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
+from hermes_sessions.lifecycle.session_store import SessionStore
+from tests.lifecycle.lane_worker import chat, open_sessions
 from tests.servers.stores import mysql_place, mysql_store, postgresql_place, postgresql_store
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ class Fighter:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.lifecycle.fighting", url, str(folder)],
+            [sys.executable, "-m", "tests.lifecycle.lane_worker", url, str(folder)],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

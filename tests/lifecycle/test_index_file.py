@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.lifecycle.entry import SessionEntry
+from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.index_file import IndexFile, write_atomically
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.session_entry import SessionEntry
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.people import ANN, ANNS_KEY, ann
+from tests.lifecycle.senders import ANN, ANNS_KEY, ann
 from tests.servers.stores import OpenStore
 
 

@@ -10,9 +10,9 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.key import LaneKey
 from hermes_sessions.model.lane import Lane, Notice
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.storage.repositories import transitions
+from hermes_sessions.storage.repositories import lane_transitions
+from hermes_sessions.storage.repositories.lane_transitions import Transition
 from hermes_sessions.storage.repositories.lanes import NO_SESSION, Lanes
-from hermes_sessions.storage.repositories.transitions import Transition
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import NOON
 from tests.servers.stores import OpenStore
@@ -145,13 +145,13 @@ def test_transitions_are_kept_in_order_and_go_with_the_lane(db: SessionDB) -> No
     for transition in written:
         db.provider.write(lambda tx, one=transition: lanes.record(tx, one))
     with db.provider.read() as tx:
-        found = transitions.history(tx, lane.id)
-        last = transitions.history(tx, lane.id, limit=1)
+        found = lane_transitions.history(tx, lane.id)
+        last = lane_transitions.history(tx, lane.id, limit=1)
     assert [one._replace(id=None) for one in found] == written
     assert last == found[1:]
     db.provider.write(lambda tx: lanes.remove(tx, lane))
     with db.provider.read() as tx:
-        assert transitions.history(tx, lane.id) == []
+        assert lane_transitions.history(tx, lane.id) == []
         assert lanes.find(tx, "bot", KEY) is None
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, NotFound, StaleFence
-from hermes_sessions.lifecycle.arriving import place
-from hermes_sessions.lifecycle.mailbox import Finished, Mailboxes, Stopped, Taken
+from hermes_sessions.lifecycle.mailboxes import Finished, Mailboxes, Stopped, Taken
+from hermes_sessions.lifecycle.session_routing import place
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.house import House, lease_of, source
+from tests.lifecycle.harness import House, lease_of, source
 from tests.servers.stores import OpenStore
 
 

@@ -23,21 +23,21 @@ from hypothesis.stateful import (
 )
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
+from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import ConversationHeld
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-from hermes_sessions.lifecycle.mailbox import Mailboxes, Taken
-from hermes_sessions.lifecycle.running import GatewayProcess
-from hermes_sessions.lifecycle.store import SessionStore
-from hermes_sessions.lifecycle.taking import dedupe_mark
+from hermes_sessions.lifecycle.gateway_process import GatewayProcess
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
+from hermes_sessions.lifecycle.session_store import SessionStore
+from hermes_sessions.lifecycle.turn_input import dedupe_mark
 from hermes_sessions.model.lane import Lane
-from hermes_sessions.model.policy import SessionResetPolicy
+from hermes_sessions.model.reset_policy import SessionResetPolicy
+from hermes_sessions.storage.repositories.lane_transitions import history
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.repositories.mailbox import TOLD
-from hermes_sessions.storage.repositories.transitions import history
 from hermes_sessions.storage.repositories.turns import Outcome
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.house import source
+from tests.lifecycle.harness import source
 
 LANES = ("1", "2", "3")
 TTL = 45.0

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.lifecycle import older_files
-from hermes_sessions.lifecycle.older_files import Skipped
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.lifecycle import legacy_files
+from hermes_sessions.lifecycle.legacy_files import Skipped
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.storage.transfer.moving import Transfer
+from hermes_sessions.storage.transfer.run import Transfer
 from hermes_sessions.testing.clock import NOON, FrozenClock
-from tests.lifecycle.people import ANN, ANNS_KEY, ann, in_group
+from tests.lifecycle.senders import ANN, ANNS_KEY, ann, in_group
 from tests.servers.stores import OpenStore
-from tests.zones import host_in
+from tests.timezones import host_in
 
 OLD_ID = "20250101_080000_0123ab"
 
@@ -284,7 +284,7 @@ def test_an_import_that_died_is_done_again(
             def dies(*_: Any) -> None:
                 raise KeyboardInterrupt
 
-            dying.setattr(older_files, "_add", dies)
+            dying.setattr(legacy_files, "_add", dies)
             with pytest.raises(KeyboardInterrupt):
                 opened(directory, db)
         with opened(directory, db) as sessions:

@@ -15,10 +15,10 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import NotFound, StoreUnavailable
-from hermes_sessions.lifecycle import running
+from hermes_sessions.lifecycle import gateway_process as running
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-from hermes_sessions.lifecycle.mailbox import Taken
-from hermes_sessions.lifecycle.running import Recovery
+from hermes_sessions.lifecycle.gateway_process import Recovery
+from hermes_sessions.lifecycle.mailboxes import Taken
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.host_processes import host_name, is_running
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
@@ -26,7 +26,7 @@ from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.recovery import RecoveryRows
 from hermes_sessions.storage.repositories.turns import Outcome
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.house import House, lease_of
+from tests.lifecycle.harness import House, lease_of
 from tests.servers.stores import OpenStore
 
 

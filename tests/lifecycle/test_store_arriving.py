@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.lifecycle.arriving import place
-from hermes_sessions.lifecycle.entry import SessionEntry
-from hermes_sessions.lifecycle.store import SessionStore
-from hermes_sessions.model.policy import SessionResetPolicy
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.lifecycle.session_entry import SessionEntry
+from hermes_sessions.lifecycle.session_routing import place
+from hermes_sessions.lifecycle.session_store import SessionStore
+from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.leases import Holder, Leases
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.turns import Turns
 from hermes_sessions.testing.clock import NOON, FrozenClock
-from tests.lifecycle.people import ANN, ANNS_KEY, DAY, HOUR, MINUTE, ann, in_group
+from tests.lifecycle.senders import ANN, ANNS_KEY, DAY, HOUR, MINUTE, ann, in_group
 
 Open = Callable[..., SessionStore]
 IDLE_HOUR = SessionResetPolicy("idle", idle_minutes=60)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
+from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import InvalidInput, NotFound, StoreLocked
-from hermes_sessions.lifecycle.applying import Cause, switch_session
-from hermes_sessions.lifecycle.store import SessionStore
-from hermes_sessions.model.policy import SessionResetPolicy
+from hermes_sessions.lifecycle.lane_updates import Cause, switch_session
+from hermes_sessions.lifecycle.session_store import SessionStore
+from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
@@ -24,7 +24,7 @@ from hermes_sessions.storage.repositories.leases import Holder, Leases
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.turns import Turns
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.people import ANN, ANNS_KEY, DAY, HOUR, ann, in_group
+from tests.lifecycle.senders import ANN, ANNS_KEY, DAY, HOUR, ann, in_group
 from tests.servers.stores import OpenStore
 
 Open = Callable[..., SessionStore]

@@ -16,13 +16,13 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.lifecycle.entry import SessionEntry
-from hermes_sessions.lifecycle.store import SessionStore
-from hermes_sessions.model.policy import SessionResetPolicy
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.lifecycle.session_entry import SessionEntry
+from hermes_sessions.lifecycle.session_store import SessionStore
+from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.checking import require_whole
-from tests.lifecycle.people import DAY, HOUR, MINUTE, ann
+from tests.lifecycle.assertions import require_whole
+from tests.lifecycle.senders import DAY, HOUR, MINUTE, ann
 
 IDLE, FRESHNESS = 90 * MINUTE, HOUR
 CONFIG = GatewayConfig(

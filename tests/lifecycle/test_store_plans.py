@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.storage.provider import Params, ReadTransaction, Row
 from hermes_sessions.storage.repositories.turns import Turns
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions.testing.clock import FrozenClock
-from tests.lifecycle.people import ANN, ANNS_KEY, ann
+from tests.lifecycle.senders import ANN, ANNS_KEY, ann
 
 
 class Explaining:

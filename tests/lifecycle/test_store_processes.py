@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
+from hermes_sessions.storage.repositories.lane_transitions import history
 from hermes_sessions.storage.repositories.lanes import Lanes
-from hermes_sessions.storage.repositories.transitions import history
 from hermes_sessions.testing.clock import NOON
-from tests.lifecycle.checking import require_whole
-from tests.lifecycle.people import DAY
+from tests.lifecycle.assertions import require_whole
+from tests.lifecycle.senders import DAY
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.lifecycle.taking import (
+from hermes_sessions.lifecycle.turn_input import (
     Input,
     dedupe_mark,
     in_platform_order,

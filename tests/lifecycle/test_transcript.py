@@ -10,9 +10,9 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import InvalidInput, UnknownSession
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.testing.clock import NOON
-from tests.lifecycle.people import ANN
+from tests.lifecycle.senders import ANN
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.policy import (
+from hermes_sessions.model.reset_policy import (
     SessionResetPolicy,
     expiry_reason,
     last_boundary,
     next_boundary,
     next_expiry,
 )
-from tests.zones import host_in
+from tests.timezones import host_in
 
 ZONES = [
     "UTC",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import Conditions, SessionDB
-from hermes_sessions.storage.searching.answer import Answer
+from hermes_sessions.storage.search.answer import Answer
 from tests.search.golden.corpus import NOW, load_corpus, sessions
 from tests.search.golden.ndcg import ndcg
 from tests.search.golden.oracle import Means, expected_by_title

@@ -13,6 +13,7 @@ from hermes_sessions.text.query.parser import parse
 from tests.search.golden import oracle
 from tests.search.golden.corpus import FILES, NOW, Message, Session, findable, sessions
 from tests.search.golden.ndcg import ndcg
+from tests.search.golden.normal_form import comparable, filters_of, meaning_of
 from tests.search.golden.queries import (
     GoldenQuery,
     compute_expectations,
@@ -20,7 +21,6 @@ from tests.search.golden.queries import (
     questions,
     stored_expectations,
 )
-from tests.search.golden.reading import comparable, filters_of, meaning_of
 
 DAY = 86400.0
 KINDS = sorted({item.kind for item in queries()})

@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hermes_sessions import Conditions, SessionDB
-from hermes_sessions.text.query.matching import Analysed, matches
+from hermes_sessions.text.query.matcher import Analysed, matches
 from hermes_sessions.text.query.parser import MAX_LENGTH, parse
 from hermes_sessions.text.query.tree import Query, Term, print_query, terms_of
 from tests.search.golden import oracle

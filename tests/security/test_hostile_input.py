@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from hermes_sessions import SessionDB
 from hermes_sessions.cli.render.shared_html import html_session
 from hermes_sessions.config import load_settings
-from hermes_sessions.config.gateway import GatewayConfig
+from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import ConfigError, ImportRefused, InvalidTitle
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.storage.jsonl import read_jsonl
 
 #: Each makes a store, or two.

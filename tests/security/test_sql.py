@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
+from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import HermesSessionsError, StatementRefused
-from hermes_sessions.lifecycle.mailbox import Mailboxes
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from tests.security.sql_texts import findings, findings_in
@@ -36,29 +36,29 @@ PIECES = frozenset(
 EXCEPTIONS = {
     "hermes_sessions.cli.forget.history:_said": "words for people",
     "hermes_sessions.storage.care.erasure.counting:_count": "names of columns in a table of ours",
-    "hermes_sessions.storage.care.erasure.finding:_sessions_of": "names of two columns",
-    "hermes_sessions.storage.care.erasure.finding:_platforms": "names of columns in a constant",
-    "hermes_sessions.storage.care.erasure.removing:_topics": "names of columns in a constant",
-    "hermes_sessions.storage.care.salvage.saving:_save_documented": "names of declared columns",
+    "hermes_sessions.storage.care.erasure.discovery:_sessions_of": "names of two columns",
+    "hermes_sessions.storage.care.erasure.discovery:_platforms": "names of columns in a constant",
+    "hermes_sessions.storage.care.erasure.row_removal:_topics": "names of columns in a constant",
+    "hermes_sessions.storage.care.repair.salvage:_save_documented": "names of declared columns",
     "hermes_sessions.storage.mysql.dialect:upsert": "names of columns",
     "hermes_sessions.storage.mysql.provider:_make_index_anew": "names of tables, hexadecimal",
     "hermes_sessions.storage.mysql.schema:_create": "declarations of tables.py",
     "hermes_sessions.storage.mysql.schema:_triggers": "triggers in a constant",
     "hermes_sessions.storage.mysql.schema:_make_triggers": "triggers in a constant",
-    "hermes_sessions.storage.postgresql.appending:statement": "numbers of parameters",
-    "hermes_sessions.storage.repositories.change_notes:settled_rows": "a query of constants",
-    "hermes_sessions.storage.repositories.foreign_changes:_rows": "a query of constants",
-    "hermes_sessions.storage.servers.units:noted": "a mark of ours is hexadecimal; a number",
-    "hermes_sessions.storage.sqlite.declared:": "declarations of tables.py",
-    "hermes_sessions.storage.sqlite.salvage.checking:_lines": "a name that was quoted, a number",
+    "hermes_sessions.storage.postgresql.message_append:statement": "numbers of parameters",
+    "hermes_sessions.storage.repositories.stale_sessions:settled_rows": "a query of constants",
+    "hermes_sessions.storage.repositories.derived_columns:_rows": "a query of constants",
+    "hermes_sessions.storage.servers.unit_of_work:noted": "a mark of ours is hexadecimal; a number",
+    "hermes_sessions.storage.sqlite.table_ddl:": "declarations of tables.py",
+    "hermes_sessions.storage.sqlite.repair.file_check:_lines": "a name that was quoted, a number",
     "hermes_sessions.storage.sqlite.schema:_table": "declarations in constants",
     "hermes_sessions.storage.sqlite.upgrade.layout:drop_search_index": "parts of an FTS table",
     "hermes_sessions.storage.sqlite.upgrade.layout:drop_indexes_and_triggers": "a quoted name",
     "hermes_sessions.storage.sqlite.upgrade.layout:_add_column": "a declared column",
     "hermes_sessions.storage.sqlite.upgrade.sessions:fill_summaries": "names of our columns",
-    "hermes_sessions.storage.sqlite.shield:_begin": "a number: a pragma takes no parameter",
-    "hermes_sessions.storage.transfer.lanes:_remove_parts": "names of tables in a constant",
-    "hermes_sessions.storage.transfer.lanes:_rows": "names of tables in a constant",
+    "hermes_sessions.storage.sqlite.sqlite3_lock:_begin": "a number: a pragma takes no parameter",
+    "hermes_sessions.storage.transfer.lane_copy:_remove_parts": "names of tables in a constant",
+    "hermes_sessions.storage.transfer.lane_copy:_rows": "names of tables in a constant",
 }
 
 

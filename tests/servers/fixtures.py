@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.galera import Cluster
-from tests.servers.launching import Server, start_mariadb, start_postgresql
+from tests.servers.server_processes import Server, start_mariadb, start_postgresql
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[Server]:
-    from tests.servers.emptying import disconnect
+    from tests.servers.cleanup import disconnect
 
     server = start_postgresql()
     yield server
@@ -22,7 +22,7 @@ def postgresql() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[Server]:
-    from tests.servers.emptying import disconnect
+    from tests.servers.cleanup import disconnect
 
     server = start_mariadb()
     yield server

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from scripts.local_servers import Server, ServerFailed, free_port, make_mariadb, program
-from tests.servers.launching import mysql_connection
+from tests.servers.server_processes import mysql_connection
 
 _LIBRARY: Final = Path("/usr/lib/galera/libgalera_smm.so")
 _NODES: Final = 3

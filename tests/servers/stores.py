@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 from hermes_sessions import SessionDB
-from tests.servers.emptying import empty_mysql, empty_postgresql, make_mysql_database
-from tests.servers.launching import Server, mysql_connection, postgresql_url
+from tests.servers.cleanup import empty_mysql, empty_postgresql, make_mysql_database
+from tests.servers.server_processes import Server, mysql_connection, postgresql_url
 
 #: Opens a handle on one store; takes keyword arguments of `SessionDB`.
 OpenStore = Callable[..., SessionDB]

@@ -11,7 +11,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from tests.servers.operations import operation, perform
+from tests.servers.random_calls import operation, perform
 from tests.servers.stores import Place
 
 #: What depends on the database, or on when it was asked.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from tests.servers.emptying import empty_mysql, empty_postgresql
+from tests.servers.cleanup import empty_mysql, empty_postgresql
 from tests.servers.stores import Place, use
 
 #: Columns with the time at which a row was written. (Marks of writes are never emptied.)

@@ -18,7 +18,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.servers.steps import WRITER_LEVEL
+from hermes_sessions.storage.servers.migrations import WRITER_LEVEL
 from tests.servers.stores import Place, use
 
 #: How each server gives the right to read; and a statement that takes too long.

@@ -12,7 +12,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable
-from tests.servers.launching import start_postgresql
+from tests.servers.server_processes import start_postgresql
 from tests.servers.stores import Place
 
 #: Far above what any of the waits here may take: what is longer is a hang.

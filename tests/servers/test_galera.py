@@ -14,14 +14,14 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreLocked, StoreUnavailable, StoreUnreachable
 from hermes_sessions.storage.mysql import (
-    appending,
+    message_append,
     migration_lock,
     schema,
     server_session,
     transaction,
 )
 from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
-from hermes_sessions.storage.servers.units import noted
+from hermes_sessions.storage.servers.unit_of_work import noted
 from tests.servers.galera import Cluster, wait_until
 from tests.servers.test_many_processes import start
 
@@ -102,7 +102,7 @@ class TestRolledBackByAnotherNode:
         self, galera: Cluster, database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """To a session of which lists show another one: several statements."""
-        make = appending.script
+        make = message_append.script
 
         def paused(*args: Any, **options: Any) -> server_session.Script:
             script = make(*args, **options)
@@ -116,7 +116,7 @@ class TestRolledBackByAnotherNode:
         with SessionDB.from_url(galera.url(database, count=1)) as db:
             db.create_session("head", "cli")
             db.create_session("tip", "cli", parent_session_id="head", edge_kind="compression")
-            monkeypatch.setattr(appending, "script", paused)
+            monkeypatch.setattr(message_append, "script", paused)
             interrupted(
                 galera,
                 database,

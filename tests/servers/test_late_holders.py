@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import ConversationHeld, SessionDB
-from tests.storage.transfer.places import KINDS, NewStore, stores_in
+from tests.storage.transfer.stores import KINDS, NewStore, stores_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +52,7 @@ class Holder:
 @contextmanager
 def holder(verb: str, url: str) -> Iterator[Holder]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.servers.holders", verb, url, "s"],
+        [sys.executable, "-m", "tests.servers.lease_holders", verb, url, "s"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

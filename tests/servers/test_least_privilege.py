@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.config.gateway import GatewayConfig
+from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import StoreReadOnly
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.care.backups import create_backup, restore_backup, verify_backup
 from hermes_sessions.storage.mysql import schema as mysql_schema
 from hermes_sessions.storage.postgresql import schema as postgresql_schema
-from hermes_sessions.storage.servers.steps import Migration
-from tests.servers.operations import operation, perform
+from hermes_sessions.storage.servers.migrations import Migration
+from tests.servers.random_calls import operation, perform
 from tests.servers.stores import Place, mysql_place, postgresql_place, use
 
 PAGE = Path(__file__).parents[2] / "docs" / "servers.md"

@@ -12,8 +12,8 @@ from hermes_sessions.storage.mysql import schema as mysql_schema
 from hermes_sessions.storage.postgresql import schema as postgresql_schema
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.sqlite import schema as sqlite_schema
-from tests.servers.launching import Server, mysql_connection
-from tests.storage.transfer.places import KINDS, NewStore, stores_in
+from tests.servers.server_processes import Server, mysql_connection
+from tests.storage.transfer.stores import KINDS, NewStore, stores_in
 
 SCHEMAS: dict[str, Any] = {
     "sqlite": sqlite_schema,

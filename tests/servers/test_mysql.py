@@ -22,8 +22,8 @@ from hermes_sessions.model.title import family_key
 from hermes_sessions.storage.mysql import transaction
 from hermes_sessions.storage.mysql.connections import Options
 from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
-from tests.servers.launching import Server, free_port, mysql_connection, start_mariadb
 from tests.servers.proxy import Proxy
+from tests.servers.server_processes import Server, free_port, mysql_connection, start_mariadb
 from tests.servers.stores import Place, mysql_place, mysql_store, use
 
 

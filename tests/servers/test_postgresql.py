@@ -20,9 +20,9 @@ from hermes_sessions.storage.postgresql import schema
 from hermes_sessions.storage.postgresql.connections import Options
 from hermes_sessions.storage.postgresql.provider import PostgreSQLSessionDBProvider
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.searching.upkeep import Upkeep
-from tests.servers.launching import Server, postgresql_url, start_pgbouncer
+from hermes_sessions.storage.search.index_maintenance import Upkeep
 from tests.servers.proxy import Proxy
+from tests.servers.server_processes import Server, postgresql_url, start_pgbouncer
 from tests.servers.stores import Place, postgresql_place, postgresql_store, use
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable
-from tests.servers.launching import (
+from tests.servers.server_processes import (
     Server,
     postgresql_url,
     start_postgresql,

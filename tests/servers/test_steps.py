@@ -9,8 +9,8 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.mysql import schema as mysql_schema
 from hermes_sessions.storage.postgresql import schema as postgresql_schema
-from hermes_sessions.storage.servers.steps import Migration
-from tests.storage.transfer.places import NewStore, stores_in
+from hermes_sessions.storage.servers.migrations import Migration
+from tests.storage.transfer.stores import NewStore, stores_in
 
 KINDS = ("postgresql", "mysql")
 

@@ -17,17 +17,17 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.backups import create_backup, restore_backup, verify_backup
-from hermes_sessions.storage.care.backups.checking import sums_of
+from hermes_sessions.storage.care.backups.verification import sums_of
 from tests.lifecycle.test_fights import check as check_lanes
-from tests.servers.launching import (
+from tests.servers.server_processes import (
     Server,
     mysql_connection,
     start_mariadb,
     start_postgresql,
 )
-from tests.soak.house import House
+from tests.soak.harness import House
 from tests.soak.workers import path_of
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
 from tests.update.versions import unpack
 
 #: How often everything happens once: in a long run, for more than half an hour.

@@ -10,7 +10,7 @@ from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 
-from tests.storage.sqlite.elsewhere import ROOT
+from tests.storage.sqlite.other_process import ROOT
 
 #: Seconds after which a process that says nothing is taken for one that hangs.
 PATIENCE = 400.0

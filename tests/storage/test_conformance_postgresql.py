@@ -6,7 +6,7 @@ import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.conformance import *  # noqa: F403 - that is how the kit is used
-from tests.servers.launching import Server
+from tests.servers.server_processes import Server
 from tests.servers.stores import postgresql_store
 
 

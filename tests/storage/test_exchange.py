@@ -12,7 +12,7 @@ import pytest
 
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.sessiondb import SessionDB
-from tests.storage.exchange_samples import everything, fill, ticking
+from tests.storage.export_samples import everything, fill, ticking
 
 Record = dict[str, Any]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from tests.storage.exchange_samples import ticking
+from tests.storage.export_samples import ticking
 
 SESSIONS = ("a", "b", "c", "d")
 PARENTS = {"b": "a", "c": "b"}

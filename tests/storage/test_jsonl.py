@@ -21,7 +21,7 @@ from hermes_sessions.errors import ImportRefused
 from hermes_sessions.storage import jsonl
 from hermes_sessions.storage.jsonl import JsonlFile, import_file, read_jsonl, write_jsonl
 from hermes_sessions.storage.sessiondb import SessionDB
-from tests.storage.exchange_samples import everything, fill, ticking
+from tests.storage.export_samples import everything, fill, ticking
 
 Record = dict[str, Any]
 

@@ -24,7 +24,7 @@ from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.recomputation import summary_of
-from tests.storage.plain_store import PlainMessage, PlainStore, Refused
+from tests.storage.reference_store import PlainMessage, PlainStore, Refused
 
 NAMES = ("a", "b", "c", "d", "e")
 TITLES = ("Plan", "Plan #2", "Plan #7", "plan", "Trip", "Plan #x")

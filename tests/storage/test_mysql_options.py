@@ -9,9 +9,9 @@ import pytest
 
 from hermes_sessions.config.settings import MySQLSettings
 from hermes_sessions.errors import ConfigError, InvalidInput, StoreUnreachable
-from hermes_sessions.storage.mysql.configured import options_from_settings, options_from_url
+from hermes_sessions.storage.mysql.connection_options import options_from_settings, options_from_url
 from hermes_sessions.storage.mysql.connections import Connections, Options
-from hermes_sessions.storage.mysql.failures import is_connection_lost, translate
+from hermes_sessions.storage.mysql.error_translation import is_connection_lost, translate
 from hermes_sessions.storage.mysql.server_session import whole_seconds
 from hermes_sessions.text.redaction import Redactor
 

@@ -11,10 +11,10 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import ConfigError, InvalidInput, StoreReadOnly, StoreUnreachable
-from hermes_sessions.storage import opening
+from hermes_sessions.storage import provider_registry
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from tests.servers.launching import Server, free_port, postgresql_url
+from tests.servers.server_processes import Server, free_port, postgresql_url
 from tests.servers.stores import mysql_store
 
 
@@ -235,6 +235,6 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
     def fail(_name: str) -> object:
         raise ModuleNotFoundError("No module named 'psycopg'", name="psycopg")
 
-    monkeypatch.setattr(opening, "import_module", fail)
+    monkeypatch.setattr(provider_registry, "import_module", fail)
     with pytest.raises(InvalidInput, match=r"pip install 'hermes-sessions\[postgresql\]'"):
         SessionDB.from_url("postgresql://host/db")

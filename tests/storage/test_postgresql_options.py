@@ -6,7 +6,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.storage.postgresql.configured import options_from_url
+from hermes_sessions.storage.postgresql.connection_options import options_from_url
 from hermes_sessions.storage.provider import NO_WISHES
 
 

@@ -19,7 +19,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from hermes_sessions.testing.slack_mrkdwn import shown_text
 from hermes_sessions.testing.slack_server import SlackServer
-from hermes_sessions.testing.slack_values import (
+from hermes_sessions.testing.slack_workspace import (
     ANNA,
     BOT_USER_ID,
     GENERAL,

@@ -4,7 +4,7 @@ import re
 import unicodedata
 
 from hermes_sessions.text import characters
-from hermes_sessions.text.normalise import fold
+from hermes_sessions.text.normalisation import fold
 
 WORD = re.compile(f"[{characters.WORD_START}]")
 WORD_PART = re.compile(f"[{characters.WORD_PART}]")

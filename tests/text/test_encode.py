@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.text.encode import (
+from hermes_sessions.text.token_encoder import (
     CUT,
     GAP,
     HEAD_TOKENS,
@@ -19,7 +19,7 @@ from hermes_sessions.text.encode import (
     encode_prefix,
     is_cut,
 )
-from hermes_sessions.text.segment import extras, query_parts, words
+from hermes_sessions.text.tokenizer import extras, query_parts, words
 from tests.text.strategies import any_text
 
 tokens = any_text.map(words).filter(bool).flatmap(st.sampled_from)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.text.clusters import cluster_pattern
-from hermes_sessions.text.normalise import fold, plain
+from hermes_sessions.text.normalisation import fold, plain
 from tests.text.strategies import any_text
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes_sessions.text.query.matching import Analysed, find_marks, matches
+from hermes_sessions.text.query.matcher import Analysed, find_marks, matches
 from hermes_sessions.text.query.parser import parse
 
 

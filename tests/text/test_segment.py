@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hermes_sessions.text.alignment import Alignment
 from hermes_sessions.text.clusters import cluster_pattern
-from hermes_sessions.text.normalise import fold
-from hermes_sessions.text.segment import (
+from hermes_sessions.text.normalisation import fold
+from hermes_sessions.text.tokenizer import (
     Part,
     analyse,
     extras,

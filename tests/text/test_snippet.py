@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.text.clusters import cluster_end, cluster_pattern, cluster_start
-from hermes_sessions.text.segment import spans
 from hermes_sessions.text.snippet import highlight, make_snippet
+from hermes_sessions.text.tokenizer import spans
 from tests.text.strategies import any_text
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 40

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.text.segment import words
-from hermes_sessions.text.words import STOP_WORDS, stem_variants
+from hermes_sessions.text.english_words import STOP_WORDS, stem_variants
+from hermes_sessions.text.tokenizer import words
 
 
 def test_a_question_keeps_what_it_is_about():

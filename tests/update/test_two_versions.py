@@ -15,8 +15,8 @@ import pytest
 
 from hermes_sessions import SessionDB
 from tests.servers.stores import mysql_place, postgresql_place
-from tests.storage.sqlite.elsewhere import ROOT, Other
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
+from tests.storage.sqlite.other_process import ROOT, Other
 from tests.update.versions import start_writer, unpack
 
 pytestmark = pytest.mark.slow

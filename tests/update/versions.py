@@ -8,7 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tests.storage.sqlite.elsewhere import Other
+from tests.storage.sqlite.other_process import Other
 
 ROOT = Path(__file__).parents[2]
 RELEASES = ROOT / "tests" / "fixtures" / "releases"

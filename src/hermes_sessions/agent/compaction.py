@@ -22,7 +22,7 @@ from hermes_sessions.agent.clients.port import (
     Request,
     TextPiece,
 )
-from hermes_sessions.agent.interrupting import ended_by
+from hermes_sessions.agent.interrupts import ended_by
 from hermes_sessions.agent.pricing import UNPRICED, Pricing
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.host_processes import this_process, without_mark

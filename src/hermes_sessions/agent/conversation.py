@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from threading import Event, Lock
 from typing import Any, Final
 
+from hermes_sessions.agent.chat_spool import AWAY, new_mark
 from hermes_sessions.agent.compaction import compact
-from hermes_sessions.agent.keeping import AWAY, new_mark
 from hermes_sessions.agent.turn import Agent, TurnEvent
 from hermes_sessions.errors import InvalidInput, NotFound, TitleTaken
-from hermes_sessions.lifecycle.holding import Holding
+from hermes_sessions.lifecycle.lease_renewal import Holding
 from hermes_sessions.model.ids import new_session_id
 from hermes_sessions.model.title import sanitize_title
 from hermes_sessions.storage.repositories.leases import Lease

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from hermes_sessions.agent.catalogue import catalogue_version, provider_at
 from hermes_sessions.agent.clients.port import Usage
+from hermes_sessions.agent.model_catalogue import catalogue_version, provider_at
 from hermes_sessions.model.price import Price
 
 CostStatus = Literal["actual", "estimated", "included", "unknown"]

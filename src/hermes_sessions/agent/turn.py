@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from hermes_sessions.agent.accounting import count_call
+from hermes_sessions.agent.chat_spool import AWAY, Unstored, new_mark
 from hermes_sessions.agent.clients.port import (
     ModelClient,
     ModelError,
@@ -23,10 +24,9 @@ from hermes_sessions.agent.clients.port import (
     ToolCall,
     Waiting,
 )
-from hermes_sessions.agent.interrupting import ended_by
-from hermes_sessions.agent.keeping import AWAY, Unstored, new_mark
+from hermes_sessions.agent.interrupts import ended_by
 from hermes_sessions.agent.pricing import UNPRICED, Pricing
-from hermes_sessions.agent.sequence import sendable
+from hermes_sessions.agent.request_messages import sendable
 from hermes_sessions.agent.tools.registry import Surroundings, ToolRegistry
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.sessiondb import SessionDB

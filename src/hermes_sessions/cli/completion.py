@@ -14,9 +14,9 @@ import click
 
 from hermes_sessions.cli.completion_scripts import SCRIPTS
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.lazy import LazyGroup
+from hermes_sessions.cli.lazy_group import LazyGroup
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
 

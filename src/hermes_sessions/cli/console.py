@@ -55,7 +55,7 @@ class Console(NamedTuple):
 
     def print_json(self, value: Any) -> None:
         """Write a JSON value to standard output."""
-        from hermes_sessions.cli.render.documents import json_text
+        from hermes_sessions.cli.render.json_output import json_text
 
         text = json_text(value).encode("utf-8") + b"\n"
         try:

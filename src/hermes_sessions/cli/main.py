@@ -101,7 +101,7 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
 
 
 def _report(console: Console, message: str) -> None:
-    from hermes_sessions.cli.render.safety import lines
+    from hermes_sessions.cli.render.safe_text import lines
 
     first, *others = lines(message)
     console.tell([f"Error: {first}", *others])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
+from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
 
 COMMANDS = {
     "chat": LazyCommand(
@@ -21,7 +21,7 @@ COMMANDS = {
         "hermes_sessions.cli.gateway.group:gateway", "Run the agent on messengers."
     ),
     "status": LazyCommand(
-        "hermes_sessions.cli.doctor.status:status",
+        "hermes_sessions.cli.status:status",
         "Show how the store is, what it holds and what waits.",
     ),
     "doctor": LazyCommand(
@@ -29,7 +29,7 @@ COMMANDS = {
         "Look for trouble with the store, and say what to do.",
     ),
     "repair": LazyCommand(
-        "hermes_sessions.cli.repairing:repair", "Save what can be read of a damaged SQLite file."
+        "hermes_sessions.cli.repair:repair", "Save what can be read of a damaged SQLite file."
     ),
     "forget": LazyCommand(
         "hermes_sessions.cli.forget.command:forget",
@@ -42,7 +42,7 @@ COMMANDS = {
         "hermes_sessions.cli.completion:completion", "Print the completion script of a shell."
     ),
     "model": LazyCommand(
-        "hermes_sessions.cli.modelling:model", "Look after the model that answers in a chat."
+        "hermes_sessions.cli.model:model", "Look after the model that answers in a chat."
     ),
     "sessiondb": LazyCommand(
         "hermes_sessions.cli.sessiondb.group:sessiondb",

@@ -90,7 +90,7 @@ def _is_missing(path: str) -> bool:
 
 
 def _nothing_yet(console: Console) -> SessionDB:
-    from hermes_sessions.cli.nothing_yet import NothingYet  # once in the life of a home
+    from hermes_sessions.cli.missing_store import NothingYet  # once in the life of a home
 
     return NothingYet(load_settings(), console.clock)
 

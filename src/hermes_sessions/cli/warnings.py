@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.storage.logs import warnings_shown_by
 
 if TYPE_CHECKING:

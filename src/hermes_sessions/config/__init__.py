@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hermes_sessions.config.gateway import GatewayConfig, HomeChannel
+    from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
     from hermes_sessions.config.gateway_settings import PlatformSettings
-    from hermes_sessions.config.loading import default_settings, load_settings
+    from hermes_sessions.config.loader import default_settings, load_settings
     from hermes_sessions.config.paths import config_file_path, default_store_path, hermes_home
     from hermes_sessions.config.settings import (
         DisplaySettings,
@@ -45,8 +45,8 @@ __all__ = [
 
 _MODULE_OF = {
     "DisplaySettings": "settings",
-    "GatewayConfig": "gateway",
-    "HomeChannel": "gateway",
+    "GatewayConfig": "gateway_config",
+    "HomeChannel": "gateway_config",
     "ModelSettings": "settings",
     "MySQLSettings": "settings",
     "PlatformSettings": "gateway_settings",
@@ -56,10 +56,10 @@ _MODULE_OF = {
     "SessionsSettings": "settings",
     "Settings": "settings",
     "config_file_path": "paths",
-    "default_settings": "loading",
+    "default_settings": "loader",
     "default_store_path": "paths",
     "hermes_home": "paths",
-    "load_settings": "loading",
+    "load_settings": "loader",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes_sessions.config.care_settings import SESSION_CLASSES
 from hermes_sessions.config.key import Key
-from hermes_sessions.config.kinds import OrNothing, Size, WholeNumber, YesNo
+from hermes_sessions.config.key_types import OrNothing, Size, WholeNumber, YesNo
 
 _WHO = {
     "human": "conversations of people",

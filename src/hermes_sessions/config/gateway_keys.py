@@ -9,7 +9,7 @@ from typing import get_args
 
 from hermes_sessions.config.gateway_settings import BusyInputMode, ResetMode
 from hermes_sessions.config.key import Key
-from hermes_sessions.config.kinds import (
+from hermes_sessions.config.key_types import (
     Choice,
     Kind,
     Name,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_sessions.config.kinds import Kind
+from hermes_sessions.config.key_types import Kind
 
 
 class ByHome(NamedTuple):

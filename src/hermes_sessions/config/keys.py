@@ -11,7 +11,7 @@ from typing import get_args
 from hermes_sessions.config.care_keys import CARE_KEYS
 from hermes_sessions.config.gateway_keys import GATEWAY_DISPLAY_KEYS, GATEWAY_KEYS
 from hermes_sessions.config.key import ByHome, Key
-from hermes_sessions.config.kinds import (
+from hermes_sessions.config.key_types import (
     ByName,
     Choice,
     ChoiceOrPlugin,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NoReturn, TypeVar, dataclass_transform
 
-from hermes_sessions.config.wording import is_secret
+from hermes_sessions.config.error_text import is_secret
 
 V_co = TypeVar("V_co", covariant=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes_sessions.config.error_text import closest, shown
 from hermes_sessions.config.keys import (
     KEY_AT,
     RESERVED,
@@ -9,7 +10,6 @@ from hermes_sessions.config.keys import (
     SHARED_SECTIONS,
     declared_path,
 )
-from hermes_sessions.config.wording import closest, shown
 
 # In our own sections everything unknown is reported and a guess may be bold. Elsewhere the guess
 # decides whether to speak at all, and hundreds of names of other programs must stay unmentioned.

@@ -19,7 +19,7 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.splitting import split
+from hermes_sessions.gateway.platforms.text_splitter import split
 from hermes_sessions.storage.logs import Logger, where
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox, Outgoing
 

@@ -15,7 +15,7 @@ from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.delivery import chat_of
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import EndOutcome, Progress, Services
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.drafts import DRAFT
 from hermes_sessions.storage.repositories.outbox import Outbox

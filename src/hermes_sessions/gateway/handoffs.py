@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
-from hermes_sessions.config.gateway import HomeChannel
+from hermes_sessions.config.gateway_config import HomeChannel
 from hermes_sessions.errors import HermesSessionsError, StoreUnavailable
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.key import is_shared_multi_user_session
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.logs import Logger

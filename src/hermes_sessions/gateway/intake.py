@@ -8,19 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from hermes_sessions.agent.commands import Typed, UnknownCommand, read_command
-from hermes_sessions.agent.keeping import AWAY
+from hermes_sessions.agent.chat_spool import AWAY
+from hermes_sessions.agent.command_table import Typed, UnknownCommand, read_command
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, StoreClosed
-from hermes_sessions.gateway.authz import Authorisation
-from hermes_sessions.gateway.errands import Errands
+from hermes_sessions.gateway.access_control import Authorisation
+from hermes_sessions.gateway.command_executor import Errands
 from hermes_sessions.gateway.events import Inbound, Receipt, Status
+from hermes_sessions.gateway.inbound_spool import Spool
 from hermes_sessions.gateway.platforms.port import Unreachable
-from hermes_sessions.gateway.spool import Spool
-from hermes_sessions.gateway.workers import Busy, LanePool
-from hermes_sessions.lifecycle.busy import BusyMode, is_acknowledged
-from hermes_sessions.lifecycle.mailbox import Mailboxes
-from hermes_sessions.lifecycle.store import SessionStore
-from hermes_sessions.lifecycle.taking import dedupe_mark, sender_of
+from hermes_sessions.gateway.worker_pool import Busy, LanePool
+from hermes_sessions.lifecycle.busy_input import BusyMode, is_acknowledged
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
+from hermes_sessions.lifecycle.session_store import SessionStore
+from hermes_sessions.lifecycle.turn_input import dedupe_mark, sender_of
 from hermes_sessions.storage.care.health import HealthWatch, State
 from hermes_sessions.storage.logs import Logger, where
 from hermes_sessions.storage.repositories.mailbox import Kind, Mailbox, Put

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from hermes_sessions.gateway.endings import outcome_of
 from hermes_sessions.gateway.platforms.port import Progress
 from hermes_sessions.gateway.reporting import PlatformReports, Reports
-from hermes_sessions.lifecycle.running import DEAD_AFTER
+from hermes_sessions.lifecycle.gateway_process import DEAD_AFTER
 from hermes_sessions.storage.host_processes import host_name, is_running
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.drafts import DRAFT

@@ -11,26 +11,26 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from hermes_sessions.errors import StoreError, StoreUnavailable
-from hermes_sessions.gateway import heap
-from hermes_sessions.gateway.active import overdue, still_at_work
-from hermes_sessions.gateway.connecting import Connections
+from hermes_sessions.gateway import malloc_tuning
+from hermes_sessions.gateway.active_turns import overdue, still_at_work
 from hermes_sessions.gateway.delivery import Delivery, part_of, reply_to
-from hermes_sessions.gateway.drafts import DraftBoard
 from hermes_sessions.gateway.events import Inbound, Receipt, target_of_message
 from hermes_sessions.gateway.handoffs import Handoffs
 from hermes_sessions.gateway.intake import Intake
-from hermes_sessions.gateway.observing import Observing
+from hermes_sessions.gateway.message_progress import ProgressHub
+from hermes_sessions.gateway.metrics import Observing
 from hermes_sessions.gateway.outstanding import Outstanding
 from hermes_sessions.gateway.overview import ended_elsewhere
+from hermes_sessions.gateway.platform_connections import Connections
 from hermes_sessions.gateway.platforms.port import Adapter, PlatformError, Progress
-from hermes_sessions.gateway.platforms.splitting import split
-from hermes_sessions.gateway.progress import ProgressHub
+from hermes_sessions.gateway.platforms.text_splitter import split
+from hermes_sessions.gateway.reply_drafts import DraftBoard
 from hermes_sessions.gateway.reporting import PlatformReports
-from hermes_sessions.gateway.stuck import StuckLanes
-from hermes_sessions.gateway.workers import LanePool
+from hermes_sessions.gateway.stuck_lanes import StuckLanes
+from hermes_sessions.gateway.worker_pool import LanePool
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-from hermes_sessions.lifecycle.running import GatewayProcess
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.gateway_process import GatewayProcess
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.care.health import State
 from hermes_sessions.storage.logs import Logger, where
@@ -305,7 +305,7 @@ class Gateway:
         """Give back memory when nothing runs any more, once after something did."""
         served = self.pool.served()
         if served not in {None, self._rested_after}:
-            heap.give_back()
+            malloc_tuning.give_back()
             self._rested_after = served
 
     def _watch_expiry(self) -> None:

@@ -10,10 +10,10 @@ import threading
 from dataclasses import replace
 from typing import Final
 
-from hermes_sessions.agent.interrupting import Interrupt
+from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended
-from hermes_sessions.lifecycle.finalizing import Claim
+from hermes_sessions.lifecycle.session_finalization import Claim
 from hermes_sessions.storage.repositories.leases import Holder
 
 #: Beyond the turn itself.

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from hermes_sessions.gateway.errands import Happened
-from hermes_sessions.gateway.workers import LanePool
-from hermes_sessions.lifecycle.mailbox import Mailboxes
+from hermes_sessions.gateway.command_executor import Happened
+from hermes_sessions.gateway.worker_pool import LanePool
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.mailbox import Mailbox

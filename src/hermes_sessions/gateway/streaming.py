@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import Adapter, PlatformError, RateLimited
-from hermes_sessions.gateway.platforms.splitting import measure, split
+from hermes_sessions.gateway.platforms.text_splitter import measure, split
 from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)

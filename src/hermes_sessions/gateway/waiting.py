@@ -17,7 +17,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.gateway.events import Inbound, Receipt
-from hermes_sessions.gateway.observing import Observing
+from hermes_sessions.gateway.metrics import Observing
 from hermes_sessions.gateway.platforms.port import Adapter, PlatformError, Progress, Unreachable
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.care.health import Health, HealthWatch, State

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from hermes_sessions.config.gateway import HomeChannel
-from hermes_sessions.lifecycle.context import SessionContext
+from hermes_sessions.config.gateway_config import HomeChannel
 from hermes_sessions.lifecycle.labels import bracketed, quoted
 from hermes_sessions.lifecycle.pseudonyms import chat_pseudonym, user_pseudonym
+from hermes_sessions.lifecycle.session_context import SessionContext
 from hermes_sessions.model.source import Platform, SessionSource
 
 _TITLES: Final = {

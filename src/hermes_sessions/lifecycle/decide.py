@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal, NamedTuple
 
 from hermes_sessions.model.lane import Lane
-from hermes_sessions.model.policy import (
+from hermes_sessions.model.reset_policy import (
     SessionResetPolicy,
     expiry_reason,
     last_boundary,

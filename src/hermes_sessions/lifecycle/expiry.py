@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.lifecycle.engine import Engine
-from hermes_sessions.lifecycle.finalizing import ATTEMPTS, Claim, Finalizing
-from hermes_sessions.lifecycle.left_behind import LeftBehind
-from hermes_sessions.lifecycle.mailbox import Mailboxes
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.mailboxes import Mailboxes
+from hermes_sessions.lifecycle.orphaned_sessions import LeftBehind
+from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, Claim, Finalizing
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.lane import Lane
-from hermes_sessions.model.policy import SessionResetPolicy, expiry_reason, last_boundary
-from hermes_sessions.storage.care.retention.running import retire_if_approved
+from hermes_sessions.model.reset_policy import SessionResetPolicy, expiry_reason, last_boundary
+from hermes_sessions.storage.care.retention.enforcement import retire_if_approved
 from hermes_sessions.storage.host_processes import this_process
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.outbox import Outbox

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hermes_sessions.lifecycle.applying import follow
-from hermes_sessions.lifecycle.engine import Engine
-from hermes_sessions.lifecycle.entry import SessionEntry, entry_of
+from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_updates import follow
+from hermes_sessions.lifecycle.session_entry import SessionEntry, entry_of
 from hermes_sessions.model.key import LaneKey
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.provider import ReadTransaction

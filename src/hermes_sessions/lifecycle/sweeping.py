@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hermes_sessions.lifecycle.applying import LANE_PRUNED, Cause, set_status
-from hermes_sessions.lifecycle.engine import Engine
+from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_updates import LANE_PRUNED, Cause, set_status
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions

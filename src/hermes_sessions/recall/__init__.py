@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.recall.schema import SYSTEM_PROMPT_SENTENCE, TOOL_SCHEMA
 from hermes_sessions.recall.summaries import Summarise, SummaryBounds
 from hermes_sessions.recall.tool import call, session_search
+from hermes_sessions.recall.tool_schema import SYSTEM_PROMPT_SENTENCE, TOOL_SCHEMA
 
 __all__ = [
     "OWNER",

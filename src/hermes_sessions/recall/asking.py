@@ -8,8 +8,8 @@ from typing import Any
 
 from hermes_sessions.errors import InvalidInput, NotFound
 from hermes_sessions.recall.dates import long_date
-from hermes_sessions.recall.messages import label
-from hermes_sessions.recall.scoped import ScopedStore
+from hermes_sessions.recall.message_excerpts import label
+from hermes_sessions.recall.scoped_store import ScopedStore
 
 Record = dict[str, Any]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hermes_sessions.recall.cutting import cut_to_written
-from hermes_sessions.storage.searching.answer import COUNT_LIMIT, Account
-from hermes_sessions.text.query.relaxing import AS_ASKED
+from hermes_sessions.storage.search.answer import COUNT_LIMIT, Account
+from hermes_sessions.text.query.relaxation import AS_ASKED
 
 _EXPLAINED: Final = {
     "without common words": "Nothing matched all words; common words were left out.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hermes_sessions.recall.messages import Marker
-from hermes_sessions.text.query.matching import find_marks
+from hermes_sessions.recall.message_excerpts import Marker
+from hermes_sessions.text.query.matcher import find_marks
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.snippet import Mark
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hermes_sessions.model.message import text_of
-from hermes_sessions.recall.gathering import Gathered
-from hermes_sessions.recall.scoped import ScopedStore
-from hermes_sessions.storage.searching.answer import Hit
-from hermes_sessions.text.query.matching import Analysed, matches
+from hermes_sessions.recall.conversation_search import Gathered
+from hermes_sessions.recall.scoped_store import ScopedStore
+from hermes_sessions.storage.search.answer import Hit
+from hermes_sessions.text.query.matcher import Analysed, matches
 from hermes_sessions.text.query.tree import Node, terms_of
-from hermes_sessions.text.rank import Match, scores
+from hermes_sessions.text.relevance import Match, scores
 
 #: Hits of a conversation that decide about its place.
 _DECIDING: Final = 3

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hermes_sessions.model.message import text_of
 from hermes_sessions.recall.cutting import cut
-from hermes_sessions.recall.messages import Marker
+from hermes_sessions.recall.message_excerpts import Marker
 from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hermes_sessions.model.retention import RetentionPolicies
     from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan, RetentionResult
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
-    from hermes_sessions.storage.searching.answer import Answer
+    from hermes_sessions.storage.search.answer import Answer
     from hermes_sessions.text.query.filters import Conditions
 
 

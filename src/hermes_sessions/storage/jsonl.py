@@ -276,7 +276,7 @@ def import_file(db: SessionDB, path: str | Path, on_progress: Progress | None = 
     Raises:
         ImportRefused: the file, a line or a session in it cannot be used; nothing was written.
     """
-    from hermes_sessions.storage.sqlite.source import is_database
+    from hermes_sessions.storage.sqlite.read_only_file import is_database
 
     if is_database(Path(path)):
         raise ImportRefused(f"{path} is a database; read it with import_database().")

@@ -31,7 +31,7 @@ from hermes_sessions.errors import ConfigError, InvalidInput
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import SessionDBSettings
-    from hermes_sessions.storage.searching.index import SearchIndex
+    from hermes_sessions.storage.search.index_port import SearchIndex
 
 T = TypeVar("T")
 Durability = Literal["full", "normal"]

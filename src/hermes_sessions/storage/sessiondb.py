@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model import title as titles_model
-from hermes_sessions.model.once import computed_once
+from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.parts import Part
 from hermes_sessions.storage.provider import SessionDBProvider, Wishes
@@ -25,35 +25,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes_sessions.model.retention import RetentionPolicies
+    from hermes_sessions.storage.care.retention.enforcement import RetentionCare
     from hermes_sessions.storage.care.retention.plan import (
         Consent,
         RetentionPlan,
         RetentionResult,
     )
-    from hermes_sessions.storage.care.retention.running import RetentionCare
     from hermes_sessions.storage.repositories.anchors import Anchors
     from hermes_sessions.storage.repositories.compaction import CompressionLocks
     from hermes_sessions.storage.repositories.continuation import Continuations
-    from hermes_sessions.storage.repositories.conversation import Conversations
-    from hermes_sessions.storage.repositories.exchange import Exchange
-    from hermes_sessions.storage.repositories.handoff import Handoffs
+    from hermes_sessions.storage.repositories.deletion import Retention
+    from hermes_sessions.storage.repositories.export_import import Exchange
+    from hermes_sessions.storage.repositories.handoffs import Handoffs
     from hermes_sessions.storage.repositories.holds import Holds
     from hermes_sessions.storage.repositories.insights import Insights
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease, Leases
     from hermes_sessions.storage.repositories.lineage import Lineage
-    from hermes_sessions.storage.repositories.listing import Listing
     from hermes_sessions.storage.repositories.messages import Messages
     from hermes_sessions.storage.repositories.meta import Meta
-    from hermes_sessions.storage.repositories.retention import Retention
-    from hermes_sessions.storage.repositories.rewind import Rewinds
+    from hermes_sessions.storage.repositories.rewinds import Rewinds
     from hermes_sessions.storage.repositories.search import Search
+    from hermes_sessions.storage.repositories.session_lists import Listing
     from hermes_sessions.storage.repositories.sessions import Sessions
     from hermes_sessions.storage.repositories.sizes import Sizes
     from hermes_sessions.storage.repositories.titles import Titles
     from hermes_sessions.storage.repositories.topics import Topics
+    from hermes_sessions.storage.repositories.transcripts import Conversations
     from hermes_sessions.storage.repositories.trash import Trash
     from hermes_sessions.storage.repositories.usage import Usage
-    from hermes_sessions.storage.searching.answer import Answer
+    from hermes_sessions.storage.search.answer import Answer
     from hermes_sessions.text.query.filters import Conditions
 
 Record = dict[str, Any]
@@ -72,24 +72,24 @@ class SessionDB:
     MAX_TITLE_LENGTH: ClassVar[int] = titles_model.MAX_TITLE_LENGTH
 
     _sessions: Part[Sessions] = Part("sessions", "Sessions")
-    _conversations: Part[Conversations] = Part("conversation", "Conversations")
+    _conversations: Part[Conversations] = Part("transcripts", "Conversations")
     _anchors: Part[Anchors] = Part("anchors", "Anchors")
     _titles: Part[Titles] = Part("titles", "Titles")
     _lineage: Part[Lineage] = Part("lineage", "Lineage")
-    _listing: Part[Listing] = Part("listing", "Listing")
+    _listing: Part[Listing] = Part("session_lists", "Listing")
     _insights: Part[Insights] = Part("insights", "Insights")
     _sizes: Part[Sizes] = Part("sizes", "Sizes")
     _usage: Part[Usage] = Part("usage", "Usage")
-    _rewinds: Part[Rewinds] = Part("rewind", "Rewinds")
-    _retention: Part[Retention] = Part("retention", "Retention")
+    _rewinds: Part[Rewinds] = Part("rewinds", "Rewinds")
+    _retention: Part[Retention] = Part("deletion", "Retention")
     _trash: Part[Trash] = Part("trash", "Trash")
     _holds: Part[Holds] = Part("holds", "Holds")
     _locks: Part[CompressionLocks] = Part("compaction", "CompressionLocks")
-    _handoffs: Part[Handoffs] = Part("handoff", "Handoffs")
+    _handoffs: Part[Handoffs] = Part("handoffs", "Handoffs")
     _leases: Part[Leases] = Part("leases", "Leases")
     _topics: Part[Topics] = Part("topics", "Topics")
     _meta: Part[Meta] = Part("meta", "Meta")
-    _exchange: Part[Exchange] = Part("exchange", "Exchange")
+    _exchange: Part[Exchange] = Part("export_import", "Exchange")
 
     def __init__(
         self,
@@ -119,8 +119,8 @@ class SessionDB:
             StoreError: a subclass says why the store cannot be used and what to do.
             ConfigError: config.yaml is wrong (only when the configured store is opened).
         """
-        from hermes_sessions.storage.opening import open_provider
-        from hermes_sessions.storage.searching.keeper import Keeper
+        from hermes_sessions.storage.provider_registry import open_provider
+        from hermes_sessions.storage.search.background_indexer import Keeper
 
         if max_message_bytes is not None:
             _require_limit(max_message_bytes)
@@ -159,7 +159,7 @@ class SessionDB:
             InvalidInput: nobody knows the URL.
             StoreError: the store cannot be opened.
         """
-        from hermes_sessions.storage.opening import open_url
+        from hermes_sessions.storage.provider_registry import open_url
 
         provider = open_url(url, Wishes(read_only, durability, lock_timeout))
         try:
@@ -188,7 +188,7 @@ class SessionDB:
 
     @computed_once
     def _retention_care(self) -> RetentionCare:
-        from hermes_sessions.storage.care.retention.running import RetentionCare
+        from hermes_sessions.storage.care.retention.enforcement import RetentionCare
 
         return RetentionCare(self._store)
 

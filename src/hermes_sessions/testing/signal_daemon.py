@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Self
 
-from hermes_sessions.testing.signal_wire import LineServer, Peer
+from hermes_sessions.testing.signal_transport import LineServer, Peer
 
 #: A guard against hanging, not a measurement.
 _PATIENCE: Final = 60.0

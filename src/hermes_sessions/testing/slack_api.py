@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from hermes_sessions.testing.slack_values import (
+from hermes_sessions.testing.slack_transport import ApiAnswer, ApiCall
+from hermes_sessions.testing.slack_workspace import (
     ANNA,
     APP_TOKEN,
     BERT,
@@ -27,7 +28,6 @@ from hermes_sessions.testing.slack_values import (
     Sent,
     missing_scope,
 )
-from hermes_sessions.testing.slack_wire import ApiAnswer, ApiCall
 
 #: What a message may have when it is sent, and when it is changed.
 MAX_POST: Final = 40_000

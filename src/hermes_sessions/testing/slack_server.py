@@ -25,10 +25,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
-from hermes_sessions.testing.messenger import Delivery, SigningMessenger
+from hermes_sessions.testing.fake_server import Delivery, SigningMessenger
 from hermes_sessions.testing.slack_api import WebApi
 from hermes_sessions.testing.slack_mrkdwn import escape
-from hermes_sessions.testing.slack_values import (
+from hermes_sessions.testing.slack_transport import ApiAnswer, ApiCall, Link, SlackWire
+from hermes_sessions.testing.slack_workspace import (
     ANNA,
     APP_ID,
     BOT_USER_ID,
@@ -40,7 +41,6 @@ from hermes_sessions.testing.slack_values import (
     Sent,
     callback,
 )
-from hermes_sessions.testing.slack_wire import ApiAnswer, ApiCall, Link, SlackWire
 
 _FORM: Final = "application/x-www-form-urlencoded"
 

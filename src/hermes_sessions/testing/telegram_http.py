@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from hermes_sessions.testing.http_wire import LocalHandler, LocalHttpServer
+from hermes_sessions.testing.http_server import LocalHandler, LocalHttpServer
 
 
 class Answer(NamedTuple):

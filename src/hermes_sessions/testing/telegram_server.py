@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hermes_sessions.testing.http_wire import post
-from hermes_sessions.testing.messenger import Messenger
+from hermes_sessions.testing.fake_server import Messenger
+from hermes_sessions.testing.http_server import post
 from hermes_sessions.testing.telegram_http import Answer, HttpServer
 from hermes_sessions.testing.telegram_markup import MarkupError, shown_text
 

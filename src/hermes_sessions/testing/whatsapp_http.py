@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from hermes_sessions.testing.http_wire import LocalHandler, LocalHttpServer
+from hermes_sessions.testing.http_server import LocalHandler, LocalHttpServer
 
 
 class GraphRequest(NamedTuple):

@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hermes_sessions.testing.http_wire import get
-from hermes_sessions.testing.messenger import Delivery, SigningMessenger
+from hermes_sessions.testing.fake_server import Delivery, SigningMessenger
+from hermes_sessions.testing.http_server import get
 from hermes_sessions.testing.whatsapp_http import GraphAnswer, GraphHttp, GraphRequest
 from hermes_sessions.testing.whatsapp_values import (
     ANNA,

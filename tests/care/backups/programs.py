@@ -13,10 +13,10 @@ from typing import Any
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.storage.care.backups.making import create_backup
-from hermes_sessions.storage.care.backups.restoring import restore_backup
-from hermes_sessions.storage.sqlite import image
-from tests.storage.sqlite.elsewhere import ROOT, Other
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.care.backups.restore import restore_backup
+from hermes_sessions.storage.sqlite import store_image
+from tests.storage.sqlite.other_process import ROOT, Other
 from tests.storage.sqlite.programs import listen, open_store, say
 
 #: Calls before which a process may die: those that leave something on a disk.
@@ -63,7 +63,7 @@ def make_another_programs_file(path: str) -> None:
 
 def _die_at(number: int) -> list[int]:
     """Let this process die before its call of that number; return where calls are counted."""
-    image._PAGES_AT_ONCE = 8
+    store_image._PAGES_AT_ONCE = 8
     seen = [0]
 
     def watch(_frame: object, event: str, function: Any) -> None:

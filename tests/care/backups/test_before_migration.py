@@ -15,16 +15,16 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import DiskFull, StoreLocked, StoreUnavailable
 from hermes_sessions.storage.care.backups import room
-from hermes_sessions.storage.care.backups.catalogue import Backup, list_backups, sole_changer
-from hermes_sessions.storage.care.backups.checking import verify_backup
-from hermes_sessions.storage.care.backups.restoring import restore_backup
+from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups, sole_changer
+from hermes_sessions.storage.care.backups.restore import restore_backup
+from hermes_sessions.storage.care.backups.verification import verify_backup
 from hermes_sessions.storage.mysql import schema as mysql_schema
 from hermes_sessions.storage.postgresql import schema as postgresql_schema
-from hermes_sessions.storage.servers.steps import Migration
+from hermes_sessions.storage.servers.migrations import Migration
 from hermes_sessions.storage.sqlite import schema as sqlite_schema
 from tests.care.backups.programs import start
-from tests.care.backups.samples import everything, everything_in, talk
-from tests.storage.transfer.places import KINDS, NewStore, opened
+from tests.care.backups.sample_stores import everything, everything_in, talk
+from tests.storage.transfer.stores import KINDS, NewStore, opened
 
 STEP = "9999_later"
 CREATE = "CREATE TABLE IF NOT EXISTS later (number INTEGER)"

@@ -17,9 +17,9 @@ from hermes_sessions.storage.care.backups import (
     rewrite_backup,
     verify_backup,
 )
-from hermes_sessions.storage.care.backups.catalogue import Backup
+from hermes_sessions.storage.care.backups.backup_directory import Backup
 from hermes_sessions.storage.provider import SessionDBProvider
-from tests.care.backups.samples import everything, talk
+from tests.care.backups.sample_stores import everything, talk
 
 
 @pytest.fixture(params=["image", "portable"])

@@ -15,12 +15,12 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import BackupDamaged, BackupRefused
-from hermes_sessions.storage.care.backups.catalogue import list_backups
-from hermes_sessions.storage.care.backups.checking import check_digests, verify_backup
+from hermes_sessions.storage.care.backups.backup_directory import list_backups
 from hermes_sessions.storage.care.backups.container import ContainerWriter, opened
-from hermes_sessions.storage.care.backups.making import create_backup
-from hermes_sessions.storage.care.backups.restoring import restore_backup
-from tests.care.backups.samples import talk
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.care.backups.restore import restore_backup
+from hermes_sessions.storage.care.backups.verification import check_digests, verify_backup
+from tests.care.backups.sample_stores import talk
 
 
 @pytest.fixture(params=["image", "portable"])

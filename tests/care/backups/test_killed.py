@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.care.backups.catalogue import list_backups
-from hermes_sessions.storage.care.backups.checking import verify_backup
-from hermes_sessions.storage.care.backups.making import create_backup
-from hermes_sessions.storage.care.backups.restoring import restore_backup
+from hermes_sessions.storage.care.backups.backup_directory import list_backups
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.care.backups.restore import restore_backup
+from hermes_sessions.storage.care.backups.verification import verify_backup
 from tests.care.backups.programs import start
-from tests.care.backups.samples import Rows, everything, everything_in, talk
-from tests.storage.sqlite.inspection import require_sound
+from tests.care.backups.sample_stores import Rows, everything, everything_in, talk
+from tests.storage.sqlite.integrity import require_sound
 
 pytestmark = pytest.mark.slow
 

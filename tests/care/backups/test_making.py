@@ -10,6 +10,11 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import BackupRefused, StoreCorrupt, StoreLocked
+from hermes_sessions.storage.care.backups.backup_directory import (
+    find_backup,
+    list_backups,
+    sole_changer,
+)
 from hermes_sessions.storage.care.backups.carried import (
     BESIDE,
     CARRIED,
@@ -18,15 +23,10 @@ from hermes_sessions.storage.care.backups.carried import (
     NOT_CARRIED,
     names,
 )
-from hermes_sessions.storage.care.backups.catalogue import (
-    find_backup,
-    list_backups,
-    sole_changer,
-)
-from hermes_sessions.storage.care.backups.checking import verify_backup
-from hermes_sessions.storage.care.backups.making import create_backup
-from tests.care.backups.samples import everything, fill, talk
-from tests.storage.transfer.places import KINDS, NewStore, opened
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.care.backups.verification import verify_backup
+from tests.care.backups.sample_stores import everything, fill, talk
+from tests.storage.transfer.stores import KINDS, NewStore, opened
 
 FORMS = [("sqlite", False), *((kind, True) for kind in KINDS)]
 
@@ -147,7 +147,7 @@ def test_a_damaged_store_is_not_backed_up(tmp_path: Path, directory: Path) -> No
 
 
 def test_one_at_a_time(tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes_sessions.storage.care.backups.making.PATIENCE", 0.0)
+    monkeypatch.setattr("hermes_sessions.storage.care.backups.creation.PATIENCE", 0.0)
     with (
         SessionDB(tmp_path / "state.db") as db,
         sole_changer(directory, 0),

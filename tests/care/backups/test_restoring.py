@@ -16,14 +16,14 @@ from hermes_sessions.errors import (
     SchemaRefused,
     StoreLocked,
 )
-from hermes_sessions.storage.care.backups.making import create_backup
-from hermes_sessions.storage.care.backups.restoring import restore_backup
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.care.backups.restore import restore_backup
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.sqlite import schema
 from tests.care.backups.programs import start
-from tests.care.backups.samples import everything, everything_in, fill, talk
-from tests.storage.sqlite.inspection import require_sound
-from tests.storage.transfer.places import KINDS, NewStore, opened
+from tests.care.backups.sample_stores import everything, everything_in, fill, talk
+from tests.storage.sqlite.integrity import require_sound
+from tests.storage.transfer.stores import KINDS, NewStore, opened
 
 
 @pytest.mark.parametrize("target", KINDS)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreLocked
 from hermes_sessions.storage.care.backups import rotation
-from hermes_sessions.storage.care.backups.catalogue import Backup, list_backups, sole_changer
-from hermes_sessions.storage.care.backups.making import create_backup
+from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups, sole_changer
+from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.rotation import BackupRule, choose, prune_backups
 
 DAY = 86400.0

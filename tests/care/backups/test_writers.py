@@ -11,13 +11,13 @@ import apsw
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.care.backups.contents import opened_as_store
-from hermes_sessions.storage.care.backups.making import create_backup
-from hermes_sessions.storage.sqlite import image
+from hermes_sessions.storage.care.backups.backup_contents import opened_as_store
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.sqlite import store_image
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from tests.care.backups.samples import everything
-from tests.storage.transfer.places import KINDS, NewStore, opened
+from tests.care.backups.sample_stores import everything
+from tests.storage.transfer.stores import KINDS, NewStore, opened
 
 GENEROUS = 120.0
 
@@ -113,8 +113,8 @@ def test_with_a_rollback_journal(
     patience: int, tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The copy is made in steps; when there is no end of commits, in one go."""
-    monkeypatch.setattr(image, "_PAGES_AT_ONCE", 16)
-    monkeypatch.setattr(image, "_PATIENCE", patience)
+    monkeypatch.setattr(store_image, "_PAGES_AT_ONCE", 16)
+    monkeypatch.setattr(store_image, "_PATIENCE", patience)
     options = Options(journal="delete", lock_timeout=GENEROUS)
 
     def store() -> SessionDB:
@@ -138,16 +138,16 @@ def test_with_a_rollback_journal_and_a_writer_that_is_faster(
     tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is added between two steps does not count: it would never end."""
-    monkeypatch.setattr(image, "_PAGES_AT_ONCE", 4)
+    monkeypatch.setattr(store_image, "_PAGES_AT_ONCE", 4)
     options = Options(journal="delete", lock_timeout=GENEROUS)
     in_one_go: list[bool] = []
-    copy_pages = image.copy_pages
+    copy_pages = store_image.copy_pages
 
     def noting(*arguments: Any) -> None:
         in_one_go.append(True)
         copy_pages(*arguments)
 
-    monkeypatch.setattr(image, "copy_pages", noting)
+    monkeypatch.setattr(store_image, "copy_pages", noting)
 
     def store() -> SessionDB:
         return SessionDB(provider=SQLiteSessionDBProvider(tmp_path / "state.db", options))
@@ -177,5 +177,5 @@ def test_with_a_rollback_journal_and_somebody_who_is_always_in_the_way(tmp_path:
     ):
         other.execute("CREATE TABLE t (x)")
         other.execute("BEGIN EXCLUSIVE")
-        assert not image._copy_in_turns(source, copy, lambda _done, _total: None)
+        assert not store_image._copy_in_turns(source, copy, lambda _done, _total: None)
         other.execute("COMMIT")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.care.doctor.patients import Patient
+from tests.care.doctor.harness import Patient
 from tests.servers.stores import (
     Place,
     mysql_place,

@@ -13,7 +13,7 @@ import pytest
 from hermes_sessions.cli.root import COMMANDS
 from hermes_sessions.storage.care.doctor.conditions import CONDITION, CONDITIONS, table
 from hermes_sessions.storage.care.health import State
-from tests.care.doctor.patients import SESSION, Patient
+from tests.care.doctor.harness import SESSION, Patient
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"

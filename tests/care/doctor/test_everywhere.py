@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.agent.keeping import Keeping, Kept, directory_for
+from hermes_sessions.agent.chat_spool import Keeping, Kept, directory_for
 from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.spool import Spool, spool_directory
+from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.storage.care.doctor import damage
+from hermes_sessions.storage.care.doctor import integrity_checks
 from hermes_sessions.storage.care.doctor.conditions import CONDITIONS
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.storage.repositories.processes import Processes
-from tests.care.doctor.patients import SESSION, Patient
+from tests.care.doctor.harness import SESSION, Patient
 
 DAY = 86_400.0
 
@@ -267,7 +267,7 @@ def test_the_index_is_made_anew_where_it_is_damaged(patient: Patient) -> None:
 
 
 def test_an_index_that_is_far_behind(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(damage, "_BEHIND", 100)
+    monkeypatch.setattr(integrity_checks, "_BEHIND", 100)
     if patient.store.exists():
         patient.run("UPDATE search_state SET indexed_through = 0")
         found = patient.look()

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.storage.care.backups.catalogue import UNFINISHED
-from hermes_sessions.storage.care.doctor import reaching
-from hermes_sessions.storage.sqlite import location
-from hermes_sessions.storage.sqlite.examining import Disturbed, Examination, OutOfTime
-from tests.care.doctor.patients import SESSION, Patient, another_process
+from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED
+from hermes_sessions.storage.care.doctor import access_checks
+from hermes_sessions.storage.sqlite import file_access
+from hermes_sessions.storage.sqlite.inspection import Disturbed, Examination, OutOfTime
+from tests.care.doctor.harness import SESSION, Patient, another_process
 from tests.faults.test_full_disk import may_mount
 from tests.storage.sqlite import disks, hermes_files
 
@@ -114,7 +114,7 @@ def test_somebody_who_has_the_file_alone_for_a_moment(
             holder.kill()
             holder.wait()
 
-        monkeypatch.setattr(reaching.time, "sleep", let_go)
+        monkeypatch.setattr(access_checks.time, "sleep", let_go)
         found = file.look()
     assert (found.code, found.found, found.unknown) == (0, [], [])
 
@@ -488,7 +488,7 @@ def test_a_disk_that_is_nearly_full(
 
 def test_a_network_file_system(file: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     table = [f"1 0 0:1 / {file.home} rw - nfs4 server:/export rw"]
-    monkeypatch.setattr(location, "read_mount_table", lambda: table)
+    monkeypatch.setattr(file_access, "read_mount_table", lambda: table)
     found = file.look()
     assert found.found == ["unsafe-file-system"]
     assert found.what("unsafe-file-system") == f"{file.store} is on a nfs4 file system."

@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
-from hermes_sessions.storage.care.erasure.subject import Subject
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
+from hermes_sessions.storage.care.erasure.targets import Subject
 
 
 def main(url: str, user_id: str, writes: int) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from hermes_sessions import SessionDB, StaleFence
 from hermes_sessions.errors import UnknownSession
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.receipts import Receipts
-from hermes_sessions.storage.care.erasure.subject import Subject
-from tests.care.erasure.town import (
+from hermes_sessions.storage.care.erasure.targets import Subject
+from tests.care.erasure.scenario import (
     ANN,
     ANNS_CHAT,
     BOB,

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.care.backups.catalogue import list_backups, sole_changer
-from hermes_sessions.storage.care.backups.checking import verify_backup
-from hermes_sessions.storage.care.backups.contents import opened_as_store
-from hermes_sessions.storage.care.backups.making import create_backup
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
+from hermes_sessions.storage.care.backups.backup_contents import opened_as_store
+from hermes_sessions.storage.care.backups.backup_directory import list_backups, sole_changer
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.care.backups.verification import verify_backup
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.in_backups import Backups
 from hermes_sessions.storage.care.erasure.receipts import Receipts
-from hermes_sessions.storage.care.erasure.subject import Kind, Subject
-from hermes_sessions.storage.transfer.ledger import identity
-from tests.care.erasure.scanning import found_in
-from tests.care.erasure.town import ANN, ANNS_CHAT, BOB, SECRET, Town, everything
+from hermes_sessions.storage.care.erasure.targets import Kind, Subject
+from hermes_sessions.storage.transfer.copy_ledger import identity
+from tests.care.erasure.disk_scan import found_in
+from tests.care.erasure.scenario import ANN, ANNS_CHAT, BOB, SECRET, Town, everything
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.scrubbing import scrub
-from hermes_sessions.storage.care.erasure.subject import Subject
+from hermes_sessions.storage.care.erasure.targets import Subject
 from hermes_sessions.storage.sqlite import provider as sqlite_provider
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.text.encode import document
-from tests.care.erasure.scanning import found_in
-from tests.care.erasure.town import ANN, ANNS_CHAT, SECRET, Town
+from hermes_sessions.text.token_encoder import document
+from tests.care.erasure.disk_scan import found_in
+from tests.care.erasure.scenario import ANN, ANNS_CHAT, SECRET, Town
 
 TOKEN = document([SECRET]).tokens.split()[0]
 NEEDLES = (SECRET, TOKEN, ANN, ANNS_CHAT)

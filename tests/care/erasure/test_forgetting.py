@@ -8,9 +8,9 @@ import pytest
 
 from hermes_sessions import InvalidInput, SessionDB
 from hermes_sessions.errors import NotFound, OnHold
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
-from hermes_sessions.storage.care.erasure.subject import Subject
-from tests.care.erasure.town import (
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
+from hermes_sessions.storage.care.erasure.targets import Subject
+from tests.care.erasure.scenario import (
     ANN,
     ANNS_CHAT,
     BOB,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.lifecycle.erasing import IndexEntries, RestartCounts
-from hermes_sessions.storage.care.erasure.in_files import Copies, Transcripts
-from hermes_sessions.storage.care.erasure.subject import Subject, Targets
+from hermes_sessions.lifecycle.file_erasure import IndexEntries, RestartCounts
+from hermes_sessions.storage.care.erasure.file_places import Copies, Transcripts
+from hermes_sessions.storage.care.erasure.targets import Subject, Targets
 
 MEANT = Targets(
     subject=Subject("user", "ann", "telegram"),

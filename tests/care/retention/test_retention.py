@@ -12,10 +12,10 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.config import load_settings
-from hermes_sessions.config.gateway import GatewayConfig
-from hermes_sessions.config.retention import retention_policies
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.config.retention_policies import retention_policies
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.retention import (
     Conversation,
     Limits,
@@ -24,7 +24,7 @@ from hermes_sessions.model.retention import (
     departures,
 )
 from hermes_sessions.storage.care.retention.planning import CONSENT
-from hermes_sessions.storage.transfer.moving import Transfer
+from hermes_sessions.storage.transfer.run import Transfer
 from hermes_sessions.testing.clock import FrozenClock
 
 DAY = 86400.0

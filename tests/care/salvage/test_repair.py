@@ -17,14 +17,14 @@ from hermes_sessions.errors import (
     StoreLocked,
     StoreMissing,
 )
-from hermes_sessions.storage.care.salvage.errand import Errand, Way
-from hermes_sessions.storage.care.salvage.keeping import kept_files
-from hermes_sessions.storage.care.salvage.procedure import check, repair
-from hermes_sessions.storage.care.salvage.report import RepairReport
-from hermes_sessions.storage.sqlite.examining import Examination
-from hermes_sessions.storage.sqlite.salvage import recover_tool
-from hermes_sessions.storage.sqlite.salvage.plain import PlainFile
-from tests.care.salvage.damaging import (
+from hermes_sessions.storage.care.repair.errand import Errand, Way
+from hermes_sessions.storage.care.repair.file_repair import check, repair
+from hermes_sessions.storage.care.repair.keeping import kept_files
+from hermes_sessions.storage.care.repair.report import RepairReport
+from hermes_sessions.storage.sqlite.inspection import Examination
+from hermes_sessions.storage.sqlite.repair import recover_tool
+from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
+from tests.care.salvage.damage import (
     MESSAGES,
     PAGE,
     SESSIONS,
@@ -34,12 +34,12 @@ from tests.care.salvage.damaging import (
     sound,
     with_table_twice,
 )
-from tests.care.salvage.others import (
+from tests.care.salvage.other_processes import (
     repair_what_cannot_be_written,
     store_open_elsewhere,
     write_and_die,
 )
-from tests.care.salvage.tools import recovering_tool
+from tests.care.salvage.recover_tool import recovering_tool
 from tests.storage.sqlite.hermes_files import make
 
 ALL = SESSIONS * MESSAGES

@@ -16,13 +16,13 @@ from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.mapping import Reader
 from hermes_sessions.testing import platforms
 from hermes_sessions.testing.platforms import services
-from hermes_sessions.testing.platforms.connecting import TestConnecting as Connecting
+from hermes_sessions.testing.platforms.connection import TestConnecting as Connecting
+from hermes_sessions.testing.platforms.harness import PlatformWorld
+from hermes_sessions.testing.platforms.inbound import TestReceiving as Receiving
 from hermes_sessions.testing.platforms.mapping import TestMapping as Mapping
-from hermes_sessions.testing.platforms.receiving import TestReceiving as Receiving
-from hermes_sessions.testing.platforms.sending import TestEditing as Editing
-from hermes_sessions.testing.platforms.sending import TestSending as Sending
-from hermes_sessions.testing.platforms.world import PlatformWorld
-from tests.gateway.platforms.telegram.world import TelegramWorld, at_once
+from hermes_sessions.testing.platforms.outbound import TestEditing as Editing
+from hermes_sessions.testing.platforms.outbound import TestSending as Sending
+from tests.gateway.platforms.telegram.fake_telegram import TelegramWorld, at_once
 
 Check = Callable[[PlatformWorld], None]
 

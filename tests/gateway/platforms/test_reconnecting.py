@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hermes_sessions.gateway.platforms.reconnecting import Ending, Stopped
+from hermes_sessions.gateway.platforms.receive_loop import Ending, Stopped
 
 
 def test_nothing_begins_after_the_end() -> None:

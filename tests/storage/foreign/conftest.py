@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from hermes_sessions import SessionDB
-from tests.servers.launching import Server
+from tests.servers.server_processes import Server
 from tests.servers.stores import (
     OpenStore,
     mysql_place,

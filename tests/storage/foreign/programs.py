@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.servers.launching import Server, mysql_connection, postgresql_url
+from tests.servers.server_processes import Server, mysql_connection, postgresql_url
 
 _SQLITE = """
 import json, sqlite3, sys

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.repositories.adoption import place_anew
+from hermes_sessions.storage.session_import.parents import place_anew
 from tests.storage.foreign.programs import Program
 
 Row = tuple[Any, ...]

@@ -12,12 +12,12 @@ from unittest import mock
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories import foreign_changes
+from hermes_sessions.storage.repositories import derived_columns
 
 
 def main(url: str, sessions: str) -> None:
     left = int(sessions)
-    refresh = foreign_changes.refresh_derived
+    refresh = derived_columns.refresh_derived
 
     def refresh_or_die(tx: WriteTransaction, session_id: str) -> None:
         nonlocal left
@@ -27,7 +27,7 @@ def main(url: str, sessions: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with (
-        mock.patch.object(foreign_changes, "refresh_derived", refresh_or_die),
+        mock.patch.object(derived_columns, "refresh_derived", refresh_or_die),
         SessionDB.from_url(url) as db,
     ):
         db.list_sessions_rich()

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.care.backups.making import create_backup
-from hermes_sessions.storage.care.backups.restoring import restore_backup
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
-from hermes_sessions.storage.care.erasure.subject import Subject
-from hermes_sessions.storage.repositories import foreign_changes
-from hermes_sessions.storage.repositories.foreign_changes import settle
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.care.backups.restore import restore_backup
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
+from hermes_sessions.storage.care.erasure.targets import Subject
+from hermes_sessions.storage.repositories import derived_columns
+from hermes_sessions.storage.repositories.derived_columns import settle
 from hermes_sessions.storage.store import Store
 from hermes_sessions.testing.clock import NOON, FrozenClock
 from tests.storage.foreign.conftest import Shared
 from tests.storage.foreign.programs import Program, sqlite_program
-from tests.storage.transfer.places import move
+from tests.storage.transfer.stores import move
 
 DAY = 86_400.0
 
@@ -234,13 +234,13 @@ def test_a_large_family_is_not_worked_out_as_a_whole(shared: Shared, monkeypatch
         hermes.create_session("tip", parent="root")
         assert [row["id"] for row in db.list_sessions_rich()] == ["tip"]
         refreshed: list[str] = []
-        refresh = foreign_changes.refresh_derived
+        refresh = derived_columns.refresh_derived
 
         def count(tx: Any, session_id: str) -> None:
             refreshed.append(session_id)
             refresh(tx, session_id)
 
-        monkeypatch.setattr(foreign_changes, "refresh_derived", count)
+        monkeypatch.setattr(derived_columns, "refresh_derived", count)
         hermes.append_message("root", "user", "late")
         assert [row["last_active"] for row in db.list_sessions_rich()] == [NOON + 103]
         assert refreshed == ["root", "tip"]
@@ -402,7 +402,7 @@ def test_many_at_once(shared: Shared) -> None:
 
 
 def test_settling_ends_while_programs_go_on(shared: Shared, monkeypatch: Any) -> None:
-    monkeypatch.setattr(foreign_changes, "_BATCH", 2)
+    monkeypatch.setattr(derived_columns, "_BATCH", 2)
     with shared.open() as db:
         for number in range(6):
             talk(db, f"s{number}")

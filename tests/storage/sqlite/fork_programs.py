@@ -20,7 +20,7 @@ import hermes_sessions
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.storage.repositories import messages
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite import inheritance, sharing
+from hermes_sessions.storage.sqlite import fork_safety, shared_engines
 from tests.storage.sqlite.programs import open_store
 
 EACH = 10
@@ -273,7 +273,7 @@ def while_a_thread_imports(path: str) -> None:
                 release.set()
                 time.sleep(seconds)
 
-            inheritance.time = SimpleNamespace(  # type: ignore[assignment]
+            fork_safety.time = SimpleNamespace(  # type: ignore[assignment]
                 monotonic=time.monotonic, sleep=wait_a_moment
             )
             vars(threading).update(begun=begun, go_on=release)
@@ -291,7 +291,7 @@ def while_a_thread_imports(path: str) -> None:
 
 
 def while_a_thread_writes(path: str) -> None:
-    sharing.FORK_PATIENCE = 0.05  # type: ignore[misc]
+    shared_engines.FORK_PATIENCE = 0.05  # type: ignore[misc]
     with opened(path) as db:
 
         def occupy(begun: threading.Event, release: threading.Event) -> None:
@@ -312,7 +312,7 @@ def while_a_thread_writes(path: str) -> None:
 
 
 def while_a_thread_reads(path: str) -> None:
-    sharing.FORK_PATIENCE = 0.05  # type: ignore[misc]
+    shared_engines.FORK_PATIENCE = 0.05  # type: ignore[misc]
     with opened(path) as db:
         seen: list[int] = []
 
@@ -334,7 +334,7 @@ def while_a_thread_reads(path: str) -> None:
 
 def while_a_closed_handle_reads(path: str) -> None:
     """What is still open counts, not what has a handle."""
-    sharing.FORK_PATIENCE = 0.05  # type: ignore[misc]
+    shared_engines.FORK_PATIENCE = 0.05  # type: ignore[misc]
     db = opened(path)
 
     def occupy(begun: threading.Event, release: threading.Event) -> None:
@@ -350,7 +350,7 @@ def while_a_closed_handle_reads(path: str) -> None:
 
 def while_a_read_only_handle_reads(path: str) -> None:
     """SQLite keeps one book of locks per file, so the other handle cannot be used either."""
-    sharing.FORK_PATIENCE = 0.05  # type: ignore[misc]
+    shared_engines.FORK_PATIENCE = 0.05  # type: ignore[misc]
     with opened(path) as db, SessionDB(path, read_only=True) as reader:
 
         def occupy(begun: threading.Event, release: threading.Event) -> None:
@@ -375,7 +375,7 @@ def while_a_thread_opens(path: str) -> None:
 
         def occupy(begun: threading.Event, release: threading.Event) -> None:
             # Somebody who has got as far as the file, and no further.
-            with sharing.shared_engines._one_opener(os.path.realpath(link), 1.0):
+            with shared_engines.shared_engines._one_opener(os.path.realpath(link), 1.0):
                 begun.set()
                 release.wait()
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hermes_sessions.errors import StoreError, StoreLocked
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite import descriptor_locks
+from hermes_sessions.storage.sqlite import ofd_locks
 from tests.storage.sqlite.programs import open_store, say
 
 #: The messages that are written after the visit.
@@ -29,7 +29,7 @@ def store(path: str) -> SessionDB:
     """Open the store with the kind of locks that is asked for."""
     locks = os.environ.get("LOCKS", "of the descriptor")
     if locks == "of the process":
-        descriptor_locks._installed = False
+        ofd_locks._installed = False
     return open_store(path, journal="delete" if locks == "with a rollback journal" else "wal")
 
 

@@ -1,4 +1,4 @@
-"""What other processes do in the tests; see `tests.storage.sqlite.elsewhere`.
+"""What other processes do in the tests; see `tests.storage.sqlite.other_process`.
 
 python -m tests.storage.sqlite.programs hold_gate /some/where/state.db
 """

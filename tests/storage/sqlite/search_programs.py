@@ -1,5 +1,5 @@
 """Other processes around the search index: they change messages, damage the index, build it, and
-die or fork meanwhile; see `tests.storage.sqlite.elsewhere`.
+die or fork meanwhile; see `tests.storage.sqlite.other_process`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import apsw
 import pytest
 
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.searching import keeper, upkeep
-from hermes_sessions.storage.searching.index import Document
+from hermes_sessions.storage.search import background_indexer, index_maintenance
+from hermes_sessions.storage.search.index_port import Document
 from hermes_sessions.storage.sqlite.search_index import FTS5Index
-from hermes_sessions.text.encode import EncodedText, document
+from hermes_sessions.text.token_encoder import EncodedText, document
 from tests.storage.sqlite.fork_programs import fork, require_success
 from tests.storage.sqlite.programs import listen, open_store, say
 
@@ -95,7 +95,7 @@ def _when_encoding(then: Callable[[], None]) -> None:
         then()
         return document(texts)
 
-    pytest.MonkeyPatch().setattr(upkeep, "document", then_encode)
+    pytest.MonkeyPatch().setattr(index_maintenance, "document", then_encode)
 
 
 def fork_while_indexing(path: str) -> None:
@@ -109,7 +109,7 @@ def fork_while_indexing(path: str) -> None:
                 never.wait(0.001)
 
     _when_encoding(go_on_when_asked_to_stop)
-    pytest.MonkeyPatch().setattr(keeper, "LINGER", 3_600.0)
+    pytest.MonkeyPatch().setattr(background_indexer, "LINGER", 3_600.0)
     db = open_store(path)
     db.create_session("s", source="test")
     db.append_messages("s", [{"role": "user", "content": f"before {n}"} for n in range(600)])

@@ -12,7 +12,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.sqlite import checkpoint
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
 from tests.storage.sqlite.programs import PATIENT
 
 PAGE = 4096

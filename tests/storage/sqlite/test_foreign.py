@@ -19,10 +19,10 @@ import pytest
 from hermes_sessions.config.paths import IMPORTED_STORE_FILE_NAME
 from hermes_sessions.errors import ImportRefused, StoreCorrupt, StoreError
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite.foreign import import_database, is_database, target_for
-from tests.fixtures.hermes import content, drive, layouts, reader, stored
-from tests.fixtures.hermes.oldprocess import OldProcess
-from tests.storage.exchange_samples import everything, fill, ticking
+from hermes_sessions.storage.sqlite.hermes_database import import_database, is_database, target_for
+from tests.fixtures.hermes import content, layouts, reader, release_driver, stored
+from tests.fixtures.hermes.old_process import OldProcess
+from tests.storage.export_samples import everything, fill, ticking
 from tests.storage.sqlite.hermes_files import make
 
 Record = dict[str, Any]
@@ -226,15 +226,15 @@ def test_lineage_and_flags_of_a_later_version_are_made_explicit(
     assert kinds[content.CHAIN[2]] == (content.CHAIN[1], "compression", content.CHAIN[0])
     assert kinds[content.CHAIN_SUBAGENT] == (content.CHAIN[0], None, content.CHAIN[0])
     assert kinds[content.BRANCH] == (content.BRANCHED, "branch", content.BRANCHED)
-    assert kinds[drive.DELEGATE][1] == "subagent"
-    assert kinds[drive.MARKED_BRANCH][1] == "branch"
+    assert kinds[release_driver.DELEGATE][1] == "subagent"
+    assert kinds[release_driver.MARKED_BRANCH][1] == "branch"
     listed = [row["id"] for row in db.list_sessions_rich(limit=-1)]
     assert content.CHAIN[2] in listed
-    assert not {content.CHAIN[0], drive.DELEGATE, *drive.ARCHIVED} & set(listed)
-    rewound = db.get_session(drive.REWOUND)
+    assert not {content.CHAIN[0], release_driver.DELEGATE, *release_driver.ARCHIVED} & set(listed)
+    rewound = db.get_session(release_driver.REWOUND)
     assert rewound is not None
     assert (rewound["rewind_count"], rewound["message_count"]) == (1, 5)
-    compacted = db.export_session(drive.COMPACTED)
+    compacted = db.export_session(release_driver.COMPACTED)
     assert compacted is not None
     assert [m["compacted"] for m in compacted["messages"]] == [1] * 14 + [0] * 3
 

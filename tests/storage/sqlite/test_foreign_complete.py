@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite.foreign import import_database
+from hermes_sessions.storage.sqlite.hermes_database import import_database
 from tests.fixtures.hermes import layouts, stored
 from tests.storage.sqlite.hermes_files import make
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.sqlite.elsewhere import start
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
+from tests.storage.sqlite.other_process import start
 
 IDLE = [
     "both_write",

@@ -15,7 +15,7 @@ import pytest
 
 from hermes_sessions.storage.sqlite import gate as gates
 from hermes_sessions.storage.sqlite.gate import Gate
-from tests.storage.sqlite.elsewhere import Other, start
+from tests.storage.sqlite.other_process import Other, start
 
 FOREVER = float("inf")
 

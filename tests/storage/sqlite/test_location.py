@@ -19,10 +19,10 @@ from hermes_sessions import (
     StoreUnreachable,
     UnsafeStore,
 )
-from hermes_sessions.storage.sqlite import location
+from hermes_sessions.storage.sqlite import file_access
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.storage.sqlite import disks
-from tests.storage.sqlite.elsewhere import start
+from tests.storage.sqlite.other_process import start
 
 AS_ROOT = os.geteuid() == 0
 SOMEBODY_ELSE = 54321
@@ -61,24 +61,24 @@ class TestFileSystems:
         ],
     )
     def test_the_nearest_mount_counts(self, path: str, kind: str) -> None:
-        assert location.file_system_type(path, MOUNTS) == kind
+        assert file_access.file_system_type(path, MOUNTS) == kind
 
     def test_an_empty_table_tells_nothing(self) -> None:
-        assert location.file_system_type("/x", []) is None
-        assert location.carries_wal(None)
+        assert file_access.file_system_type("/x", []) is None
+        assert file_access.carries_wal(None)
 
     @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk"])
     def test_local_disks_carry_a_log(self, kind: str) -> None:
-        assert location.carries_wal(kind)
+        assert file_access.carries_wal(kind)
 
     @pytest.mark.parametrize(
         "kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse", "virtiofs", "vboxsf"]
     )
     def test_network_and_user_space_file_systems_do_not(self, kind: str) -> None:
-        assert not location.carries_wal(kind)
+        assert not file_access.carries_wal(kind)
 
     def test_this_machine_has_mounts(self) -> None:
-        assert location.file_system_type("/", location.read_mount_table())
+        assert file_access.file_system_type("/", file_access.read_mount_table())
 
     def test_a_store_on_a_network_file_system(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -89,7 +89,7 @@ class TestFileSystems:
             db.create_session("s", source="test")
         table = [f"30 22 0:44 / {tmp_path} rw - nfs4 server:/export rw"]
         Path(f"{path}.gate").unlink()
-        monkeypatch.setattr(location, "read_mount_table", lambda: table)
+        monkeypatch.setattr(file_access, "read_mount_table", lambda: table)
         with SessionDB(path) as db:
             assert isinstance(db.provider, SQLiteSessionDBProvider)
             with db.provider.reading_connection() as connection:
@@ -108,7 +108,7 @@ class TestFileSystems:
             assert reader.session_count() == 1
             db.close()
             table = [f"30 22 0:44 / {tmp_path} rw - nfs4 server:/export rw"]
-            monkeypatch.setattr(location, "read_mount_table", lambda: table)
+            monkeypatch.setattr(file_access, "read_mount_table", lambda: table)
             with pytest.raises(StoreLocked):
                 SessionDB(path, lock_timeout=0.05)
 
@@ -155,7 +155,7 @@ class TestOwners:
 
     def test_a_link_of_another_user_is_refused(self, their_link: Path) -> None:
         with pytest.raises(UnsafeStore, match="belongs to user"):
-            location.check_ownership(str(their_link))
+            file_access.check_ownership(str(their_link))
 
     def test_a_link_to_a_link_of_another_user_is_refused(
         self, their_link: Path, tmp_path: Path
@@ -163,7 +163,7 @@ class TestOwners:
         link = tmp_path / "outer.db"
         link.symlink_to(their_link)
         with pytest.raises(UnsafeStore, match="belongs to user"):
-            location.check_ownership(str(link))
+            file_access.check_ownership(str(link))
 
     @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
     def test_a_companion_of_another_user_is_refused(self, tmp_path: Path, suffix: str) -> None:
@@ -294,7 +294,7 @@ class TestLockTable:
             self.line(shm, "WRITE", 103, 121, 121),
             "not a line of the table",
         ]
-        assert location.processes_in_the_way(store, table) == [102]
+        assert file_access.processes_in_the_way(store, table) == [102]
 
     def test_whoever_locks_the_file_is_in_the_way(self, store: Path) -> None:
         table = [
@@ -302,11 +302,11 @@ class TestLockTable:
             self.line(store, "WRITE", 102, 1073741825, 1073741825),
             self.line(store, "WRITE", 103, 0, "EOF"),
         ]
-        assert location.processes_in_the_way(store, table) == [102, 103]
+        assert file_access.processes_in_the_way(store, table) == [102, 103]
 
     def test_one_who_waits_is_not(self, store: Path) -> None:
         table = [self.line(store, "WRITE", 102, 1073741825, 1073741825, wait=" ->")]
-        assert location.processes_in_the_way(store, table) == []
+        assert file_access.processes_in_the_way(store, table) == []
 
     def test_without_a_writer_all_who_have_it_open_are_named(self, store: Path) -> None:
         table = [
@@ -314,7 +314,7 @@ class TestLockTable:
             self.line(store, "READ", os.getpid(), 1073741826, 1073742335),
             self.line(store, "READ", 0, 1073741826, 1073742335),
         ]
-        assert location.processes_in_the_way(store, table) == [101]
+        assert file_access.processes_in_the_way(store, table) == [101]
 
     def test_the_same_number_on_another_device_is_another_file(self, store: Path) -> None:
         inode = store.stat().st_ino
@@ -322,15 +322,15 @@ class TestLockTable:
             self.line(store, "WRITE", 101, 1073741825, 1073741825),
             f"8: POSIX  ADVISORY  WRITE 666 ff:fe:{inode} 1073741825 1073741825",
         ]
-        assert location.processes_in_the_way(store, table) == [101]
+        assert file_access.processes_in_the_way(store, table) == [101]
 
     def test_a_device_that_is_shown_differently(self, store: Path) -> None:
         inode = store.stat().st_ino
         table = [f"8: POSIX  ADVISORY  WRITE 101 ff:fe:{inode} 1073741825 1073741825"]
-        assert location.processes_in_the_way(store, table) == [101]
+        assert file_access.processes_in_the_way(store, table) == [101]
 
     def test_a_store_without_files_has_nobody(self, tmp_path: Path) -> None:
-        assert location.processes_in_the_way(tmp_path / "none", ["1: POSIX x"]) == []
+        assert file_access.processes_in_the_way(tmp_path / "none", ["1: POSIX x"]) == []
 
     def test_a_process_that_is_gone_still_has_a_number(self) -> None:
-        assert location.process_name(2**22 + 1) == f"process ({2**22 + 1})"
+        assert file_access.process_name(2**22 + 1) == f"process ({2**22 + 1})"

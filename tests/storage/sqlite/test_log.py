@@ -13,9 +13,9 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from hermes_sessions.storage.sqlite.salvage.accepted import accepted_frames
-from hermes_sessions.storage.sqlite.salvage.log import apply_log, inspect_log
-from hermes_sessions.storage.sqlite.salvage.log_sums import Order, Sums, frame_sums, plain_sums
+from hermes_sessions.storage.sqlite.repair.log_sums import Order, Sums, frame_sums, plain_sums
+from hermes_sessions.storage.sqlite.wal_checksums import accepted_frames
+from hermes_sessions.storage.sqlite.wal_files import apply_log, inspect_log
 
 HEADER = 32
 FRAME_HEADER = 24
@@ -282,7 +282,7 @@ def test_what_sqlite_takes_is_not_summed_again(
         sizes.append(len(seeds))
         return frame_sums(order, block, seeds)
 
-    monkeypatch.setattr("hermes_sessions.storage.sqlite.salvage.log.frame_sums", counting)
+    monkeypatch.setattr("hermes_sessions.storage.sqlite.wal_files.frame_sums", counting)
     log = left_behind(tmp_path / "files", 20, unfinished=2_000_000)
     state = inspect_log(log)
     assert state.frames > state.committed + 400

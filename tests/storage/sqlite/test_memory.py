@@ -9,7 +9,7 @@ import apsw
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from hermes_sessions.storage.sqlite.readers import KEPT_IDLE
+from hermes_sessions.storage.sqlite.reader_pool import KEPT_IDLE
 
 LIMIT = 2 * 2**20
 

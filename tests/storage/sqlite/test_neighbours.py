@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.storage.sqlite.identity import REMOVED_LOGS
-from tests.storage.sqlite.elsewhere import ROOT
+from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
 from tests.storage.sqlite.neighbour_programs import MESSAGES
+from tests.storage.sqlite.other_process import ROOT
 
 FAULT = pytest.mark.fault(
     "Another SQLite library in the process opens and closes the store",

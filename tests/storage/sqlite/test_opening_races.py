@@ -12,10 +12,10 @@ import pytest
 
 from hermes_sessions.errors import SchemaRefused
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite import opening
+from hermes_sessions.storage.sqlite import opener
 from tests.fixtures.hermes import reader
-from tests.storage.sqlite.elsewhere import start
 from tests.storage.sqlite.hermes_files import make, require_everything
+from tests.storage.sqlite.other_process import start
 
 #: What every version of Hermes has, of a version to be filled in.
 HERMES = """
@@ -50,14 +50,14 @@ def elsewhere(path: Path, script: str) -> None:
 @pytest.fixture
 def meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
     def arrange(step: str, script: str) -> None:
-        take_the_step = getattr(opening, step)
+        take_the_step = getattr(opener, step)
 
         def after_somebody_else(*args: Any, **options: Any) -> Any:
-            monkeypatch.setattr(opening, step, take_the_step)
+            monkeypatch.setattr(opener, step, take_the_step)
             elsewhere(path, script)
             return take_the_step(*args, **options)
 
-        monkeypatch.setattr(opening, step, after_somebody_else)
+        monkeypatch.setattr(opener, step, after_somebody_else)
 
     return arrange
 
@@ -74,13 +74,13 @@ def test_a_later_hermes_upgrades_it_first(name: str, path: Path, meanwhile: Mean
 
 def test_another_of_us_upgrades_it_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = make("v11", path)
-    upgrade = opening._upgrade
+    upgrade = opener._upgrade
 
     def twice(*args: Any, **options: Any) -> None:
         upgrade(*args, **options)
         upgrade(*args, **options)
 
-    monkeypatch.setattr(opening, "_upgrade", twice)
+    monkeypatch.setattr(opener, "_upgrade", twice)
     with SessionDB(path) as db:
         require_everything(db, before)
 
@@ -116,10 +116,10 @@ def test_two_of_us_make_a_store_where_one_was_removed(
     with SessionDB(path) as db:
         db.create_session("removed", "cli")
     path.unlink()
-    take_the_step = getattr(opening, step)
+    take_the_step = getattr(opener, step)
 
     def after_the_other(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(opening, step, take_the_step)
+        monkeypatch.setattr(opener, step, take_the_step)
         assert path.stat().st_size == 0
         program = (
             "import sys\n"
@@ -129,7 +129,7 @@ def test_two_of_us_make_a_store_where_one_was_removed(
         subprocess.run([sys.executable, "-c", program, str(path)], check=True)
         return take_the_step(*args, **options)
 
-    monkeypatch.setattr(opening, step, after_the_other)
+    monkeypatch.setattr(opener, step, after_the_other)
     with SessionDB(path) as db:
         db.create_session("ours", "cli")
         assert db.get_session("removed") is None

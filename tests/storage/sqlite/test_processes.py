@@ -13,8 +13,8 @@ import pytest
 
 from hermes_sessions import SessionDB, StoreLocked
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from tests.storage.sqlite.elsewhere import Other, start
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
+from tests.storage.sqlite.other_process import Other, start
 from tests.storage.sqlite.programs import PATIENT, open_store
 
 #: Of the write-ahead log and of the rollback journal, the second in a smaller form.

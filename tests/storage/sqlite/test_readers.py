@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from hermes_sessions.storage.sqlite.connection import Options, open_connection
-from hermes_sessions.storage.sqlite.readers import Readers
+from hermes_sessions.storage.sqlite.reader_pool import Readers
 from tests.storage.sqlite.programs import PATIENT
 
 

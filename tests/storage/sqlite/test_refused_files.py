@@ -18,11 +18,11 @@ from hermes_sessions.errors import (
     StoreReadOnly,
     StoreUnreachable,
 )
-from hermes_sessions.storage.care.salvage.procedure import check, repair
+from hermes_sessions.storage.care.repair.file_repair import check, repair
 from hermes_sessions.storage.sessiondb import SessionDB
-from tests.care.salvage.others import write_and_die
+from tests.care.salvage.other_processes import write_and_die
 from tests.fixtures.hermes import content, stored
-from tests.fixtures.hermes.oldprocess import OldProcess
+from tests.fixtures.hermes.old_process import OldProcess
 from tests.storage.sqlite.hermes_files import LATER, make
 
 

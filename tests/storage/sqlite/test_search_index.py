@@ -10,10 +10,9 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.model.scope import Scope
-from hermes_sessions.storage.searching import upkeep
-from hermes_sessions.text.segment import SEGMENTER_VERSION
-from tests.storage.sqlite.elsewhere import start
-from tests.storage.sqlite.indexing import (
+from hermes_sessions.storage.search import index_maintenance
+from hermes_sessions.text.tokenizer import SEGMENTER_VERSION
+from tests.storage.sqlite.index_helpers import (
     NOW,
     append,
     ask,
@@ -22,6 +21,7 @@ from tests.storage.sqlite.indexing import (
     found,
     index_nothing_unasked,
 )
+from tests.storage.sqlite.other_process import start
 
 
 @pytest.fixture(autouse=True)
@@ -369,7 +369,7 @@ def test_other_rules_for_words(db: SessionDB, path: Path, monkeypatch: pytest.Mo
     # An index as other rules left it: with tokens that mean nothing to these.
     damage(path, "DELETE FROM search_index WHERE rowid BETWEEN 1 AND 200")
     assert len(found(db, "osprey")) == 50
-    monkeypatch.setattr(upkeep, "SEGMENTER_VERSION", SEGMENTER_VERSION + 1)
+    monkeypatch.setattr(index_maintenance, "SEGMENTER_VERSION", SEGMENTER_VERSION + 1)
     assert not db.search_index_status()["complete"]
     with SessionDB(path, read_only=True) as reader:
         # Who must not write looks at the messages.
@@ -387,8 +387,8 @@ def test_answers_while_it_is_made_anew(
 ) -> None:
     ids = append(db, *(f"osprey {number}" for number in range(250)))
     assert found(db, "osprey") == ids
-    monkeypatch.setattr(upkeep, "SEGMENTER_VERSION", SEGMENTER_VERSION + 1)
-    monkeypatch.setattr(upkeep, "_BATCH", 100)
+    monkeypatch.setattr(index_maintenance, "SEGMENTER_VERSION", SEGMENTER_VERSION + 1)
+    monkeypatch.setattr(index_maintenance, "_BATCH", 100)
     seen = []
     with SessionDB(path, read_only=True) as reader:
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.searching.view import TAIL
+from hermes_sessions.storage.search.candidate_reader import TAIL
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from tests.storage.sqlite.indexing import (
+from tests.storage.sqlite.index_helpers import (
     append,
     damage,
     found,

@@ -13,11 +13,10 @@ from threading import Thread
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.searching import keeper, upkeep
-from hermes_sessions.storage.searching.view import TAIL
-from hermes_sessions.text.encode import EncodedText, document
-from tests.storage.sqlite.elsewhere import start
-from tests.storage.sqlite.indexing import (
+from hermes_sessions.storage.search import background_indexer, index_maintenance
+from hermes_sessions.storage.search.candidate_reader import TAIL
+from hermes_sessions.text.token_encoder import EncodedText, document
+from tests.storage.sqlite.index_helpers import (
     HeldAnalysis,
     append,
     change,
@@ -26,7 +25,8 @@ from tests.storage.sqlite.indexing import (
     index_nothing_unasked,
     require_sound_index,
 )
-from tests.storage.sqlite.inspection import require_sound
+from tests.storage.sqlite.integrity import require_sound
+from tests.storage.sqlite.other_process import start
 from tests.storage.sqlite.programs import open_store
 
 
@@ -152,7 +152,7 @@ def test_messages_change_while_they_are_indexed(
 
     def encode_and_change(texts: Sequence[str]) -> EncodedText:
         tokens = document(texts)
-        monkeypatch.setattr(upkeep, "document", document)
+        monkeypatch.setattr(index_maintenance, "document", document)
         change(
             path,
             f"UPDATE messages SET content = 'a narwhal' WHERE id = {ids[0]}",
@@ -160,7 +160,7 @@ def test_messages_change_while_they_are_indexed(
         )
         return tokens
 
-    monkeypatch.setattr(upkeep, "document", encode_and_change)
+    monkeypatch.setattr(index_maintenance, "document", encode_and_change)
     assert found(db, "walrus OR badger") == []
     assert found(db, "narwhal OR otter") == [ids[0], ids[2]]
     require_sound_index(db)
@@ -243,7 +243,7 @@ def test_close_does_not_make_others_wait_who_write(path: Path) -> None:
 
 
 def test_close_ends_the_thread(db: SessionDB, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "LINGER", 3_600.0)
+    monkeypatch.setattr(background_indexer, "LINGER", 3_600.0)
     ids = append(db, "a walrus")
     thread = thread_of(db)
     db.close()
@@ -256,7 +256,7 @@ def test_close_ends_the_thread(db: SessionDB, path: Path, monkeypatch: pytest.Mo
 
 def test_the_thread_indexes_and_ends(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing asks for it: neither a search nor `close`."""
-    monkeypatch.setattr(keeper, "LINGER", 0.0)
+    monkeypatch.setattr(background_indexer, "LINGER", 0.0)
     analysis = HeldAnalysis(monkeypatch)
     for text in ("a walrus", "a badger"):
         append(db, text)
@@ -267,7 +267,7 @@ def test_the_thread_indexes_and_ends(db: SessionDB, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_handle_that_nobody_closes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "LINGER", 0.0)
+    monkeypatch.setattr(background_indexer, "LINGER", 0.0)
     analysis = HeldAnalysis(monkeypatch)
     forgotten = SessionDB(path)
     forgotten.create_session("s", source="cli")
@@ -284,7 +284,7 @@ def test_a_handle_that_nobody_closes(path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_thread_cannot_write(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gives up, and the next message is reason enough to try again."""
-    monkeypatch.setattr(keeper, "LINGER", 0.0)
+    monkeypatch.setattr(background_indexer, "LINGER", 0.0)
     with open_store(path) as db:
         analysis = HeldAnalysis(monkeypatch)
         db.create_session("s", source="cli")

@@ -20,9 +20,9 @@ from hermes_sessions import (
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.engine import Engine
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from hermes_sessions.storage.sqlite.sharing import shared_engines
-from tests.storage.sqlite.elsewhere import start
-from tests.storage.sqlite.inspection import require_sound
+from hermes_sessions.storage.sqlite.shared_engines import shared_engines
+from tests.storage.sqlite.integrity import require_sound
+from tests.storage.sqlite.other_process import start
 from tests.storage.sqlite.programs import PATIENT
 
 

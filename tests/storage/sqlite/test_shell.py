@@ -12,7 +12,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import SchemaRefused, StoreReadOnly
-from hermes_sessions.storage.sqlite.foreign import import_database
+from hermes_sessions.storage.sqlite.hermes_database import import_database
 
 #: The first version that knows how our search index is declared.
 KNOWS_INDEX = (3, 43)

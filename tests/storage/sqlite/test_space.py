@@ -14,7 +14,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.provider import Space
 from hermes_sessions.storage.repositories.trash import DOOMED
-from hermes_sessions.storage.sqlite.space import measure
+from hermes_sessions.storage.sqlite.space_usage import measure
 
 PAGE = 512
 DELETED = (DOOMED, "api_server")

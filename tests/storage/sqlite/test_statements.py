@@ -17,7 +17,7 @@ from hermes_sessions import (
     StoreReadOnly,
 )
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from hermes_sessions.storage.sqlite.statements import BoundStatements, Statements
+from hermes_sessions.storage.sqlite.raw_sql import BoundStatements, Statements
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -17,12 +17,11 @@ from hermes_sessions.storage.care.erasure.scrubbing import scrub
 from hermes_sessions.storage.repositories.mailbox import Mailbox
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.recovery import RecoveryRows
-from hermes_sessions.storage.searching import keeper
-from hermes_sessions.storage.searching.keeper import Keeper
-from hermes_sessions.storage.sqlite import opening
-from hermes_sessions.storage.sqlite.salvage import log
+from hermes_sessions.storage.search import background_indexer
+from hermes_sessions.storage.search.background_indexer import Keeper
+from hermes_sessions.storage.sqlite import opener, wal_files
 from hermes_sessions.storage.transfer.placing import place_all
-from tests.storage.sqlite.indexing import append, change, index_nothing_unasked
+from tests.storage.sqlite.index_helpers import append, change, index_nothing_unasked
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -119,8 +118,8 @@ def test_a_background_thread_that_does_not_end_is_not_waited_for(
         begun.set()
         released.wait(100)
 
-    monkeypatch.setattr(keeper, "IDLE", 0.0)
-    monkeypatch.setattr(keeper, "LONGEST_STEP", 0.01)
+    monkeypatch.setattr(background_indexer, "IDLE", 0.0)
+    monkeypatch.setattr(background_indexer, "LONGEST_STEP", 0.01)
     kept = Keeper(work)
     kept.notice(1)
     assert begun.wait(60)
@@ -254,7 +253,7 @@ def test_a_file_that_is_never_marked_is_given_up(
     db.close()
     change(path, "PRAGMA application_id = 0")
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "_mark", lambda _connection: None)  # As if it were undone at once.
+        patch.setattr(opener, "_mark", lambda _connection: None)  # As if it were undone at once.
         with pytest.raises(StoreUnavailable, match="another program undoes it"):
             SessionDB(path)
     with SessionDB(path) as again:
@@ -267,10 +266,10 @@ def test_a_log_that_is_begun_again_all_the_time(
     log_file = tmp_path / "state.db-wal"
     log_file.write_bytes(bytes(32))
 
-    def inspected(file: BinaryIO, _go_on: Callable[[], None]) -> log.LogState:
+    def inspected(file: BinaryIO, _go_on: Callable[[], None]) -> wal_files.LogState:
         log_file.write_bytes(os.urandom(32))
         del file
-        return log.LogState(frames=1, is_header_damaged=True)
+        return wal_files.LogState(frames=1, is_header_damaged=True)
 
-    monkeypatch.setattr(log, "_inspected", inspected)
-    assert not log.inspect_log(log_file).loses_writes
+    monkeypatch.setattr(wal_files, "_inspected", inspected)
+    assert not wal_files.inspect_log(log_file).loses_writes

@@ -16,9 +16,9 @@ import pytest
 from hermes_sessions.errors import StoreLocked
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.sqlite.connection import Deadline, Options
-from hermes_sessions.storage.sqlite.sole_use import sole_use
+from hermes_sessions.storage.sqlite.exclusive_access import sole_use
 from tests.fixtures.hermes import content, reader
-from tests.fixtures.hermes.oldprocess import OldProcess, OldProcessError, Transaction
+from tests.fixtures.hermes.old_process import OldProcess, OldProcessError, Transaction
 from tests.storage.sqlite import opener
 from tests.storage.sqlite.hermes_files import make, require_everything
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.transfer.places import NewStore, stores_in
+from tests.storage.transfer.stores import NewStore, stores_in
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.errors import TransferRefused
-from hermes_sessions.storage.opening import open_url
-from hermes_sessions.storage.transfer.moving import Transfer
+from hermes_sessions.storage.provider_registry import open_url
 from hermes_sessions.storage.transfer.planning import plan
-from tests.storage.exchange_samples import everything, fill, ticking
-from tests.storage.transfer.places import (
+from hermes_sessions.storage.transfer.run import Transfer
+from tests.storage.export_samples import everything, fill, ticking
+from tests.storage.transfer.stores import (
     KINDS,
     NewStore,
     compared,

@@ -9,8 +9,8 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.transfer.placing import place_all
-from tests.storage.exchange_samples import ticking
-from tests.storage.transfer.places import KINDS, NewStore, compared, exported, move, opened
+from tests.storage.export_samples import ticking
+from tests.storage.transfer.stores import KINDS, NewStore, compared, exported, move, opened
 
 _EDGES = ("compression", "branch", "subagent", "handoff")
 _TITLES = [f"title {number}" for number in range(6)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hermes_sessions.errors import TransferRefused
-from tests.storage.exchange_samples import fill, ticking
-from tests.storage.transfer.places import KINDS, NewStore, compared, move, opened, rows
+from tests.storage.export_samples import fill, ticking
+from tests.storage.transfer.stores import KINDS, NewStore, compared, move, opened, rows
 
 
 def two_stores(new_store: NewStore, kind: str) -> tuple[str, str]:

@@ -8,11 +8,11 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import OnHold
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.receipts import Receipt, Receipts
-from hermes_sessions.storage.care.erasure.subject import Subject
-from tests.care.erasure.town import everything
-from tests.storage.transfer.places import KINDS, NewStore, compared, move, opened, rows
+from hermes_sessions.storage.care.erasure.targets import Subject
+from tests.care.erasure.scenario import everything
+from tests.storage.transfer.stores import KINDS, NewStore, compared, move, opened, rows
 
 ANN = Subject("user", "ann-4711")
 LATE = Subject("session", "late")

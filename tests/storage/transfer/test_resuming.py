@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.errors import StoreUnavailable
-from tests.servers.launching import Server
-from tests.storage.exchange_samples import fill, ticking
-from tests.storage.transfer.places import (
+from tests.servers.server_processes import Server
+from tests.storage.export_samples import fill, ticking
+from tests.storage.transfer.stores import (
     KINDS,
     NewStore,
     compared,
@@ -31,7 +31,15 @@ ROOT = Path(__file__).parents[3]
 def run_and_die(source: str, target: str, phase: str, step: int) -> int:
     """Run a copy in a process that kills itself at a step of a phase; return how it ended."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.storage.transfer.dying", source, target, phase, str(step)],
+        [
+            sys.executable,
+            "-m",
+            "tests.storage.transfer.killed_copy",
+            source,
+            target,
+            phase,
+            str(step),
+        ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,

@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from hermes_sessions.agent.clients.endpoint_errors import failure_in, shortened
 from hermes_sessions.agent.clients.event_source import BYTE_ORDER_MARK, MAX_EVENT_BYTES, EventSource
-from hermes_sessions.agent.clients.failures import failure_in, shortened
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelGarbled,

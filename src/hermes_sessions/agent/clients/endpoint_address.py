@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from hermes_sessions.agent.clients.port import ModelError, ModelRefused, ModelUnavailable
-from hermes_sessions.config.wording import shown
+from hermes_sessions.config.error_text import shown
 from hermes_sessions.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.agent.clients.port import ModelUnavailable
-from hermes_sessions.agent.installing import Run, install
+from hermes_sessions.agent.package_installer import Run, install
 
 LOCK_FILE: Final = Path(__file__).with_name("local_model.lock")
 _ENGINE: Final = "xllamacpp"

@@ -19,11 +19,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes_sessions.agent.clients.calling import Call, ReplyStream
 from hermes_sessions.agent.clients.chat_stream import BROKE_OFF, reply_events
 from hermes_sessions.agent.clients.concessions import Concession, body_of, concession_for
 from hermes_sessions.agent.clients.endpoint_address import EndpointAddress
-from hermes_sessions.agent.clients.failures import failure_of
+from hermes_sessions.agent.clients.endpoint_errors import failure_of
+from hermes_sessions.agent.clients.model_call import Call, ReplyStream
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelError,

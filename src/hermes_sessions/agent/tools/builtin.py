@@ -10,7 +10,7 @@ from typing import Any
 from hermes_sessions.agent.tools.installed import installed_tools
 from hermes_sessions.agent.tools.registry import Surroundings, Tool, ToolRegistry
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.recall.schema import TOOL_SCHEMA
+from hermes_sessions.recall.tool_schema import TOOL_SCHEMA
 
 
 def default_tools() -> ToolRegistry:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import click
 
-from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
+from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
 
 _HERE = "hermes_sessions.cli.backup"
 
 COMMANDS = {
-    "create": LazyCommand(f"{_HERE}.creating:create", "Back the store up while it is used."),
-    "list": LazyCommand(f"{_HERE}.listing:list_command", "List the backups."),
+    "create": LazyCommand(f"{_HERE}.create:create", "Back the store up while it is used."),
+    "list": LazyCommand(f"{_HERE}.list:list_command", "List the backups."),
     "verify": LazyCommand(
-        f"{_HERE}.verifying:verify", "Read backups back and compare everything in them."
+        f"{_HERE}.verify:verify", "Read backups back and compare everything in them."
     ),
-    "restore": LazyCommand(f"{_HERE}.restoring:restore", "Put a backup in the store's place."),
-    "prune": LazyCommand(f"{_HERE}.pruning:prune", "Remove old backups."),
+    "restore": LazyCommand(f"{_HERE}.restore:restore", "Put a backup in the store's place."),
+    "prune": LazyCommand(f"{_HERE}.prune:prune", "Remove old backups."),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hermes_sessions.cli.preview import preview_of_session
-from hermes_sessions.storage.searching.answer import Hit
+from hermes_sessions.storage.search.answer import Hit
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import Conditions
 

@@ -10,7 +10,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.selection import find_session
+from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.store import open_for_writing
 from hermes_sessions.errors import InvalidInput, NotFound, StoreError
 
@@ -54,13 +54,13 @@ def chat(
     The names of sessions may have several words without quotes.
     """
     # Loaded when somebody talks: other commands start faster without.
-    from hermes_sessions.agent.clients.choosing import choose_model
-    from hermes_sessions.cli.chat.asking import can_prompt
-    from hermes_sessions.cli.chat.conversing import Conversing
-    from hermes_sessions.cli.chat.doing import Commands
+    from hermes_sessions.agent.clients.model_selection import choose_model
+    from hermes_sessions.cli.chat.controller import CLOSED, Talk
     from hermes_sessions.cli.chat.hanging_up import HungUp, unwinding_when_told_to_end
     from hermes_sessions.cli.chat.keyboard import keys_kept
-    from hermes_sessions.cli.chat.talking import CLOSED, Talk
+    from hermes_sessions.cli.chat.prompt import can_prompt
+    from hermes_sessions.cli.chat.repl import Conversing
+    from hermes_sessions.cli.chat.slash_commands import Commands
     from hermes_sessions.config import load_settings
 
     is_conversation = query is None and sys.stdin.isatty()

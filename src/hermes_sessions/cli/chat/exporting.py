@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from hermes_sessions.cli.files import FileRefused, written_whole
-from hermes_sessions.cli.render.safety import one_line
-from hermes_sessions.cli.sessions.forms import FORMS, JSONL, form_of, write_as
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.sessions.export_formats import FORMS, JSONL, form_of, write_as
 from hermes_sessions.cli.store import is_file_of_store
 from hermes_sessions.storage.sessiondb import SessionDB
 

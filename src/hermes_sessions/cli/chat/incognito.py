@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hermes_sessions.cli.chat.away import Away
+from hermes_sessions.cli.chat.outage import Away
 from hermes_sessions.errors import InvalidInput, StoreError
 from hermes_sessions.storage.care.health import HEALTHY, HealthWatch
 from hermes_sessions.storage.sessiondb import SessionDB

@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.agent.keeping import Keeping, directory_for, keeping_directory
-from hermes_sessions.gateway.checking import GATEWAY
+from hermes_sessions.agent.chat_spool import Keeping, directory_for, keeping_directory
+from hermes_sessions.gateway.doctor_checks import GATEWAY
+from hermes_sessions.storage.care.doctor.access_checks import REACHING
+from hermes_sessions.storage.care.doctor.activity_checks import WORK
 from hermes_sessions.storage.care.doctor.backups import BACKUPS
-from hermes_sessions.storage.care.doctor.damage import PAGES, READABLE, SEARCH
+from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.doctor.environment_checks import PLACES
 from hermes_sessions.storage.care.doctor.installation import INSTALLATION
-from hermes_sessions.storage.care.doctor.looking import Check
-from hermes_sessions.storage.care.doctor.places import PLACES
-from hermes_sessions.storage.care.doctor.reaching import REACHING
+from hermes_sessions.storage.care.doctor.integrity_checks import PAGES, READABLE, SEARCH
 from hermes_sessions.storage.care.doctor.report import Finding, Fix, OpenStore
 from hermes_sessions.storage.care.doctor.subject import Subject
-from hermes_sessions.storage.care.doctor.work import WORK
 from hermes_sessions.storage.spool import waiting_below
 
 

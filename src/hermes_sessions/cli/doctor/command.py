@@ -38,7 +38,7 @@ def doctor(console: Console, *, fix: bool, full: bool) -> None:
     show_warnings(console)
     found = _looked(console, full=full)
     if fix and any(finding.fix for finding in found.findings):
-        from hermes_sessions.storage.care.doctor.looking import mend
+        from hermes_sessions.storage.care.doctor.check_runner import mend
 
         def open_store() -> AbstractContextManager[SessionDB]:
             return open_for_writing(console)
@@ -55,8 +55,8 @@ def doctor(console: Console, *, fix: bool, full: bool) -> None:
 
 def _looked(console: Console, *, full: bool) -> Report:
     from hermes_sessions.cli.doctor.checks import ALL
-    from hermes_sessions.storage.care.doctor.looking import examine
-    from hermes_sessions.storage.care.doctor.reaching import opened
+    from hermes_sessions.storage.care.doctor.access_checks import opened
+    from hermes_sessions.storage.care.doctor.check_runner import examine
 
     first = subject(console, full=full)
     looks = 0

@@ -15,15 +15,15 @@ from hermes_sessions.cli.render.erasure import (
     receipt_lines,
     subject_text,
 )
-from hermes_sessions.cli.selection import find_session
-from hermes_sessions.cli.sessions.removal import dry_run_option
+from hermes_sessions.cli.session_lookup import find_session
+from hermes_sessions.cli.sessions.delete import dry_run_option
 from hermes_sessions.cli.store import has_store, open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput, NotFound, OnHold, StoreError
-from hermes_sessions.storage.care.erasure.subject import Kind, Subject
+from hermes_sessions.storage.care.erasure.targets import Kind, Subject
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.care.erasure.forgetting import Erasure, Plan
+    from hermes_sessions.storage.care.erasure.coordinator import Erasure, Plan
     from hermes_sessions.storage.care.erasure.receipts import Receipt
     from hermes_sessions.storage.sessiondb import SessionDB
 

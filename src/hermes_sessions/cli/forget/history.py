@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.storage.care.erasure.finding import column
+from hermes_sessions.storage.care.erasure.discovery import column
 from hermes_sessions.storage.care.erasure.receipts import Step
-from hermes_sessions.storage.care.erasure.subject import Targets
+from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.store import Store
 
 NAME: Final = "input history"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_sessions.agent.keeping import keeping_directory
+from hermes_sessions.agent.chat_spool import keeping_directory
 from hermes_sessions.cli.forget.history import InputHistory
 from hermes_sessions.config.settings import Settings
-from hermes_sessions.gateway.erasing import spools_of
-from hermes_sessions.lifecycle.erasing import IndexEntries, RestartCounts
-from hermes_sessions.storage.care.erasure.forgetting import Erasure, Place
+from hermes_sessions.gateway.spool_erasure import spools_of
+from hermes_sessions.lifecycle.file_erasure import IndexEntries, RestartCounts
+from hermes_sessions.storage.care.erasure.coordinator import Erasure, Place
+from hermes_sessions.storage.care.erasure.file_places import Copies, Transcripts
 from hermes_sessions.storage.care.erasure.in_backups import Backups
-from hermes_sessions.storage.care.erasure.in_files import Copies, Transcripts
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.transfer.ledger import identity
+from hermes_sessions.storage.transfer.copy_ledger import identity
 
 #: Where the prompt of a chat keeps what was typed, in the home.
 HISTORY_FILE = "chat_history"

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import click
 
-from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
+from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
 
 _HERE = "hermes_sessions.cli.gateway"
 
 COMMANDS = {
     "setup": LazyCommand(
-        f"{_HERE}.setting_up:setup",
+        f"{_HERE}.setup:setup",
         "Connect a messenger: ask, check, and write the configuration.",
     ),
-    "run": LazyCommand(f"{_HERE}.running:run", "Connect the agent to the messengers enabled."),
-    "chat": LazyCommand(f"{_HERE}.chatting:chat", "Talk to the agent of a running gateway."),
+    "run": LazyCommand(f"{_HERE}.run:run", "Connect the agent to the messengers enabled."),
+    "chat": LazyCommand(f"{_HERE}.chat:chat", "Talk to the agent of a running gateway."),
     "status": LazyCommand(f"{_HERE}.status:status", "Show who runs, what waits and what failed."),
-    "stop": LazyCommand(f"{_HERE}.ending:stop", "Let running turns finish, and stop."),
-    "restart": LazyCommand(f"{_HERE}.ending:restart", "Let running turns finish, and start again."),
+    "stop": LazyCommand(f"{_HERE}.stop_restart:stop", "Let running turns finish, and stop."),
+    "restart": LazyCommand(
+        f"{_HERE}.stop_restart:restart", "Let running turns finish, and start again."
+    ),
     "queue": LazyCommand(f"{_HERE}.queue:queue", "Show messages that wait and replies not sent."),
-    "pair": LazyCommand(f"{_HERE}.pairing:pair", "Let somebody talk to the agent."),
+    "pair": LazyCommand(f"{_HERE}.pair:pair", "Let somebody talk to the agent."),
     "explain": LazyCommand(
-        "hermes_sessions.cli.sessions.explaining:explain",
+        "hermes_sessions.cli.sessions.explain:explain",
         "Say why a conversation is in the session it is in.",
     ),
 }

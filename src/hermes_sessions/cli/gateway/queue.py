@@ -9,13 +9,13 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console, whole_number
-from hermes_sessions.cli.render.age import relative_time
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.humanize import relative_time
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
 from hermes_sessions.gateway.overview import Waiting, waiting_messages
-from hermes_sessions.gateway.spool import Spool, spool_directory
 from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
 
 

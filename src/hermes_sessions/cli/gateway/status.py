@@ -12,14 +12,14 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.gateway.background import in_background, store_seconds
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.age import relative_time
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.humanize import relative_time
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import StoreError
+from hermes_sessions.gateway.inbound_spool import NEXT_STEP, spool_directory
 from hermes_sessions.gateway.overview import Overview, overview
 from hermes_sessions.gateway.run_file import LocalGateway, local_gateways
-from hermes_sessions.gateway.spool import NEXT_STEP, spool_directory
 from hermes_sessions.storage.host_processes import find_out, host_name
 from hermes_sessions.storage.repositories.processes import Process
 from hermes_sessions.storage.spool import Waiting, waiting_below

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hermes_sessions.cli.render.columns import wrap
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
-from hermes_sessions.storage.searching.answer import COUNT_LIMIT, Account, Answer
-from hermes_sessions.storage.searching.finder import RANKED
-from hermes_sessions.text.query.relaxing import AS_ASKED, INSIDE_WORDS
+from hermes_sessions.cli.render.text_width import wrap
+from hermes_sessions.storage.search.answer import COUNT_LIMIT, Account, Answer
+from hermes_sessions.storage.search.executor import RANKED
+from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS
 
 #: What people call the filters; others have names that can be shown.
 _FILTERS = {

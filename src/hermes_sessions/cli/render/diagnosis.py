@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.safe_text import one_line
 
 if TYPE_CHECKING:
     from hermes_sessions.cli.render.style import Style

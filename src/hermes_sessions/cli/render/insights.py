@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-from hermes_sessions.cli.render import age
+from hermes_sessions.cli.render import humanize
 from hermes_sessions.cli.render.charts import bar, columns_chart
-from hermes_sessions.cli.render.columns import cut, display_width, pad, wrap
+from hermes_sessions.cli.render.costs import dollars
 from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.safety import one_line
-from hermes_sessions.cli.render.spending import dollars
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import cut, display_width, pad, wrap
 
 Record = Mapping[str, Any]
 
@@ -99,7 +99,7 @@ def _overview(report: Record, style: Style) -> Iterator[str]:
 
 
 def _facts(overview: Record, activity: Record) -> Iterator[tuple[str, str]]:
-    first, last = age.date(overview["first"]), age.date(overview["last"])
+    first, last = humanize.date(overview["first"]), humanize.date(overview["last"])
     yield "Period", first if first == last else f"{first} to {last}"
     yield "Sessions", f"{overview['sessions']:,}"
     kinds = [

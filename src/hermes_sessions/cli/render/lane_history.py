@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes_sessions.cli.render.age import date_and_time
-from hermes_sessions.cli.render.columns import wrap
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.humanize import date_and_time
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
-from hermes_sessions.lifecycle.explain import Explanation
+from hermes_sessions.cli.render.text_width import wrap
+from hermes_sessions.lifecycle.lane_explanation import Explanation
 
 _TIME_WIDTH = len("2025-03-05 15:00:00  ")
 _ID_WIDTH = len("20250305_150000_0123abcd ")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from hermes_sessions.cli.render.age import relative_time
-from hermes_sessions.cli.render.columns import cut, display_width, pad
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.humanize import relative_time
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import cut, display_width, pad
 
 #: Smaller windows show nothing that helps.
 LEAST_COLUMNS, LEAST_LINES = 40, 5

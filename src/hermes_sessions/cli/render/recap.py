@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hermes_sessions.cli.render.columns import cut, wrap
 from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.safety import lines as safe_lines
+from hermes_sessions.cli.render.safe_text import lines as safe_lines
 from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import cut, wrap
 from hermes_sessions.cli.render.transcript import called_tools
 from hermes_sessions.model.message import text_of
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from hermes_sessions.cli.render.quantity import counted, size
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.safe_text import one_line
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.care.salvage.report import RepairReport, TableReport
-    from hermes_sessions.storage.sqlite.salvage.checking import Finding
+    from hermes_sessions.storage.care.repair.report import RepairReport, TableReport
+    from hermes_sessions.storage.sqlite.repair.file_check import Finding
 
 #: How many of each kind are listed; --json has them all.
 _LISTED = 20

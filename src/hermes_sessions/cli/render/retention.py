@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes_sessions.cli.render.age import date
+from hermes_sessions.cli.render.humanize import date
 from hermes_sessions.cli.render.quantity import counted, size
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.model.retention import CLASSES, Limits, RetentionPolicies
 
 if TYPE_CHECKING:

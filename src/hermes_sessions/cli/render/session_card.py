@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hermes_sessions.cli.render.age import moment
-from hermes_sessions.cli.render.columns import wrap
+from hermes_sessions.cli.render.costs import spent
+from hermes_sessions.cli.render.humanize import moment
 from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.safety import one_line
-from hermes_sessions.cli.render.spending import spent
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import wrap
 
 Record = Mapping[str, Any]
 

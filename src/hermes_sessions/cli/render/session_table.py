@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hermes_sessions.cli.render.age import relative_time
-from hermes_sessions.cli.render.columns import cut, display_width, pad
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.humanize import relative_time
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import cut, display_width, pad
 
 Record = Mapping[str, Any]
 

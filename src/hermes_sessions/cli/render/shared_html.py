@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from hermes_sessions.cli.render.age import date_and_time
-from hermes_sessions.cli.render.shared_markdown import (
+from hermes_sessions.cli.render.export import (
     calls_of,
     messages_shown,
     readable_text,
@@ -15,6 +14,7 @@ from hermes_sessions.cli.render.shared_markdown import (
     session_title,
     speaker_of,
 )
+from hermes_sessions.cli.render.humanize import date_and_time
 
 Record = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hermes_sessions.cli.render.quantity import counted, size
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.safe_text import one_line
 
 #: How many tables and indexes are listed; --json has them all.
 _LISTED = 10

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from hermes_sessions.cli.render.age import date_and_time
-from hermes_sessions.cli.render.columns import cut, display_width, wrap
+from hermes_sessions.cli.render.humanize import date_and_time
 from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.safety import lines as safe_lines
-from hermes_sessions.cli.render.safety import one_line
+from hermes_sessions.cli.render.safe_text import lines as safe_lines
+from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import cut, display_width, wrap
 from hermes_sessions.model.message import text_of
 
 Record = Mapping[str, Any]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
+from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
 
 _HERE = "hermes_sessions.cli.sessiondb"
 
 COMMANDS = {
     "status": LazyCommand(f"{_HERE}.status:status", "Show the store, its size and its state."),
     "migrate": LazyCommand(
-        f"{_HERE}.migrating:migrate", "Copy all sessions to another database, and prove it."
+        f"{_HERE}.migrate:migrate", "Copy all sessions to another database, and prove it."
     ),
-    "verify": LazyCommand(f"{_HERE}.verifying:verify", "Compare two stores."),
-    "upgrade": LazyCommand(f"{_HERE}.upgrading:upgrade", "Bring the tables up to date."),
+    "verify": LazyCommand(f"{_HERE}.verify:verify", "Compare two stores."),
+    "upgrade": LazyCommand(f"{_HERE}.upgrade:upgrade", "Bring the tables up to date."),
 }
 
 

@@ -10,7 +10,7 @@ from hermes_sessions.cli.render.database import database_lines
 from hermes_sessions.cli.sessiondb.stores import opened
 from hermes_sessions.cli.store import show_warnings
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.transfer.ledger import identity
+from hermes_sessions.storage.transfer.copy_ledger import identity
 
 
 @click.command(short_help="Show the store, its size and its state.")

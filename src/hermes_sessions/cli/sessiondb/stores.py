@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hermes_sessions.storage.opening import open_provider, open_url
 from hermes_sessions.storage.provider import SessionDBProvider, Wishes
+from hermes_sessions.storage.provider_registry import open_provider, open_url
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.lazy import LazyCommand, LazyGroup, show_help_without_command
+from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
 from hermes_sessions.cli.options import speaks_to_console, yes_option
 from hermes_sessions.cli.render.retention import (
     consent_line,
@@ -13,7 +13,7 @@ from hermes_sessions.cli.render.retention import (
     plan_lines,
     result_lines,
 )
-from hermes_sessions.cli.sessions.removal import dry_run_option
+from hermes_sessions.cli.sessions.delete import dry_run_option
 from hermes_sessions.cli.store import open_for_reading, open_for_writing
 
 _HERE = "hermes_sessions.cli.sessions.retention"

@@ -10,9 +10,9 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import number_of_days, speaks_to_console, yes_option
 from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.safety import one_line
-from hermes_sessions.cli.selection import find_in_trash
-from hermes_sessions.cli.sessions.removal import (
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.session_lookup import find_in_trash
+from hermes_sessions.cli.sessions.delete import (
     confirm_removal,
     leaving_no_trace,
     measured,
@@ -52,7 +52,7 @@ def trash(console: Console, *, empty: bool, older_than: float, yes: bool) -> Non
     with open_for_reading(console) as db:
         found = db.list_trash()
     if console.as_json:
-        from hermes_sessions.cli.render.documents import trashed_document
+        from hermes_sessions.cli.render.json_output import trashed_document
 
         console.print_json({"sessions": [trashed_document(session) for session in found]})
     elif not found:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from hermes_sessions.gateway.platforms.splitting import Fence, find_fences
+from hermes_sessions.gateway.platforms.text_splitter import Fence, find_fences
 
 #: Emphasis inside emphasis inside …: what is deeper is left as it is written.
 DEEPEST: Final = 8

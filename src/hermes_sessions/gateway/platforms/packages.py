@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.agent.installing import Run, command_for, install
+from hermes_sessions.agent.package_installer import Run, command_for, install
 from hermes_sessions.errors import ConfigError
 
 _HERE: Final = Path(__file__).parent

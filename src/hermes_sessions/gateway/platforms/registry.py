@@ -10,7 +10,7 @@ from typing import Any, Final
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.port import Adapter
-from hermes_sessions.gateway.platforms.setting_up import Setup
+from hermes_sessions.gateway.platforms.spec import Setup
 
 #: Makes an adapter of a platform's section; *home* is the gateway's directory.
 MakeAdapter = Callable[[PlatformSettings, Path], Adapter]
@@ -63,7 +63,7 @@ def find_setup(name: str) -> Setup:
         PackageMissing: it cannot be without one.
         ConfigError: there is no such platform.
     """
-    setup: Setup = _module(name, "setup").SETUP
+    setup: Setup = _module(name, "spec").SETUP
     return setup
 
 

@@ -21,7 +21,7 @@ from hermes_sessions.gateway.platforms.markdown import (
     rewrite,
     segments,
 )
-from hermes_sessions.gateway.platforms.splitting import Fence
+from hermes_sessions.gateway.platforms.text_splitter import Fence
 
 _TICKS: Final = "```"
 _SIGNS: Final = (("bolded", "*"), ("struck", "~"), ("starred", "_"), ("lined", "_"))

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hermes_sessions.config.kinds import Kind, Text, WholeNumber
+from hermes_sessions.config.key_types import Kind, Text, WholeNumber
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.keys import read_section
+from hermes_sessions.gateway.platforms.settings import read_section
 
 WEBHOOK_KEYS: Final[Mapping[str, Kind]] = {
     "path": Text(),

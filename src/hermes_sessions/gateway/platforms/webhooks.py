@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from hermes_sessions.gateway.platforms.listening import Listener, Patience
+from hermes_sessions.gateway.platforms.http_server import Listener, Patience
 
 #: What is larger than a platform's calls is not kept, and beyond this not even received.
 _MAX_RECEIVED: Final = 16 * 1024**2

@@ -22,11 +22,11 @@ from pymysql.constants import CLIENT
 from pymysql.converters import conversions
 
 from hermes_sessions.errors import InvalidInput, StoreUnreachable
-from hermes_sessions.storage.mysql.answers import Answers
-from hermes_sessions.storage.mysql.failures import is_node_unavailable
+from hermes_sessions.storage.mysql.error_translation import is_node_unavailable
+from hermes_sessions.storage.mysql.response_timeouts import Answers
 from hermes_sessions.storage.mysql.server_session import ServerSession
 from hermes_sessions.storage.servers import forking
-from hermes_sessions.storage.servers.answer_limits import AnswerLimits
+from hermes_sessions.storage.servers.response_timeouts import AnswerLimits
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 import pymysql
 
 from hermes_sessions.errors import StoreLocked
-from hermes_sessions.storage.mysql.failures import number_of
+from hermes_sessions.storage.mysql.error_translation import number_of
 from hermes_sessions.storage.mysql.server_session import ServerSession
 from hermes_sessions.storage.mysql.transaction import with_values
 

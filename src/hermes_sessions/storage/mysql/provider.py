@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pymysql
 
-from hermes_sessions.storage.mysql import appending, schema
-from hermes_sessions.storage.mysql.configured import (
+from hermes_sessions.storage.mysql import message_append, schema
+from hermes_sessions.storage.mysql.connection_options import (
     options_from_settings,
     options_from_url,
     wished,
@@ -23,7 +23,7 @@ from hermes_sessions.storage.mysql.connections import (
     PoolExhausted,
 )
 from hermes_sessions.storage.mysql.dialect import DIALECT
-from hermes_sessions.storage.mysql.failures import (
+from hermes_sessions.storage.mysql.error_translation import (
     FAILURES,
     is_connection_lost,
     number_of,
@@ -42,15 +42,15 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.servers.answer_limits import MIGRATION_SECONDS
 from hermes_sessions.storage.servers.driver import Failures, Mode
+from hermes_sessions.storage.servers.migrations import Migration
 from hermes_sessions.storage.servers.provider import (
     OUR_TABLES,
     ServerProvider,
     nothing_to_resolve,
 )
-from hermes_sessions.storage.servers.steps import Migration
-from hermes_sessions.storage.servers.units import RunAgain, run_unit
+from hermes_sessions.storage.servers.response_timeouts import MIGRATION_SECONDS
+from hermes_sessions.storage.servers.unit_of_work import RunAgain, run_unit
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import SessionDBSettings
@@ -169,7 +169,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         *,
         tip_too: bool,
     ) -> int | None:
-        script = appending.script(lent.connection, row, mark, time.time(), tip_too=tip_too)
+        script = message_append.script(lent.connection, row, mark, time.time(), tip_too=tip_too)
         try:
             if tip_too and lent.is_galera:
                 return self._run_apart(connections, lent, script, mark)
@@ -195,7 +195,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         lent: ServerSession,
     ) -> bool:
         lent.lock_wait = -1  # What was to be set may not have been sent.
-        return lent.is_ended("ROLLBACK", appending.FORGET)
+        return lent.is_ended("ROLLBACK", message_append.FORGET)
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────
 

@@ -15,8 +15,8 @@ from typing import Final
 import pymysql
 
 from hermes_sessions.errors import StoreLocked, StoreMissing, StoreReadOnly
-from hermes_sessions.storage.mysql import appending
-from hermes_sessions.storage.mysql.failures import number_of
+from hermes_sessions.storage.mysql import message_append
+from hermes_sessions.storage.mysql.error_translation import number_of
 from hermes_sessions.storage.mysql.migration_lock import (
     MigrationLock,
     migration_lock,
@@ -24,8 +24,7 @@ from hermes_sessions.storage.mysql.migration_lock import (
 )
 from hermes_sessions.storage.mysql.server_session import ServerSession
 from hermes_sessions.storage.mysql.transaction import with_values
-from hermes_sessions.storage.servers.answer_limits import MIGRATION_TURN_SECONDS
-from hermes_sessions.storage.servers.steps import (
+from hermes_sessions.storage.servers.migrations import (
     STEPS_TAKEN,
     WRITER_LEVEL,
     BackUp,
@@ -33,6 +32,7 @@ from hermes_sessions.storage.servers.steps import (
     missing,
     only_by_an_owner,
 )
+from hermes_sessions.storage.servers.response_timeouts import MIGRATION_TURN_SECONDS
 from hermes_sessions.storage.tables import (
     ERASURE_TABLES,
     FENCE,
@@ -177,9 +177,9 @@ _CHANGE_TRIGGERS: Final = {
     f"THEN IF {_MOVED} AND NEW.edge_kind <=> OLD.edge_kind "
     f"THEN SET NEW.edge_kind = {_EDGE_KIND}; END IF; "
     f"{_NOTE_SESSION}; END IF",
-    # Replaces that of `appending`: each trigger costs every message something.
+    # Replaces that of `message_append`: each trigger costs every message something.
     "messages_append_place": f"BEFORE INSERT ON messages FOR EACH ROW "
-    f"IF {appending.IS_APPENDED} THEN {appending.PLACE}; "
+    f"IF {message_append.IS_APPENDED} THEN {message_append.PLACE}; "
     f"ELSEIF NEW.ordinal IS NULL THEN {_PLACE}; END IF",
     "messages_move": f"BEFORE UPDATE ON messages FOR EACH ROW "
     f"IF NEW.session_id <> OLD.session_id AND NEW.ordinal <=> OLD.ordinal THEN {_PLACE}; END IF",
@@ -261,7 +261,7 @@ MIGRATIONS: Final = (
         ),
     ),
     Migration("0004_gateway", tuple(_create(table) for table in GATEWAY_TABLES)),
-    Migration("0005_append", _triggers(appending.TRIGGERS)),
+    Migration("0005_append", _triggers(message_append.TRIGGERS)),
     Migration("0006_erasure", tuple(_create(table) for table in ERASURE_TABLES)),
     Migration("0007_holds", tuple(_create(table) for table in HOLD_TABLES)),
     Migration(
@@ -303,7 +303,11 @@ def _make_missing_triggers(session: ServerSession, *, notes_changes: bool) -> No
     in lists.
     """
     seen = {name for name, *_ in session.execute("SHOW TRIGGERS").fetchall()}
-    declared = {**_TRIGGERS, **appending.TRIGGERS, **(_CHANGE_TRIGGERS if notes_changes else {})}
+    declared = {
+        **_TRIGGERS,
+        **message_append.TRIGGERS,
+        **(_CHANGE_TRIGGERS if notes_changes else {}),
+    }
     gone = {name: declared[name] for name in declared if name not in seen}
     if not gone:
         return

@@ -20,12 +20,11 @@ from typing import Final, NamedTuple
 import pymysql
 
 from hermes_sessions.errors import StoreReadOnly
-from hermes_sessions.storage.mysql.failures import number_of
+from hermes_sessions.storage.mysql.error_translation import number_of
 from hermes_sessions.storage.mysql.schema import POST_WATCHMAN, WATCHMAN
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.searching.conditions import Where
-from hermes_sessions.storage.searching.expressions import Expression, compile_tree
-from hermes_sessions.storage.searching.index import (
+from hermes_sessions.storage.search.expressions import Expression, compile_tree
+from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,
     IndexDamaged,
@@ -33,9 +32,10 @@ from hermes_sessions.storage.searching.index import (
     Span,
     order_by,
 )
+from hermes_sessions.storage.search.sql_conditions import Where
 from hermes_sessions.storage.servers.search_index import ServerIndex, numbers_of_titles
-from hermes_sessions.text.encode import CUT
 from hermes_sessions.text.query.tree import Node
+from hermes_sessions.text.token_encoder import CUT
 
 #: Characters of documents that one statement stores.
 _STORED_AT_ONCE: Final = 1_000_000

@@ -12,8 +12,8 @@ import pymysql
 from pymysql.constants import FIELD_TYPE, SERVER_STATUS
 
 from hermes_sessions.errors import StatementRefused, StoreUnreachable
-from hermes_sessions.storage.mysql.answers import Answers
-from hermes_sessions.storage.mysql.failures import is_connection_lost
+from hermes_sessions.storage.mysql.error_translation import is_connection_lost
+from hermes_sessions.storage.mysql.response_timeouts import Answers
 from hermes_sessions.storage.servers import driver
 
 logger = logging.getLogger(__name__)

@@ -19,14 +19,14 @@ from pymysql.constants import SERVER_STATUS
 
 from hermes_sessions.errors import StatementRefused
 from hermes_sessions.storage.codec import decode_row, encode_text
-from hermes_sessions.storage.mysql.failures import is_connection_lost
+from hermes_sessions.storage.mysql.error_translation import is_connection_lost
 from hermes_sessions.storage.mysql.server_session import (
     Script,
     ServerSession,
     left_transaction,
 )
 from hermes_sessions.storage.provider import Params, Row, placeholders
-from hermes_sessions.storage.servers.units import noted
+from hermes_sessions.storage.servers.unit_of_work import noted
 
 logger = logging.getLogger(__name__)
 

@@ -24,14 +24,14 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.storage.postgresql.answers import Answers
+from hermes_sessions.storage.postgresql.response_timeouts import Answers
 from hermes_sessions.storage.servers import driver, forking
-from hermes_sessions.storage.servers.answer_limits import (
+from hermes_sessions.storage.servers.driver import Mode
+from hermes_sessions.storage.servers.response_timeouts import (
     KEEPALIVE,
     LOST_AFTER_SECONDS,
     AnswerLimits,
 )
-from hermes_sessions.storage.servers.driver import Mode
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from hermes_sessions.errors import StoreClosed
-from hermes_sessions.storage.postgresql import appending, schema
-from hermes_sessions.storage.postgresql.configured import (
+from hermes_sessions.storage.postgresql import message_append, schema
+from hermes_sessions.storage.postgresql.connection_options import (
     options_from_settings,
     options_from_url,
 )
@@ -20,7 +20,7 @@ from hermes_sessions.storage.postgresql.connections import (
     Options,
     require_schema_name,
 )
-from hermes_sessions.storage.postgresql.failures import FAILURES, translate
+from hermes_sessions.storage.postgresql.error_translation import FAILURES, translate
 from hermes_sessions.storage.postgresql.transaction import (
     PsycopgTransaction,
     is_at_rest,
@@ -35,11 +35,11 @@ from hermes_sessions.storage.provider import (
     Wishes,
     WriteTransaction,
 )
-from hermes_sessions.storage.servers.answer_limits import MIGRATION_SECONDS
 from hermes_sessions.storage.servers.driver import Failures, Mode
+from hermes_sessions.storage.servers.migrations import Migration
 from hermes_sessions.storage.servers.provider import OUR_TABLES, ServerProvider
-from hermes_sessions.storage.servers.steps import Migration
-from hermes_sessions.storage.servers.units import RunAgain
+from hermes_sessions.storage.servers.response_timeouts import MIGRATION_SECONDS
+from hermes_sessions.storage.servers.unit_of_work import RunAgain
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -155,13 +155,13 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         *,
         tip_too: bool,
     ) -> int | None:
-        params = appending.parameters(row, mark, time.time())
-        wanted = appending.statement(tuple(row.columns), tip_too=tip_too)
+        params = message_append.parameters(row, mark, time.time())
+        wanted = message_append.statement(tuple(row.columns), tip_too=tip_too)
         answers = connections.answers_on(lent)
         if not connections.is_bare:
-            return appending.run_prepared(lent, answers, wanted, params)
+            return message_append.run_prepared(lent, answers, wanted, params)
         tx = self._transaction(connections, lent, "by row locks", None)
-        found = appending.run_once(lent, answers, wanted, params)
+        found = message_append.run_once(lent, answers, wanted, params)
         tx.commit(mark, is_noted=True)
         return found
 

@@ -12,16 +12,16 @@ import psycopg
 from psycopg import sql
 
 from hermes_sessions.errors import StoreMissing, StoreReadOnly
-from hermes_sessions.storage.servers.answer_limits import (
-    MIGRATION_SECONDS,
-    MIGRATION_TURN_SECONDS,
-)
-from hermes_sessions.storage.servers.steps import (
+from hermes_sessions.storage.servers.migrations import (
     WRITER_LEVEL,
     BackUp,
     Migration,
     missing,
     only_by_an_owner,
+)
+from hermes_sessions.storage.servers.response_timeouts import (
+    MIGRATION_SECONDS,
+    MIGRATION_TURN_SECONDS,
 )
 from hermes_sessions.storage.tables import (
     ERASURE_TABLES,

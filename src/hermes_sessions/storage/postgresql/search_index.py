@@ -25,9 +25,8 @@ from hermes_sessions.storage.postgresql.schema import (
     WATCHMAN,
 )
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.searching.conditions import Where
-from hermes_sessions.storage.searching.expressions import Expression, compile_tree
-from hermes_sessions.storage.searching.index import (
+from hermes_sessions.storage.search.expressions import Expression, compile_tree
+from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,
     IndexDamaged,
@@ -35,9 +34,10 @@ from hermes_sessions.storage.searching.index import (
     Span,
     order_by,
 )
+from hermes_sessions.storage.search.sql_conditions import Where
 from hermes_sessions.storage.servers.search_index import ServerIndex, numbers_of_titles
-from hermes_sessions.text.encode import CUT, GAP
 from hermes_sessions.text.query.tree import Node
+from hermes_sessions.text.token_encoder import CUT, GAP
 
 logger = logging.getLogger(__name__)
 

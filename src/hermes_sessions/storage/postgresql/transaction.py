@@ -14,9 +14,9 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 
 from hermes_sessions.storage.codec import decode_row, encode_params
-from hermes_sessions.storage.postgresql.answers import Answers
+from hermes_sessions.storage.postgresql.response_timeouts import Answers
 from hermes_sessions.storage.provider import Params, Row
-from hermes_sessions.storage.servers.units import noted
+from hermes_sessions.storage.servers.unit_of_work import noted
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.fences import guard
 from hermes_sessions.storage.repositories.lineage import follow_compression
 from hermes_sessions.storage.repositories.messages import append_prepared
-from hermes_sessions.storage.repositories.prepared import prepare
+from hermes_sessions.storage.repositories.new_message import prepare
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.sessions import Sessions
 from hermes_sessions.storage.repositories.titles import family_titles, free_variant

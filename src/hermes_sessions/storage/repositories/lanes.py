@@ -17,8 +17,8 @@ from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories import transitions
-from hermes_sessions.storage.repositories.transitions import Transition
+from hermes_sessions.storage.repositories import lane_transitions
+from hermes_sessions.storage.repositories.lane_transitions import Transition
 from hermes_sessions.storage.store import Store
 
 logger = Logger(__name__)
@@ -142,12 +142,12 @@ class Lanes:
 
     def remove(self, tx: WriteTransaction, lane: Lane) -> None:
         """Delete a locked lane and its history."""
-        transitions.forget(tx, lane.id)
+        lane_transitions.forget(tx, lane.id)
         tx.run("DELETE FROM lanes WHERE id = ?", (lane.id,))
 
     def record(self, tx: WriteTransaction, transition: Transition) -> int:
         """Write what changed; returns the number of the transition."""
-        return transitions.record(tx, transition)
+        return lane_transitions.record(tx, transition)
 
     # ── many ──────────────────────────────────────────────────────────────────────────────────
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, Member, place
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.change_notes import forget_notes, settled_read
 from hermes_sessions.storage.repositories.fences import held, lease_row
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
@@ -16,6 +15,7 @@ from hermes_sessions.storage.repositories.rows import (
     session_record,
 )
 from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.stale_sessions import forget_notes, settled_read
 from hermes_sessions.storage.store import Store
 
 _ORPHAN_AGE_SECONDS = 7 * 86400

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge
 from hermes_sessions.model.ids import require_bounded
+from hermes_sessions.storage.batched_work import repeat
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
-from hermes_sessions.storage.steps import repeat
 from hermes_sessions.storage.store import Store
 
 #: A plain message; one that asked for a turn of its own; a command; going on after an interruption.

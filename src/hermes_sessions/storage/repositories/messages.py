@@ -14,7 +14,7 @@ from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import NewRow, Row, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.fences import fence_condition, guard, make_way
-from hermes_sessions.storage.repositories.prepared import NewMessage, prepare
+from hermes_sessions.storage.repositories.new_message import NewMessage, prepare
 from hermes_sessions.storage.repositories.rows import (
     MESSAGE_FIELDS,
     SELECT_MESSAGE,

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from hermes_sessions.errors import NotFound
+from hermes_sessions.storage.batched_work import repeat
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
-from hermes_sessions.storage.steps import repeat
 from hermes_sessions.storage.store import Store
 
 Status = Literal["waiting", "sending", "sent", "dead"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
+from hermes_sessions.storage.batched_work import repeat
 from hermes_sessions.storage.provider import WriteTransaction, placeholders
-from hermes_sessions.storage.steps import repeat
 from hermes_sessions.storage.store import Store
 
 _OLD_TURNS: Final = (

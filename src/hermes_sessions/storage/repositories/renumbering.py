@@ -12,8 +12,8 @@ from array import array
 from typing import Final
 
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.incoming import MAX_KEPT_ID, IncomingSession
-from hermes_sessions.storage.repositories.merging import any_id_taken
+from hermes_sessions.storage.session_import.incoming_session import MAX_KEPT_ID, IncomingSession
+from hermes_sessions.storage.session_import.writer import any_id_taken
 from hermes_sessions.storage.store import Store
 
 _UNUSED_ORDINAL: Final = 2**52

@@ -9,11 +9,11 @@ from typing import Final
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.repositories.change_notes import settle_first
 from hermes_sessions.storage.repositories.rows import Record
-from hermes_sessions.storage.searching.answer import Answer
-from hermes_sessions.storage.searching.finder import Finder, Request, Sort
-from hermes_sessions.storage.searching.upkeep import Upkeep
+from hermes_sessions.storage.repositories.stale_sessions import settle_first
+from hermes_sessions.storage.search.answer import Answer
+from hermes_sessions.storage.search.executor import Finder, Request, Sort
+from hermes_sessions.storage.search.index_maintenance import Upkeep
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.query.filters import HAS_VALUES, Conditions
 

@@ -19,7 +19,6 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.fences import guard, require_free
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
@@ -29,6 +28,7 @@ from hermes_sessions.storage.repositories.rows import (
     session_record,
 )
 from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store import Store
 
 logger = Logger(__name__)

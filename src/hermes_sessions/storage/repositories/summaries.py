@@ -11,7 +11,7 @@ from typing import Final
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.storage.codec import decode_content
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.prepared import calls_in
+from hermes_sessions.storage.repositories.new_message import calls_in
 from hermes_sessions.storage.repositories.rows import VISIBLE
 
 _IN_FORCE: Final = "session_id = ? AND active = 1 AND compacted = 0"

@@ -7,7 +7,6 @@ from hermes_sessions.model import title as rules
 from hermes_sessions.model.ids import ascii_lower
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.lineage import ancestors_of
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
@@ -15,6 +14,7 @@ from hermes_sessions.storage.repositories.rows import (
     Record,
     session_record,
 )
+from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store import Store
 
 

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.ids import require_bounded
 from hermes_sessions.storage.provider import Params, ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.change_notes import settled_read
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import SESSION_COLUMNS, VISIBLE, Record, names
+from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store import Store
 
 _SCHEMA_KEY: Final = "telegram_dm_topic_schema_version"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.change_notes import settle_first, settled_read
 from hermes_sessions.storage.repositories.fences import forget_the_gone, require_free
 from hermes_sessions.storage.repositories.holds import require_no_hold
 from hermes_sessions.storage.repositories.lineage import place_family, subagents_of
@@ -15,6 +14,7 @@ from hermes_sessions.storage.repositories.rows import (
     Record,
     names,
 )
+from hermes_sessions.storage.repositories.stale_sessions import settle_first, settled_read
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.store import Store
 

@@ -36,14 +36,14 @@ from hermes_sessions.storage.servers.driver import (
     ServerOptions,
     ServerTransaction,
 )
-from hermes_sessions.storage.servers.steps import (
+from hermes_sessions.storage.servers.migrations import (
     STEPS_TAKEN,
     WRITER_LEVEL,
     Migration,
     require_known_level,
     steps_of,
 )
-from hermes_sessions.storage.servers.units import (
+from hermes_sessions.storage.servers.unit_of_work import (
     NEVER,
     Collided,
     CommitUnknown,
@@ -180,8 +180,8 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         Called by whoever holds the lock of the migration, so that one process does it.
         """
         # Needed as rarely as a migration.
-        from hermes_sessions.storage.migrating import Source, backed_up_first
-        from hermes_sessions.storage.transfer.ledger import identity_of
+        from hermes_sessions.storage.migration_backup import Source, backed_up_first
+        from hermes_sessions.storage.transfer.copy_ledger import identity_of
 
         others: C = connections.beside()
         try:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.searching.compiled import CompiledIndex
-from hermes_sessions.storage.searching.conditions import Where
+from hermes_sessions.storage.search.compiled_index import CompiledIndex
+from hermes_sessions.storage.search.sql_conditions import Where
 
 Q = TypeVar("Q")
 

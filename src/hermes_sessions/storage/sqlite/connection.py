@@ -12,7 +12,7 @@ from urllib.parse import quote_from_bytes
 
 import apsw
 
-from hermes_sessions.storage.sqlite.descriptor_locks import install
+from hermes_sessions.storage.sqlite.ofd_locks import install
 
 #: The write-ahead log is cut back to this size when it starts over.
 _WAL_SIZE_LIMIT: Final = 32 * 1024 * 1024

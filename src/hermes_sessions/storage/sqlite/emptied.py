@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 from hermes_sessions.errors import StoreCorrupt
-from hermes_sessions.storage.sqlite.nature import Kind, nature_of
+from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
 
 
 class StoreEmptied(StoreCorrupt):

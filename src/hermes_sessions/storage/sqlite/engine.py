@@ -36,28 +36,28 @@ from hermes_sessions.storage.sqlite.connection import (
     open_connection,
     set_durability,
 )
-from hermes_sessions.storage.sqlite.descriptor_locks import install
-from hermes_sessions.storage.sqlite.failures import translate
-from hermes_sessions.storage.sqlite.gate import Gate
-from hermes_sessions.storage.sqlite.guard import Guard, has_neighbour
-from hermes_sessions.storage.sqlite.identity import (
+from hermes_sessions.storage.sqlite.error_translation import translate
+from hermes_sessions.storage.sqlite.file_access import lock_holders
+from hermes_sessions.storage.sqlite.file_identity import (
     Identity,
     LogIdentity,
     LogRemoved,
     count_removed_log,
 )
-from hermes_sessions.storage.sqlite.inheritance import (
+from hermes_sessions.storage.sqlite.fork_safety import (
     abandon,
     part_with_locks,
     unusable_after_fork,
 )
-from hermes_sessions.storage.sqlite.location import lock_holders
-from hermes_sessions.storage.sqlite.readers import KEPT_IDLE, Readers
+from hermes_sessions.storage.sqlite.gate import Gate
+from hermes_sessions.storage.sqlite.ofd_locks import install
+from hermes_sessions.storage.sqlite.reader_pool import KEPT_IDLE, Readers
 from hermes_sessions.storage.sqlite.reading import Read, Reading
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+from hermes_sessions.storage.sqlite.wal_guard import Guard, has_neighbour
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.sqlite.shield import Shield
+    from hermes_sessions.storage.sqlite.sqlite3_lock import Shield
 
 T = TypeVar("T")
 
@@ -510,7 +510,7 @@ class Engine:
         inode = self.inode
         if inode is None or self._immutable or (self._guard is not None and install()):
             return
-        from hermes_sessions.storage.sqlite.shield import Shield  # Seldom needed.
+        from hermes_sessions.storage.sqlite.sqlite3_lock import Shield  # Seldom needed.
 
         self._shield = Shield(self.path, inode, self._raise_shield)
         self._shield.watch()

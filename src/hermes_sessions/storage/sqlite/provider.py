@@ -25,7 +25,7 @@ from hermes_sessions.storage.provider import (
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.connection import Options, log_size
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
-from hermes_sessions.storage.sqlite.sharing import shared_engines
+from hermes_sessions.storage.sqlite.shared_engines import shared_engines
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import SessionDBSettings
@@ -216,7 +216,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         Raises:
             StoreError: the store cannot be read, or the file cannot be written.
         """
-        from hermes_sessions.storage.sqlite.image import copy_snapshot
+        from hermes_sessions.storage.sqlite.store_image import copy_snapshot
 
         engine = self.engine
         nobody_waits = engine.path == MEMORY or engine.options.journal == "wal"
@@ -225,7 +225,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
     def space(self, has_time: Callable[[], bool] | None = None) -> Space:
         """See `SessionDBProvider.space`; without *has_time* it reads the whole file."""
-        from hermes_sessions.storage.sqlite.space import measure
+        from hermes_sessions.storage.sqlite.space_usage import measure
 
         with self.reading_connection() as connection:
             path = self.engine.path

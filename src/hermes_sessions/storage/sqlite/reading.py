@@ -9,7 +9,7 @@ from types import TracebackType
 import apsw
 
 from hermes_sessions.errors import StoreError
-from hermes_sessions.storage.sqlite.readers import Readers
+from hermes_sessions.storage.sqlite.reader_pool import Readers
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 
 

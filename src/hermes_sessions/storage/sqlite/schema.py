@@ -234,7 +234,7 @@ class Migration(NamedTuple):
 
 
 #: What stands beside the index. Triggers note what changes below the mark; see
-#: `hermes_sessions.storage.searching.upkeep`. Whatever of it is lost can be made again by this.
+#: ``search/index_maintenance.py``. Whatever of it is lost can be made again by this.
 SEARCH_NOTES: Final = """
 CREATE TABLE IF NOT EXISTS search_state (
     segmenter INTEGER NOT NULL,
@@ -429,27 +429,27 @@ CHANGE_NOTES_NAMES: Final = _made(CHANGE_NOTES)
 
 def _lifecycle() -> str:
     # Needed once in the life of a file, and not worth the time at every start.
-    from hermes_sessions.storage.sqlite import declared
+    from hermes_sessions.storage.sqlite import table_ddl
 
-    return declared.LIFECYCLE
+    return table_ddl.LIFECYCLE
 
 
 def _gateway() -> str:
-    from hermes_sessions.storage.sqlite import declared
+    from hermes_sessions.storage.sqlite import table_ddl
 
-    return declared.GATEWAY
+    return table_ddl.GATEWAY
 
 
 def _holds() -> str:
-    from hermes_sessions.storage.sqlite import declared
+    from hermes_sessions.storage.sqlite import table_ddl
 
-    return declared.HOLDS
+    return table_ddl.HOLDS
 
 
 def _erasure() -> str:
-    from hermes_sessions.storage.sqlite import declared
+    from hermes_sessions.storage.sqlite import table_ddl
 
-    return declared.ERASURE
+    return table_ddl.ERASURE
 
 
 #: In order. A fresh file and an upgraded one take the same steps after the base.

@@ -14,10 +14,9 @@ import apsw
 
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.searching.compiled import CompiledIndex
-from hermes_sessions.storage.searching.conditions import Where
-from hermes_sessions.storage.searching.expressions import Expression, compile_tree
-from hermes_sessions.storage.searching.index import (
+from hermes_sessions.storage.search.compiled_index import CompiledIndex
+from hermes_sessions.storage.search.expressions import Expression, compile_tree
+from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,
     IndexDamaged,
@@ -25,6 +24,7 @@ from hermes_sessions.storage.searching.index import (
     Span,
     order_by,
 )
+from hermes_sessions.storage.search.sql_conditions import Where
 from hermes_sessions.storage.sqlite.schema import (
     CHANGE_NOTES,
     CHANGE_NOTES_NAMES,
@@ -34,8 +34,8 @@ from hermes_sessions.storage.sqlite.schema import (
     SEARCH_NOTES_NAMES,
     WATCHMAN,
 )
-from hermes_sessions.text.encode import CUT
 from hermes_sessions.text.query.tree import Node
+from hermes_sessions.text.token_encoder import CUT
 
 logger = Logger(__name__)
 

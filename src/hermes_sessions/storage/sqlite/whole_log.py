@@ -32,8 +32,8 @@ def require_whole_log(
             f"To save what is in there: {repair}"
         )
     # Needed after a crash alone; not loaded otherwise.
-    from hermes_sessions.storage.sqlite.replacing import require_unused
-    from hermes_sessions.storage.sqlite.salvage.log import inspect_log
+    from hermes_sessions.storage.sqlite.store_replacement import require_unused
+    from hermes_sessions.storage.sqlite.wal_files import inspect_log
 
     try:
         require_unused(Path(real))

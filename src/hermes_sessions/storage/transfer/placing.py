@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from hermes_sessions.storage.batched_work import stuck
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
-from hermes_sessions.storage.repositories.adoption import join_parents, place_anew
-from hermes_sessions.storage.steps import stuck
+from hermes_sessions.storage.session_import.parents import join_parents, place_anew
 
 logger = Logger(__name__)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from hermes_sessions.errors import TransferRefused
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.transfer.comparing import Difference, Verdict, judge
-from hermes_sessions.storage.transfer.ledger import Ledger, identity
-from hermes_sessions.storage.transfer.reading import Summed, pages, sum_sessions
-from hermes_sessions.storage.transfer.side_rows import Merge
+from hermes_sessions.storage.transfer.comparison import Difference, Verdict, judge
+from hermes_sessions.storage.transfer.copy_ledger import Ledger, identity
+from hermes_sessions.storage.transfer.reader import Summed, pages, sum_sessions
+from hermes_sessions.storage.transfer.side_tables import Merge
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance.scenes import contents
+from hermes_sessions.testing.conformance.helpers import contents
 
 NOTHING = {"window": [], "messages_before": 0, "messages_after": 0}
 

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance.scenes import exchange
+from hermes_sessions.testing.conformance.helpers import exchange
 
 GOOD = {"role": "user", "content": "good"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput, UnknownSession
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance.scenes import contents
+from hermes_sessions.testing.conformance.helpers import contents
 
 
 class TestContinuation:

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import compress, contents
+from hermes_sessions.testing.conformance.helpers import compress, contents
 
 CALL = {"id": "call_1", "function": {"name": "検索", "arguments": '{"q": "é"}'}}
 

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import branch, compress, exchange, ids, session
+from hermes_sessions.testing.conformance.helpers import branch, compress, exchange, ids, session
 
 
 class TestDeletion:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hermes_sessions.errors import InvalidInput, NotFound, StaleFence, UnknownSession
-from hermes_sessions.storage.care.erasure.forgetting import Erasure
-from hermes_sessions.storage.care.erasure.subject import Subject
+from hermes_sessions.storage.care.erasure.coordinator import Erasure
+from hermes_sessions.storage.care.erasure.targets import Subject
 from hermes_sessions.storage.sessiondb import SessionDB
 
 _WORD = "xylographer"

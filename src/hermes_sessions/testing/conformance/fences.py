@@ -10,7 +10,7 @@ import pytest
 from hermes_sessions.errors import ConversationHeld, StaleFence, UnknownSession
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import (
+from hermes_sessions.testing.conformance.helpers import (
     bases_of,
     branch,
     compress,

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import session
+from hermes_sessions.testing.conformance.helpers import session
 
 #: Text that some database, driver or encoder would change, cut or refuse.
 DIFFICULT_TEXTS = {

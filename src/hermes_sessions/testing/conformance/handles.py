@@ -11,7 +11,7 @@ from hermes_sessions.errors import StoreClosed, StoreReadOnly
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.fixtures import OpenStore
-from hermes_sessions.testing.conformance.scenes import (
+from hermes_sessions.testing.conformance.helpers import (
     bases_of,
     compress,
     contents,

@@ -8,7 +8,7 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.concurrency import THREADS, at_once
-from hermes_sessions.testing.conformance.scenes import ids, session
+from hermes_sessions.testing.conformance.helpers import ids, session
 
 NOTHING = {"state": None, "platform": None, "error": None}
 

@@ -7,7 +7,7 @@ import pytest
 from hermes_sessions.errors import InvalidInput, OnHold
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import branch, ids, say, session
+from hermes_sessions.testing.conformance.helpers import branch, ids, say, session
 
 
 class TestHolds:

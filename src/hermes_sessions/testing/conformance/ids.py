@@ -10,7 +10,7 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.ids import MAX_ID_LENGTH
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import bases_of, session
+from hermes_sessions.testing.conformance.helpers import bases_of, session
 
 
 class TestIds:

@@ -11,7 +11,7 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import say
+from hermes_sessions.testing.conformance.helpers import say
 
 _DAY = 86400
 _TERMINAL = {"id": "c1", "function": {"name": "terminal", "arguments": "{}"}}

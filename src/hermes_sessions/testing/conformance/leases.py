@@ -17,7 +17,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.concurrency import THREADS, at_once
 from hermes_sessions.testing.conformance.fixtures import OpenStore
-from hermes_sessions.testing.conformance.scenes import contents, say
+from hermes_sessions.testing.conformance.helpers import contents, say
 
 
 class TestLeases:

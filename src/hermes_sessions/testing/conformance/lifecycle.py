@@ -11,7 +11,7 @@ import pytest
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import bases_of, session
+from hermes_sessions.testing.conformance.helpers import bases_of, session
 
 #: The documented columns of a session, which scripts rely on.
 DOCUMENTED_COLUMNS = (

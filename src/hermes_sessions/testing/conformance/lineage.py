@@ -8,7 +8,7 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import branch, compress, exchange, ids, session
+from hermes_sessions.testing.conformance.helpers import branch, compress, exchange, ids, session
 
 
 def kind_of(db: SessionDB, session_id: str) -> str | None:

@@ -6,7 +6,7 @@ import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import contents, exchange, ids
+from hermes_sessions.testing.conformance.helpers import contents, exchange, ids
 
 
 def old_and_ended(db: SessionDB, clock: FrozenClock, name: str) -> None:

@@ -11,7 +11,7 @@ from hermes_sessions.errors import InvalidInput, MessageTooLarge, StaleFence, Un
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.fixtures import OpenStore
-from hermes_sessions.testing.conformance.scenes import bases_of, contents, ids, session
+from hermes_sessions.testing.conformance.helpers import bases_of, contents, ids, session
 
 #: The documented columns of a message, which scripts rely on.
 DOCUMENTED_COLUMNS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import branch, compress, ids, say, session
+from hermes_sessions.testing.conformance.helpers import branch, compress, ids, say, session
 
 
 class TestPins:

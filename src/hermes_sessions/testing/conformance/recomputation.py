@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance.scenes import session
+from hermes_sessions.testing.conformance.helpers import session
 
 Record = dict[str, Any]
 

@@ -9,8 +9,8 @@ import pytest
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.conformance.helpers import contents, exchange, ids, session
 from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
-from hermes_sessions.testing.conformance.scenes import contents, exchange, ids, session
 
 CALL = {"id": "call_1", "function": {"name": "f", "arguments": "{}"}}
 

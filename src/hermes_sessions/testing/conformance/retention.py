@@ -11,7 +11,7 @@ from hermes_sessions.model.retention import Limits, RetentionPolicies
 from hermes_sessions.storage.care.retention.plan import RetentionPlan
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import branch, compress, ids, say, session
+from hermes_sessions.testing.conformance.helpers import branch, compress, ids, say, session
 
 
 def ended(db: SessionDB, clock: FrozenClock, name: str, **options: Any) -> None:

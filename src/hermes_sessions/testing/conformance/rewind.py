@@ -7,8 +7,8 @@ import pytest
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions.testing.conformance.helpers import bases_of, contents, exchange, ids, session
 from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
-from hermes_sessions.testing.conformance.scenes import bases_of, contents, exchange, ids, session
 
 
 def three_exchanges(db: SessionDB) -> list[int]:

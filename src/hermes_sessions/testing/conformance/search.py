@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance.scenes import exchange, found, ids, say, unmarked
+from hermes_sessions.testing.conformance.helpers import exchange, found, ids, say, unmarked
 
 DOCUMENTED_KEYS = (
     "id session_id role snippet timestamp tool_name source model session_started context"

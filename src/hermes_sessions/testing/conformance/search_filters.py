@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import compress, found, say
+from hermes_sessions.testing.conformance.helpers import compress, found, say
 from hermes_sessions.text.query.filters import Conditions
 
 HOUR = 3600.0

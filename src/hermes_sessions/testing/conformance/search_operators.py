@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance.scenes import say, unmarked
+from hermes_sessions.testing.conformance.helpers import say, unmarked
 from hermes_sessions.text.query.filters import Conditions
 
 #: Words of several kinds, none of which is inside another: plain, with an accent, a path, runs of

@@ -10,7 +10,7 @@ import pytest
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import bases_of, say
+from hermes_sessions.testing.conformance.helpers import bases_of, say
 
 orders = pytest.mark.parametrize("sort", ["relevance", "newest", "oldest"])
 

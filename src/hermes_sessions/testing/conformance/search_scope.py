@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.searching import view
+from hermes_sessions.storage.search import candidate_reader
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import compress, exchange, found, ids, say
+from hermes_sessions.testing.conformance.helpers import compress, exchange, found, ids, say
 from hermes_sessions.text.query.filters import Conditions
 
 #: What others say, and nobody else.
@@ -229,9 +229,9 @@ class TestScope:
     ) -> None:
         """However many they are, whoever asks finds their own: bounds count what may be seen."""
         say(db, "own", "hello", title="My kettle", user_id="anna")
-        for number in range(2 * view.MOST_TITLES + 10):
+        for number in range(2 * candidate_reader.MOST_TITLES + 10):
             say(db, f"b-titled{number}", "hello", title=f"A kettle {number}", user_id="bert")
-        monkeypatch.setattr(view, "SCANNED_TITLES", 2 * view.MOST_TITLES)
+        monkeypatch.setattr(candidate_reader, "SCANNED_TITLES", 2 * candidate_reader.MOST_TITLES)
         for query in ("kettle", "kett*", "*ettl*", "ettl", "kettle zeppelin"):
             for sort in ORDERS:
                 answer = db.search(query, sort=sort, scope=ANNA)

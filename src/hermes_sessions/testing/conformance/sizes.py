@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance.scenes import say
+from hermes_sessions.testing.conformance.helpers import say
 
 
 class TestSizes:

@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions.errors import InvalidTitle, TitleTaken
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import bases_of, branch, compress, session
+from hermes_sessions.testing.conformance.helpers import bases_of, branch, compress, session
 
 
 def titled(db: SessionDB, clock: FrozenClock, *titles: str) -> None:

@@ -11,8 +11,7 @@ import pytest
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
-from hermes_sessions.testing.conformance.scenes import (
+from hermes_sessions.testing.conformance.helpers import (
     branch,
     compress,
     contents,
@@ -20,6 +19,7 @@ from hermes_sessions.testing.conformance.scenes import (
     ids,
     session,
 )
+from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
 
 
 def thrown_away(db: SessionDB) -> list[int]:

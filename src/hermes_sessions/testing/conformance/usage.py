@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.scenes import session
+from hermes_sessions.testing.conformance.helpers import session
 
 TOKENS = (
     "input_tokens output_tokens cache_read_tokens cache_write_tokens reasoning_tokens "

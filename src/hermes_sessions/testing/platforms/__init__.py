@@ -27,17 +27,17 @@ from typing import Final
 import pytest
 
 #: One module per subject.
-SUBJECTS: Final = ("connecting", "mapping", "receiving", "sending")
+SUBJECTS: Final = ("connection", "mapping", "inbound", "outbound")
 
 # Failures then show the values that were compared; it must happen before the modules are imported.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in SUBJECTS))
 
-from hermes_sessions.testing.platforms.connecting import TestConnecting
+from hermes_sessions.testing.platforms.connection import TestConnecting
+from hermes_sessions.testing.platforms.harness import PlatformWorld, Room, Sender, Shown
+from hermes_sessions.testing.platforms.inbound import TestReceiving
 from hermes_sessions.testing.platforms.mapping import TestMapping
-from hermes_sessions.testing.platforms.receiving import TestReceiving
-from hermes_sessions.testing.platforms.sending import TestEditing, TestSending
+from hermes_sessions.testing.platforms.outbound import TestEditing, TestSending
 from hermes_sessions.testing.platforms.services import RecordingServices
-from hermes_sessions.testing.platforms.world import PlatformWorld, Room, Sender, Shown
 
 __all__ = [
     "PlatformWorld",

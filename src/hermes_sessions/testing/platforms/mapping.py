@@ -6,8 +6,8 @@ import pytest
 
 from hermes_sessions.model.key import build_session_key
 from hermes_sessions.model.source import SessionSource
+from hermes_sessions.testing.platforms.harness import PlatformWorld, Room
 from hermes_sessions.testing.platforms.play import Play, perform
-from hermes_sessions.testing.platforms.world import PlatformWorld, Room
 
 
 def _needs(world: PlatformWorld, *rooms: Room) -> None:

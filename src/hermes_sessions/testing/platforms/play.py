@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.platforms.port import Adapter
+from hermes_sessions.testing.platforms.harness import PlatformWorld, Room, Sender
 from hermes_sessions.testing.platforms.services import RecordingServices
-from hermes_sessions.testing.platforms.world import PlatformWorld, Room, Sender
 
 _PATIENCE: Final = 60.0
 

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Final
 from unicodedata import is_normalized
 
-from hermes_sessions.text.normalise import fold
+from hermes_sessions.text.normalisation import fold
 from hermes_sessions.text.query.tree import Substring, Term
-from hermes_sessions.text.segment import kind_of
+from hermes_sessions.text.tokenizer import kind_of
 
 _BETWEEN: Final = r"[\W_]+"
 #: Letters of Latin, Greek and Cyrillic beyond ASCII, and marks: folding may change them.

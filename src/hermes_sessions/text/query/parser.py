@@ -34,7 +34,7 @@ from hermes_sessions.text.query.tree import (
     any_of,
     bound,
 )
-from hermes_sessions.text.segment import query_parts, words
+from hermes_sessions.text.tokenizer import query_parts, words
 
 FILTER_NAMES: Final = frozenset(
     {"source", "role", "tool", "model", "session", "in", "user", "before", "after", "has"}

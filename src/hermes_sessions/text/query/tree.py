@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hermes_sessions.text.segment import Part
+from hermes_sessions.text.tokenizer import Part
 
 
 @dataclass(frozen=True, slots=True)

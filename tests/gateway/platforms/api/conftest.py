@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.gateway.platforms.api.house import House
+from tests.gateway.platforms.api.harness import House
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from hermes_sessions.gateway.platforms.api.adapter import ApiAdapter
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.testing.platforms import TestConnecting, TestMapping, TestReceiving
-from tests.gateway.platforms.letters import Letter, Postman
+from tests.gateway.platforms.redelivering_client import Letter, Postman
 
 __all__ = ["TestConnecting", "TestReceiving"]
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from hermes_sessions.gateway.events import Receipt
-from hermes_sessions.gateway.platforms.api.following import (
+from hermes_sessions.gateway.platforms.api.errors import ApiProblem
+from hermes_sessions.gateway.platforms.api.formatting import Spoken
+from hermes_sessions.gateway.platforms.api.reply_stream import (
     follow,
     require_answer,
     require_stored,
 )
-from hermes_sessions.gateway.platforms.api.formatting import Spoken
-from hermes_sessions.gateway.platforms.api.problems import ApiProblem
 from hermes_sessions.gateway.platforms.port import Progress
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from hermes_sessions.testing.scripted_model import Call, Thought, failure, streamed
-from tests.gateway.platforms.api.house import House
+from tests.gateway.platforms.api.harness import House
 
 
 def post(client: httpx.Client, text: str, where: str = "walks", **more: Any) -> httpx.Response:

@@ -7,7 +7,7 @@ import pytest
 
 from hermes_sessions.gateway.platforms.api.adapter import MODEL
 from hermes_sessions.testing.scripted_model import Call, Thought, failure, streamed
-from tests.gateway.platforms.api.house import House
+from tests.gateway.platforms.api.harness import House
 
 
 def user(text: str) -> dict[str, str]:

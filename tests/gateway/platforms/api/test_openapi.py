@@ -10,12 +10,12 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from hermes_sessions.gateway.observing import Observing
+from hermes_sessions.gateway.metrics import Observing
 from hermes_sessions.gateway.platforms.api.openapi import description
 from hermes_sessions.gateway.platforms.api.routes import Api
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.platforms.api.house import TOKEN, House
+from tests.gateway.platforms.api.harness import TOKEN, House
 
 SPEC = description()
 TYPES: dict[str, tuple[type, ...]] = {

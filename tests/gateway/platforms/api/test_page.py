@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes_sessions.testing.scripted_model import streamed
 from tests.docs.pages import read_blocks
-from tests.gateway.platforms.api.house import TOKEN, House
+from tests.gateway.platforms.api.harness import TOKEN, House
 
 PAGE = Path(__file__).parents[4] / "docs" / "api.md"
 ADDRESS = "http://127.0.0.1:8642"

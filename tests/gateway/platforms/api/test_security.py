@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from hermes_sessions.gateway.platforms.api.routes import _tell_error
 from hermes_sessions.testing.scripted_model import Call, streamed
-from tests.gateway.platforms.api.house import TOKEN, House
+from tests.gateway.platforms.api.harness import TOKEN, House
 
 PROTECTED = [
     ("GET", "/metrics"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.platforms.api.house import House
+from tests.gateway.platforms.api.harness import House
 
 PATH = "/v1/conversations/walks/messages"
 

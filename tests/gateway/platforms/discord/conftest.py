@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway.platforms.discord.world import DiscordWorld
+from tests.gateway.platforms.discord.fake_discord import DiscordWorld
 
 
 @pytest.fixture

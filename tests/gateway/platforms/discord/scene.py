@@ -7,7 +7,7 @@ from typing import Any
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.testing.discord_server import ANNA
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.platforms.discord.world import DiscordWorld
+from tests.gateway.platforms.discord.fake_discord import DiscordWorld
 
 
 class Scene:

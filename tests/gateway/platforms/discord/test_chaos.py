@@ -14,7 +14,7 @@ from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.testing.discord_server import ANNA, BERT, GENERAL, PUMPS, THREAD
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.platforms.discord.world import DiscordWorld
+from tests.gateway.platforms.discord.fake_discord import DiscordWorld
 
 STEPS = 60
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import discord
 
-from hermes_sessions.config.kinds import Size, Surroundings
-from hermes_sessions.gateway.platforms.discord.connection import INTENTS
+from hermes_sessions.config.key_types import Size, Surroundings
 from hermes_sessions.gateway.platforms.discord.settings import _FREE, _KEYS, DiscordSettings
+from hermes_sessions.gateway.platforms.discord.websocket import INTENTS
 
 PAGE = Path(__file__).parents[4] / "docs" / "discord.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.gateway.platforms.discord.formatting import to_discord
-from hermes_sessions.gateway.platforms.splitting import measure
+from hermes_sessions.gateway.platforms.text_splitter import measure
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from hermes_sessions.testing.discord_server import (
     too_many,
 )
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.platforms.discord.town import DiscordTown
-from tests.gateway.platforms.discord.world import WRONG_TOKEN
-from tests.gateway.town import echo, said
+from tests.gateway.harness import echo, said
+from tests.gateway.platforms.discord.fake_discord import WRONG_TOKEN
+from tests.gateway.platforms.discord.harness import DiscordTown
 
 NAMESPACE = "default"
 

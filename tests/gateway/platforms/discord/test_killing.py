@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.testing.discord_server import GENERAL
-from tests.gateway.platforms.discord.town import DiscordTown
-from tests.gateway.platforms.killing import gateway, killed_while_answering, stored
+from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
+from tests.gateway.platforms.discord.harness import DiscordTown
 
 
 @pytest.mark.slow

@@ -12,10 +12,10 @@ import pytest
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.discord.client import RestClient
+from hermes_sessions.gateway.platforms.discord.identifiers import time_of
 from hermes_sessions.gateway.platforms.discord.mapping import Reader
-from hermes_sessions.gateway.platforms.discord.marks import Marks
-from hermes_sessions.gateway.platforms.discord.receiving import Receiver
-from hermes_sessions.gateway.platforms.discord.snowflakes import time_of
+from hermes_sessions.gateway.platforms.discord.read_positions import Marks
+from hermes_sessions.gateway.platforms.discord.receiver import Receiver
 from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
 from hermes_sessions.testing.discord_server import (
     ANNA,
@@ -32,8 +32,8 @@ from hermes_sessions.testing.discord_server import (
     too_many,
 )
 from hermes_sessions.testing.platforms import RecordingServices
+from tests.gateway.platforms.discord.fake_discord import DiscordWorld, at_once
 from tests.gateway.platforms.discord.scene import Scene, play
-from tests.gateway.platforms.discord.world import DiscordWorld, at_once
 
 
 async def heard(scene: Scene, text: str = "Hello") -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.platforms.local.home import Home
+from tests.gateway.platforms.local.harness import Home
 
 
 @pytest.fixture

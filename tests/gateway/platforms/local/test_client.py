@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.gateway.platforms.local.client import Event, LocalClient, Refused
+from hermes_sessions.gateway.platforms.local.socket_client import Event, LocalClient, Refused
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.platforms.local.home import Home
+from tests.gateway.platforms.local.harness import Home
 
 PATIENCE = 60
 

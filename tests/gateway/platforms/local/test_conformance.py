@@ -24,7 +24,7 @@ from hermes_sessions.testing.platforms import (
     TestReceiving,
     TestSending,
 )
-from tests.gateway.platforms.letters import PATIENCE, Letter, Postman
+from tests.gateway.platforms.redelivering_client import PATIENCE, Letter, Postman
 
 __all__ = ["TestConnecting", "TestReceiving"]
 

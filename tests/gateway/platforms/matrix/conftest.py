@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.platforms.matrix.synapse import Synapse, running_synapse
-from tests.gateway.platforms.matrix.world import MatrixWorld, People
+from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, People
 
 
 @pytest.fixture(scope="session")

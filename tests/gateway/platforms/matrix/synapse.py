@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import httpx
 import yaml
 
-from tests.servers.launching import free_port
+from tests.servers.server_processes import free_port
 
 SERVER_NAME = "hermes.test"
 _SECRET = "only-for-tests"

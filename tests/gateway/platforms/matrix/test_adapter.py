@@ -27,7 +27,7 @@ from hermes_sessions.model.source import SessionSource
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.platforms.play import answer_to
 from tests.gateway.platforms.matrix.faulty_proxy import SEND, SYNC
-from tests.gateway.platforms.matrix.world import MatrixWorld, too_many
+from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, too_many
 
 Act = Callable[[MatrixAdapter, RecordingServices], Awaitable[None]]
 

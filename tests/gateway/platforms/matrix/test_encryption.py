@@ -12,8 +12,8 @@ import pytest
 from hermes_sessions.gateway.platforms.port import LoginRefused, RateLimited, Unreachable
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.platforms.play import answer_to
-from tests.gateway.platforms.matrix.friend import Friend
-from tests.gateway.platforms.matrix.world import MatrixWorld, too_many
+from tests.gateway.platforms.matrix.encrypted_client import Friend
+from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, too_many
 
 Scene = Callable[[Friend, str], Awaitable[None]]
 

@@ -17,7 +17,7 @@ from hermes_sessions.gateway.platforms.matrix.contents import (
     transaction_id,
 )
 from hermes_sessions.gateway.platforms.matrix.formatting import readable, to_html
-from hermes_sessions.gateway.platforms.splitting import measure
+from hermes_sessions.gateway.platforms.text_splitter import measure
 
 #: Those that the specification recommends to clients.
 ALLOWED = set(

@@ -17,12 +17,12 @@ from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.testing.scripted_model import streamed
 from tests.gateway.fleet import GatewayCommand
-from tests.gateway.platforms.killing import gateway
+from tests.gateway.harness import echo, said
+from tests.gateway.platforms.crash_restart import gateway
+from tests.gateway.platforms.matrix.encrypted_client import Friend
 from tests.gateway.platforms.matrix.faulty_proxy import SEND
-from tests.gateway.platforms.matrix.friend import Friend
-from tests.gateway.platforms.matrix.town import MatrixTown
-from tests.gateway.platforms.matrix.world import MatrixWorld, too_many
-from tests.gateway.town import echo, said
+from tests.gateway.platforms.matrix.harness import MatrixTown
+from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, too_many
 
 NAMESPACE = "default"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.gateway.platforms.matrix.keeping import Device, Keeping, Undecrypted
-from hermes_sessions.gateway.platforms.matrix.problems import refusal
+from hermes_sessions.gateway.platforms.matrix.device_folder import Device, Keeping, Undecrypted
+from hermes_sessions.gateway.platforms.matrix.errors import refusal
 from hermes_sessions.gateway.platforms.port import (
     LoginRefused,
     PlatformError,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.platforms.killing import gateway, killed_while_answering, stored
-from tests.gateway.platforms.matrix.town import MatrixTown
-from tests.gateway.platforms.matrix.world import MatrixWorld
+from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
+from tests.gateway.platforms.matrix.harness import MatrixTown
+from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from hermes_sessions.testing.signal_daemon import (
     not_sent,
     too_many,
 )
-from tests.gateway.platforms.signal.world import SignalSocketWorld, SignalWorld, at_once
+from tests.gateway.platforms.signal.fake_signal import SignalSocketWorld, SignalWorld, at_once
 
 Scene = Callable[[Play], Awaitable[None]]
 TO_ANNA = Target("signal", ANNA.uuid)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
-from tests.gateway.platforms.signal.world import SignalSocketWorld, SignalWorld
+from tests.gateway.platforms.signal.fake_signal import SignalSocketWorld, SignalWorld
 
 
 @pytest.fixture(params=[SignalWorld, SignalSocketWorld], ids=["tcp", "socket"])

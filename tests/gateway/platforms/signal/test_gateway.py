@@ -18,7 +18,7 @@ from hermes_sessions.testing.signal_daemon import (
     not_sent,
     too_many,
 )
-from tests.gateway.platforms.signal.town import SignalTown
+from tests.gateway.platforms.signal.harness import SignalTown
 
 NAMESPACE = "default"
 

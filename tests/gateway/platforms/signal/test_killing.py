@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.platforms.killing import gateway, killed_while_answering, stored
-from tests.gateway.platforms.signal.town import SignalTown
+from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
+from tests.gateway.platforms.signal.harness import SignalTown
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.config.kinds import Size, Surroundings
+from hermes_sessions.config.key_types import Size, Surroundings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
 from hermes_sessions.gateway.platforms.signal.rpc import Address, Lines, LineTooLong

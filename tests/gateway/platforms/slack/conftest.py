@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway.platforms.slack.world import SlackWorld
+from tests.gateway.platforms.slack.fake_slack import SlackWorld
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.platforms.slack.world import SlackWorld
+from tests.gateway.platforms.slack.fake_slack import SlackWorld
 
 
 class Scene:

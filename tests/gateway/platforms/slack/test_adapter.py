@@ -15,16 +15,16 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.slack_values import (
+from hermes_sessions.testing.slack_transport import ApiAnswer
+from hermes_sessions.testing.slack_workspace import (
     ANNA,
     Person,
     Refusal,
     missing_scope,
     too_many,
 )
-from hermes_sessions.testing.slack_wire import ApiAnswer
+from tests.gateway.platforms.slack.fake_slack import THREAD, SlackWorld
 from tests.gateway.platforms.slack.scene import Scene, play
-from tests.gateway.platforms.slack.world import THREAD, SlackWorld
 
 
 def to(person: Person = ANNA, **fields: Any) -> Target:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
-from tests.gateway.platforms.slack.world import Mode, SlackWorld
+from tests.gateway.platforms.slack.fake_slack import Mode, SlackWorld
 
 
 @pytest.fixture(params=["socket", "events"])

@@ -10,10 +10,10 @@ import pytest
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import streamed
-from hermes_sessions.testing.slack_values import ANNA, BERT, GENERAL, GROUP, Refusal, too_many
-from tests.gateway.platforms.slack.town import SlackTown
-from tests.gateway.platforms.slack.world import THREAD
-from tests.gateway.town import echo, said
+from hermes_sessions.testing.slack_workspace import ANNA, BERT, GENERAL, GROUP, Refusal, too_many
+from tests.gateway.harness import echo, said
+from tests.gateway.platforms.slack.fake_slack import THREAD
+from tests.gateway.platforms.slack.harness import SlackTown
 
 NAMESPACE = "default"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.platforms.killing import gateway, killed_while_answering, stored
-from tests.gateway.platforms.slack.town import SlackTown
+from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
+from tests.gateway.platforms.slack.harness import SlackTown
 
 
 @pytest.mark.slow

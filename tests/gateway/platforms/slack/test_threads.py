@@ -8,7 +8,7 @@ from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Receipt, Target
 from hermes_sessions.gateway.platforms.slack.context import quoted
 from hermes_sessions.gateway.platforms.slack.threads import Threads
-from hermes_sessions.testing.slack_values import (
+from hermes_sessions.testing.slack_workspace import (
     ANNA,
     BERT,
     BOT_USER_ID,
@@ -17,8 +17,8 @@ from hermes_sessions.testing.slack_values import (
     missing_scope,
     too_many,
 )
+from tests.gateway.platforms.slack.fake_slack import THREAD, SlackWorld
 from tests.gateway.platforms.slack.scene import Scene, play
-from tests.gateway.platforms.slack.world import THREAD, SlackWorld
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────
 

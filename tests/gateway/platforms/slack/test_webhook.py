@@ -14,9 +14,9 @@ from hermes_sessions.gateway.platforms import webhooks
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.gateway.platforms.slack.settings import WEBHOOK
 from hermes_sessions.gateway.platforms.slack.webhook import SIGNATURE_HEADER, TIMESTAMP_HEADER
+from tests.gateway.platforms.hostile_requests import check_taken_port, is_cut_off, status_of
+from tests.gateway.platforms.slack.fake_slack import SlackWorld
 from tests.gateway.platforms.slack.scene import Scene, play
-from tests.gateway.platforms.slack.world import SlackWorld
-from tests.gateway.platforms.strangers import check_taken_port, is_cut_off, status_of
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.agent.commands import commands_for
+from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Attachment, Inbound, Receipt, Target
@@ -24,7 +24,7 @@ from hermes_sessions.testing.telegram_server import (
     bad_request,
     too_many,
 )
-from tests.gateway.platforms.telegram.world import TelegramWorld, at_once
+from tests.gateway.platforms.telegram.fake_telegram import TelegramWorld, at_once
 
 PRIVATE = Target("telegram", str(ANNA["id"]))
 

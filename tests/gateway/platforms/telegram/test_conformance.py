@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
-from tests.gateway.platforms.telegram.world import TelegramWebhookWorld, TelegramWorld
+from tests.gateway.platforms.telegram.fake_telegram import TelegramWebhookWorld, TelegramWorld
 
 
 @pytest.fixture(params=[TelegramWorld, TelegramWebhookWorld], ids=["polling", "webhook"])

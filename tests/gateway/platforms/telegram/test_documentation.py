@@ -4,7 +4,7 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from hermes_sessions.config.kinds import Size, Surroundings
+from hermes_sessions.config.key_types import Size, Surroundings
 from hermes_sessions.gateway.platforms.telegram.settings import (
     _KEYS,
     _WEBHOOK_KEYS,

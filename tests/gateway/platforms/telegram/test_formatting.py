@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_sessions.gateway.platforms.markdown import readable
-from hermes_sessions.gateway.platforms.splitting import measure
 from hermes_sessions.gateway.platforms.telegram.formatting import to_html
+from hermes_sessions.gateway.platforms.text_splitter import measure
 from hermes_sessions.testing.telegram_markup import MarkupError, shown_text
 
 markdown = st.text(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway.platforms.whatsapp.world import WhatsAppWorld
+from tests.gateway.platforms.whatsapp.fake_whatsapp import WhatsAppWorld
 
 
 @pytest.fixture

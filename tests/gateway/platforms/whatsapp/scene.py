@@ -9,7 +9,7 @@ import httpx
 
 from hermes_sessions.gateway.platforms.whatsapp.webhook import SIGNATURE_HEADER
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.platforms.whatsapp.world import WhatsAppWorld
+from tests.gateway.platforms.whatsapp.fake_whatsapp import WhatsAppWorld
 
 
 class Scene:

@@ -17,8 +17,8 @@ from hermes_sessions.gateway.platforms.port import (
 )
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.whatsapp_values import ANNA, GROUP, Person, Refusal, too_many
+from tests.gateway.platforms.whatsapp.fake_whatsapp import WhatsAppWorld
 from tests.gateway.platforms.whatsapp.scene import Scene, play
-from tests.gateway.platforms.whatsapp.world import WhatsAppWorld
 
 
 def to(person: Person = ANNA, **fields: Any) -> Target:

@@ -4,7 +4,7 @@ import re
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from hermes_sessions.config.kinds import Size, Surroundings
+from hermes_sessions.config.key_types import Size, Surroundings
 from hermes_sessions.gateway.platforms.webhook_keys import WEBHOOK_KEYS
 from hermes_sessions.gateway.platforms.whatsapp.settings import (
     _KEYS,

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_sessions.gateway.platforms.markdown import readable
-from hermes_sessions.gateway.platforms.splitting import measure
+from hermes_sessions.gateway.platforms.text_splitter import measure
 from hermes_sessions.gateway.platforms.whatsapp.formatting import to_whatsapp
 
 markdown = st.text(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.gateway.platforms.port import LoginRefused
-from hermes_sessions.gateway.platforms.whatsapp.problems import explained
+from hermes_sessions.gateway.platforms.whatsapp.errors import explained
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.whatsapp_values import (
@@ -20,9 +20,9 @@ from hermes_sessions.testing.whatsapp_values import (
     too_many,
 )
 from tests.cli.harness import Hermes
-from tests.gateway.platforms.whatsapp.town import WhatsAppTown
-from tests.gateway.platforms.whatsapp.world import VERIFY_TOKEN
-from tests.gateway.town import echo, said
+from tests.gateway.harness import echo, said
+from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN
+from tests.gateway.platforms.whatsapp.harness import WhatsAppTown
 
 NAMESPACE = "default"
 #: Anna as Meta names her before it told her lasting id, and when she hides her number.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.platforms.killing import gateway, killed_while_answering, stored
-from tests.gateway.platforms.whatsapp.town import WhatsAppTown
+from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
+from tests.gateway.platforms.whatsapp.harness import WhatsAppTown
 
 
 @contextmanager

@@ -13,9 +13,9 @@ from hermes_sessions.gateway.platforms import webhooks
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.gateway.platforms.whatsapp.settings import WEBHOOK
 from hermes_sessions.gateway.platforms.whatsapp.webhook import SIGNATURE_HEADER
-from tests.gateway.platforms.strangers import check_taken_port, is_cut_off, status_of
+from tests.gateway.platforms.hostile_requests import check_taken_port, is_cut_off, status_of
+from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN, WhatsAppWorld
 from tests.gateway.platforms.whatsapp.scene import Scene, play
-from tests.gateway.platforms.whatsapp.world import VERIFY_TOKEN, WhatsAppWorld
 
 # ── setting it up ─────────────────────────────────────────────────────────────────────────────
 

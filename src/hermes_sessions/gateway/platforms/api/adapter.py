@@ -9,12 +9,12 @@ from typing import ClassVar, Final, Protocol, runtime_checkable
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.endings import HasStore, watcher_of
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.observing import Observing
+from hermes_sessions.gateway.metrics import Observing
 from hermes_sessions.gateway.platforms.api.conversations import Conversations
 from hermes_sessions.gateway.platforms.api.mapping import PLATFORM
 from hermes_sessions.gateway.platforms.api.routes import PROBES, Api
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
-from hermes_sessions.gateway.platforms.listening import Listener, Patience
+from hermes_sessions.gateway.platforms.http_server import Listener, Patience
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,

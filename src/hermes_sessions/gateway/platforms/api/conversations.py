@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_sessions.errors import MessageTooLarge
 from hermes_sessions.gateway.platforms.api.mapping import scope_of, source_of
-from hermes_sessions.lifecycle.store import SessionStore
+from hermes_sessions.lifecycle.session_store import SessionStore
 
 
 class Conversations:

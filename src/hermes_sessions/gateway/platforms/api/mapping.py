@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.platforms.api.problems import ApiProblem
+from hermes_sessions.gateway.platforms.api.errors import ApiProblem
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import Platform, SessionSource
 

@@ -27,19 +27,9 @@ from hermes_sessions.errors import (
     StoreError,
 )
 from hermes_sessions.gateway.events import Inbound, Receipt
-from hermes_sessions.gateway.observing import CONTENT_TYPE, Observing
-from hermes_sessions.gateway.platforms.api.calls import (
-    caller_of,
-    id_header,
-    json_of,
-    require_token,
-)
+from hermes_sessions.gateway.metrics import CONTENT_TYPE, Observing
 from hermes_sessions.gateway.platforms.api.conversations import Conversations
-from hermes_sessions.gateway.platforms.api.following import (
-    follow,
-    require_answer,
-    require_stored,
-)
+from hermes_sessions.gateway.platforms.api.errors import ApiProblem
 from hermes_sessions.gateway.platforms.api.formatting import (
     DONE,
     STILL_HERE,
@@ -63,7 +53,17 @@ from hermes_sessions.gateway.platforms.api.mapping import (
     read_chat,
 )
 from hermes_sessions.gateway.platforms.api.openapi import description
-from hermes_sessions.gateway.platforms.api.problems import ApiProblem
+from hermes_sessions.gateway.platforms.api.reply_stream import (
+    follow,
+    require_answer,
+    require_stored,
+)
+from hermes_sessions.gateway.platforms.api.request_reader import (
+    caller_of,
+    id_header,
+    json_of,
+    require_token,
+)
 from hermes_sessions.gateway.platforms.api.responses import Json
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.gateway.platforms.port import PlatformError, Progress, Services

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hermes_sessions.config.kinds import Kind, Seconds, Size, Text, WholeNumber
+from hermes_sessions.config.key_types import Kind, Seconds, Size, Text, WholeNumber
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.keys import read_keys
+from hermes_sessions.gateway.platforms.settings import read_keys
 
 _SECTION: Final = "platforms.api"
 _KEYS: Final[Mapping[str, Kind]] = {

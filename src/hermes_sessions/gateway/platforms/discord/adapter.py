@@ -13,14 +13,14 @@ from typing import ClassVar, Final
 from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.events import Attachment, Target
 from hermes_sessions.gateway.platforms.discord.client import RestClient
-from hermes_sessions.gateway.platforms.discord.connection import Connection
+from hermes_sessions.gateway.platforms.discord.errors import ArrowRefused
 from hermes_sessions.gateway.platforms.discord.formatting import MAX_TEXT, to_discord
+from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
 from hermes_sessions.gateway.platforms.discord.mapping import DIRECT, Reader
-from hermes_sessions.gateway.platforms.discord.marks import Marks
-from hermes_sessions.gateway.platforms.discord.receiving import Receiver
-from hermes_sessions.gateway.platforms.discord.refusals import ArrowRefused
+from hermes_sessions.gateway.platforms.discord.read_positions import Marks
+from hermes_sessions.gateway.platforms.discord.receiver import Receiver
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
-from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake
+from hermes_sessions.gateway.platforms.discord.websocket import Connection
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -29,7 +29,7 @@ from hermes_sessions.gateway.platforms.port import (
     Services,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.reconnecting import Sleep
+from hermes_sessions.gateway.platforms.receive_loop import Sleep
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import aiohttp
 import discord
 from discord.http import HTTPClient, Ratelimit, Route
 
-from hermes_sessions.gateway.platforms.discord.refusals import translated
+from hermes_sessions.gateway.platforms.discord.errors import translated
+from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
 from hermes_sessions.gateway.platforms.discord.settings import PUBLIC_API, DiscordSettings
-from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake
 from hermes_sessions.gateway.platforms.port import Undeliverable, Unreachable
 
 # What the SDK says on that level are messages.

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from hermes_sessions.gateway.events import Attachment
 from hermes_sessions.gateway.platforms.attachments import kind_of, size_of, within
-from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake
+from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
+from hermes_sessions.gateway.platforms.payloads import short
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.reading import short
 
 Record = Mapping[str, Any]
 

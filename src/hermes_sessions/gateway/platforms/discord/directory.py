@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake, snowflake_at
-from hermes_sessions.gateway.platforms.reading import short
+from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake, snowflake_at
+from hermes_sessions.gateway.platforms.payloads import short
 
 #: Channels that hold messages: text, voice, announcements, stages. Others hold channels or threads.
 _CHANNELS: Final = frozenset({0, 2, 5, 13})

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from hermes_sessions.gateway.platforms.markdown import RULE, blocks, readable, segments
-from hermes_sessions.gateway.platforms.splitting import Fence, measure
+from hermes_sessions.gateway.platforms.text_splitter import Fence, measure
 
 #: Discord's limit for one message.
 MAX_TEXT: Final = 2000

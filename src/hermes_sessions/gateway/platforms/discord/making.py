@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.agent.commands import commands_for
+from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
+from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
-from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake
 
 #: Discord stops bots that open private chats with a great many people.
 MOST_PEOPLE: Final = 20

@@ -23,9 +23,9 @@ from hermes_sessions.gateway.platforms.discord.contents import (
     records,
 )
 from hermes_sessions.gateway.platforms.discord.directory import Directory, Place
-from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake, time_of
+from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake, time_of
+from hermes_sessions.gateway.platforms.payloads import record, text_of
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.reading import record, text_of
 from hermes_sessions.model.source import Platform, SessionSource
 
 #: Discord's own is 4,000; what is far above it is not from there.

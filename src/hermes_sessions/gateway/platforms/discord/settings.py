@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hermes_sessions.config.kinds import Kind, Size, Text, WholeNumber, YesNo
+from hermes_sessions.config.key_types import Kind, Size, Text, WholeNumber, YesNo
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.discord.snowflakes import is_snowflake
-from hermes_sessions.gateway.platforms.keys import read_own_keys, web_address
+from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
+from hermes_sessions.gateway.platforms.settings import read_own_keys, web_address
 
 PUBLIC_API: Final = "https://discord.com"
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.platforms.local import socket_file
-from hermes_sessions.gateway.platforms.local.connection import Connection
+from hermes_sessions.gateway.platforms.local import unix_socket
+from hermes_sessions.gateway.platforms.local.client_connection import Connection
 from hermes_sessions.gateway.platforms.local.mapping import PLATFORM
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
 from hermes_sessions.gateway.platforms.local.wire import line_of
@@ -71,7 +71,7 @@ class LocalAdapter(Adapter):
     async def connect(self, services: Services) -> None:
         """See `Adapter.connect`."""
         try:
-            listener = await asyncio.to_thread(socket_file.listen_at, self._settings.socket)
+            listener = await asyncio.to_thread(unix_socket.listen_at, self._settings.socket)
         except ConfigError as error:
             raise LoginRefused(str(error)) from error
         self._inode = self._settings.socket.lstat().st_ino
@@ -89,7 +89,7 @@ class LocalAdapter(Adapter):
         if server is None:
             return
         server.close()
-        await asyncio.to_thread(socket_file.remove, self._settings.socket, self._inode)
+        await asyncio.to_thread(unix_socket.remove, self._settings.socket, self._inode)
         for connection in list(self._connections):
             connection.end()
         await asyncio.gather(*self._connections.values(), return_exceptions=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.kinds import FilePath, Kind, Size, WholeNumber
+from hermes_sessions.config.key_types import FilePath, Kind, Size, WholeNumber
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.keys import read_keys
+from hermes_sessions.gateway.platforms.settings import read_keys
 
 SOCKET_NAME: Final = "local.sock"
 _SECTION: Final = "platforms.local"

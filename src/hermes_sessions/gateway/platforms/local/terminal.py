@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.gateway.platforms.local.client import Event, LocalClient
 from hermes_sessions.gateway.platforms.local.mapping import DEFAULT_CHAT
+from hermes_sessions.gateway.platforms.local.socket_client import Event, LocalClient
 
 #: Answers of which it is remembered what was shown.
 _REMEMBERED: Final = 1_000

@@ -18,13 +18,13 @@ from hermes_sessions.gateway.platforms.matrix.contents import (
     message_content,
     transaction_id,
 )
+from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping
 from hermes_sessions.gateway.platforms.matrix.identifiers import is_event_id, is_room_id
 from hermes_sessions.gateway.platforms.matrix.invitations import Invitations
-from hermes_sessions.gateway.platforms.matrix.keeping import Keeping
 from hermes_sessions.gateway.platforms.matrix.login import Identity
 from hermes_sessions.gateway.platforms.matrix.mapping import Reader
-from hermes_sessions.gateway.platforms.matrix.reading import NewsReader
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
+from hermes_sessions.gateway.platforms.matrix.sync_reader import NewsReader
 from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
@@ -35,7 +35,7 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.reconnecting import (
+from hermes_sessions.gateway.platforms.receive_loop import (
     Ending,
     Sleep,
     Stopped,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, RoomNews
-from hermes_sessions.gateway.platforms.matrix.keeping import Undecrypted
+from hermes_sessions.gateway.platforms.matrix.device_folder import Undecrypted
 
 Found = Mapping[str, Any] | Undecrypted
 

@@ -24,12 +24,12 @@ from nio import (
 from nio.crypto import decrypt_attachment
 
 from hermes_sessions.gateway.events import Attachment
-from hermes_sessions.gateway.platforms.matrix.encrypting import Encrypting
-from hermes_sessions.gateway.platforms.matrix.files import Reference, reference_of
-from hermes_sessions.gateway.platforms.matrix.keeping import Keeping, Undecrypted
+from hermes_sessions.gateway.platforms.matrix.attachments import Reference, reference_of
+from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping, Undecrypted
+from hermes_sessions.gateway.platforms.matrix.encryption import Encrypting
+from hermes_sessions.gateway.platforms.matrix.errors import checked, refusal, translated
 from hermes_sessions.gateway.platforms.matrix.login import Identity, log_in, try_login
 from hermes_sessions.gateway.platforms.matrix.mapping import RoomView
-from hermes_sessions.gateway.platforms.matrix.problems import checked, refusal, translated
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 from hermes_sessions.gateway.platforms.matrix.sifting import UNREADABLE, sifted
 from hermes_sessions.gateway.platforms.port import Undeliverable

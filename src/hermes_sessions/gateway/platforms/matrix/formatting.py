@@ -22,7 +22,7 @@ from hermes_sessions.gateway.platforms.markdown import (
     table_end,
     whole_characters,
 )
-from hermes_sessions.gateway.platforms.splitting import Fence
+from hermes_sessions.gateway.platforms.text_splitter import Fence
 
 _HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*")
 _ITEM: Final = re.compile(r"([ \t]*)(?:[-*+]|([0-9]{1,9})[.)])[ \t]+(.*)")

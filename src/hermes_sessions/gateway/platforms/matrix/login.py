@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from nio import AsyncClient
 from peewee import PeeweeException
 
-from hermes_sessions.gateway.platforms.matrix.keeping import Device, Keeping
-from hermes_sessions.gateway.platforms.matrix.problems import checked, translated
+from hermes_sessions.gateway.platforms.matrix.device_folder import Device, Keeping
+from hermes_sessions.gateway.platforms.matrix.errors import checked, translated
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable
 from hermes_sessions.storage.logs import Logger

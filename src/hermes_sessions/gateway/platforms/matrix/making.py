@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_sessions.agent.commands import commands_for
+from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
-from hermes_sessions.gateway.platforms.matrix.keeping import Keeping
+from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 
 #: In the gateway's directory.

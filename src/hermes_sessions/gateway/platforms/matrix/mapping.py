@@ -13,15 +13,19 @@ from typing import Any, Final
 from hermes_sessions.gateway.events import Attachment, Inbound
 from hermes_sessions.gateway.platforms.attachments import within
 from hermes_sessions.gateway.platforms.matrix.addressing import Addressee, Fallback, split_fallback
-from hermes_sessions.gateway.platforms.matrix.files import FILE_TYPES, attachment_of, caption_of
+from hermes_sessions.gateway.platforms.matrix.attachments import (
+    FILE_TYPES,
+    attachment_of,
+    caption_of,
+)
 from hermes_sessions.gateway.platforms.matrix.identifiers import (
     is_event_id,
     is_user_id,
     local_part,
     server_of,
 )
+from hermes_sessions.gateway.platforms.payloads import record, short
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.reading import record, short
 from hermes_sessions.model.source import Platform, SessionSource
 
 #: An event has at most 65,536 bytes; what is above it is not from there.

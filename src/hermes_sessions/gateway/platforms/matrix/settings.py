@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from hermes_sessions.config.kinds import Choice, Kind, Size, Text, WholeNumber, YesNo
+from hermes_sessions.config.key_types import Choice, Kind, Size, Text, WholeNumber, YesNo
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.keys import read_own_keys
 from hermes_sessions.gateway.platforms.matrix.identifiers import is_user_id
+from hermes_sessions.gateway.platforms.settings import read_own_keys
 
 Invites = Literal["allowed", "everyone", "nobody"]
 

@@ -22,13 +22,13 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
     UnreadablePayload,
 )
-from hermes_sessions.gateway.platforms.reconnecting import (
+from hermes_sessions.gateway.platforms.receive_loop import (
     Ending,
     Sleep,
     Stopped,
     pause_after,
 )
-from hermes_sessions.gateway.platforms.signal.daemon import SignalDaemon, Subscription
+from hermes_sessions.gateway.platforms.signal.client import SignalDaemon, Subscription
 from hermes_sessions.gateway.platforms.signal.formatting import to_signal
 from hermes_sessions.gateway.platforms.signal.identifiers import (
     group_id,

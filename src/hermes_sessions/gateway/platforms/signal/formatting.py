@@ -18,7 +18,7 @@ from hermes_sessions.gateway.platforms.markdown import (
     segments,
     whole_characters,
 )
-from hermes_sessions.gateway.platforms.splitting import Fence, measure
+from hermes_sessions.gateway.platforms.text_splitter import Fence, measure
 
 _BULLET: Final = re.compile(r"([ \t]*)[*+]([ \t]+)(.*)")
 

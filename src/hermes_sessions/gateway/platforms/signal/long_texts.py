@@ -12,7 +12,7 @@ from typing import Final
 
 from hermes_sessions.gateway.events import Attachment, Inbound
 from hermes_sessions.gateway.platforms.port import PlatformError, Undeliverable
-from hermes_sessions.gateway.platforms.reconnecting import Ending, Sleep, pause_after
+from hermes_sessions.gateway.platforms.receive_loop import Ending, Sleep, pause_after
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.kinds import Kind, Size, Text, YesNo
+from hermes_sessions.config.key_types import Kind, Size, Text, YesNo
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.keys import read_own_keys
+from hermes_sessions.gateway.platforms.settings import read_own_keys
 from hermes_sessions.gateway.platforms.signal.rpc import Address
 
 DEFAULT_ADDRESS: Final = Address("127.0.0.1", 7583)

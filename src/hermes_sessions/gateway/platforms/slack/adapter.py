@@ -22,7 +22,7 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
     UnreadablePayload,
 )
-from hermes_sessions.gateway.platforms.reconnecting import Sleep
+from hermes_sessions.gateway.platforms.receive_loop import Sleep
 from hermes_sessions.gateway.platforms.slack.client import Identity, SlackClient
 from hermes_sessions.gateway.platforms.slack.context import introduced
 from hermes_sessions.gateway.platforms.slack.directory import Directory

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.payloads import short
 from hermes_sessions.gateway.platforms.port import PlatformError
-from hermes_sessions.gateway.platforms.reading import short
 from hermes_sessions.gateway.platforms.slack.client import SlackClient
 from hermes_sessions.gateway.platforms.slack.wording import plain
 

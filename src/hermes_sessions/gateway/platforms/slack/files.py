@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from hermes_sessions.gateway.events import Attachment
 from hermes_sessions.gateway.platforms.attachments import kind_of, left_out, size_of
+from hermes_sessions.gateway.platforms.payloads import record, short, text_of
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.reading import record, short, text_of
 
 #: It becomes a part of a call.
 FILE_ID: Final = re.compile(r"F[A-Z0-9]{1,31}")

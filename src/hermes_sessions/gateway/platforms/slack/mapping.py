@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.payloads import record, short, text_of
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.reading import record, short, text_of
 from hermes_sessions.gateway.platforms.slack.files import files_of
 from hermes_sessions.gateway.platforms.slack.wording import (
     begins_with_other,

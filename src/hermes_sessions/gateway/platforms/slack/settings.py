@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hermes_sessions.config.kinds import Kind, Size, Text, YesNo
+from hermes_sessions.config.key_types import Kind, Size, Text, YesNo
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.keys import read_own_keys, web_address
+from hermes_sessions.gateway.platforms.settings import read_own_keys, web_address
 from hermes_sessions.gateway.platforms.webhook_keys import WebhookSettings, read_webhook
 
 PUBLIC_API: Final = "https://slack.com/api"

@@ -19,7 +19,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
 from hermes_sessions.gateway.platforms.port import Unreachable
-from hermes_sessions.gateway.platforms.reconnecting import (
+from hermes_sessions.gateway.platforms.receive_loop import (
     Ending,
     Sleep,
     Stopped,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hermes_sessions.gateway.platforms.markdown import rewrite
-from hermes_sessions.gateway.platforms.reading import short
+from hermes_sessions.gateway.platforms.payloads import short
 
 _CONTROL: Final = re.compile(r"<([^<>\n]*)>")
 _ENTITY: Final = re.compile(r"&(amp|lt|gt);")

@@ -22,7 +22,7 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.reconnecting import Ending, Sleep, keep_receiving
+from hermes_sessions.gateway.platforms.receive_loop import Ending, Sleep, keep_receiving
 from hermes_sessions.gateway.platforms.telegram.albums import AddressedAlbums
 from hermes_sessions.gateway.platforms.telegram.client import (
     BotClient,

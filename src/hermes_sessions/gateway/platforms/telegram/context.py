@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hermes_sessions.gateway.platforms.reading import short
+from hermes_sessions.gateway.platforms.payloads import short
 
 Record = Mapping[str, Any]
 

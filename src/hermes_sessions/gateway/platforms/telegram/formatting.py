@@ -24,7 +24,7 @@ from hermes_sessions.gateway.platforms.markdown import (
     segments,
     table_end,
 )
-from hermes_sessions.gateway.platforms.splitting import Fence
+from hermes_sessions.gateway.platforms.text_splitter import Fence
 
 _INLINE: Final = InlineHtml(
     tags={"bolded": "b", "struck": "s", "starred": "i", "lined": "i"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_sessions.agent.commands import commands_for
+from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings

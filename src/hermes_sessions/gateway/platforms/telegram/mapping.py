@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from hermes_sessions.gateway.events import Attachment, Inbound, Part, Target
 from hermes_sessions.gateway.platforms.attachments import Kind, within
+from hermes_sessions.gateway.platforms.payloads import record, short, text_of
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.reading import record, short, text_of
 from hermes_sessions.gateway.platforms.telegram.context import introduction, person
 from hermes_sessions.model.source import Platform, SessionSource
 

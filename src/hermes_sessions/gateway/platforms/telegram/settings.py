@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from hermes_sessions.config.kinds import Kind, Size, Text, WholeNumber, YesNo
+from hermes_sessions.config.key_types import Kind, Size, Text, WholeNumber, YesNo
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.keys import read_own_keys, read_section, web_address
+from hermes_sessions.gateway.platforms.settings import read_own_keys, read_section, web_address
 
 PUBLIC_API: Final = "https://api.telegram.org"
 

@@ -26,9 +26,9 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.gateway.platforms.whatsapp.client import GraphClient
+from hermes_sessions.gateway.platforms.whatsapp.errors import explained
 from hermes_sessions.gateway.platforms.whatsapp.formatting import to_whatsapp
 from hermes_sessions.gateway.platforms.whatsapp.mapping import Reader, Status
-from hermes_sessions.gateway.platforms.whatsapp.problems import explained
 from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
 from hermes_sessions.gateway.platforms.whatsapp.webhook import WebhookServer
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from hermes_sessions.gateway.events import Attachment
+from hermes_sessions.gateway.platforms.payloads import record, short, text_of
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.reading import record, short, text_of
 
 #: WhatsApp's own is 4,096 for text; what is far above it is not from there.
 MAX_TEXT: Final = 100_000

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.payloads import record, short, text_of
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.reading import record, short, text_of
 from hermes_sessions.gateway.platforms.whatsapp.contents import content_of
 from hermes_sessions.model.identity import normalise_whatsapp
 from hermes_sessions.model.source import Platform, SessionSource

@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.care.backups.catalogue import Backup, list_backups
-    from hermes_sessions.storage.care.backups.checking import verify_backup
-    from hermes_sessions.storage.care.backups.contents import (
+    from hermes_sessions.storage.care.backups.backup_contents import (
         Containing,
         backups_containing,
         opened_as_store,
         remove_backup,
         rewrite_backup,
     )
-    from hermes_sessions.storage.care.backups.making import create_backup
-    from hermes_sessions.storage.care.backups.restoring import Restored, restore_backup
+    from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups
+    from hermes_sessions.storage.care.backups.creation import create_backup
+    from hermes_sessions.storage.care.backups.restore import Restored, restore_backup
     from hermes_sessions.storage.care.backups.rotation import BackupRule, Pruned, prune_backups
+    from hermes_sessions.storage.care.backups.verification import verify_backup
 
 __all__ = [
     "Backup",
@@ -39,20 +39,20 @@ __all__ = [
 ]
 
 _MODULE_OF = {
-    "Backup": "catalogue",
+    "Backup": "backup_directory",
     "BackupRule": "rotation",
-    "Containing": "contents",
+    "Containing": "backup_contents",
     "Pruned": "rotation",
-    "Restored": "restoring",
-    "backups_containing": "contents",
-    "create_backup": "making",
-    "list_backups": "catalogue",
-    "opened_as_store": "contents",
+    "Restored": "restore",
+    "backups_containing": "backup_contents",
+    "create_backup": "creation",
+    "list_backups": "backup_directory",
+    "opened_as_store": "backup_contents",
     "prune_backups": "rotation",
-    "remove_backup": "contents",
-    "restore_backup": "restoring",
-    "rewrite_backup": "contents",
-    "verify_backup": "checking",
+    "remove_backup": "backup_contents",
+    "restore_backup": "restore",
+    "rewrite_backup": "backup_contents",
+    "verify_backup": "verification",
 }
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hermes_sessions.errors import BackupRefused
-from hermes_sessions.storage.care.backups.catalogue import (
+from hermes_sessions.storage.care.backups.backup_directory import (
     Backup,
     list_backups,
     sole_changer,
 )
-from hermes_sessions.storage.care.backups.checking import check_digests
-from hermes_sessions.storage.care.backups.making import PATIENCE
-from hermes_sessions.storage.durable import sync_directory
+from hermes_sessions.storage.care.backups.creation import PATIENCE
+from hermes_sessions.storage.care.backups.verification import check_digests
+from hermes_sessions.storage.fsync import sync_directory
 from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)

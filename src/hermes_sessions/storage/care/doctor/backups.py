@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from hermes_sessions.storage.care.backups.catalogue import list_backups
-from hermes_sessions.storage.care.doctor.looking import Check
+from hermes_sessions.storage.care.backups.backup_directory import list_backups
+from hermes_sessions.storage.care.doctor.check_runner import Check
 from hermes_sessions.storage.care.doctor.report import Finding
 from hermes_sessions.storage.care.doctor.subject import Subject
 

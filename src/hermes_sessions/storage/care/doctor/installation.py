@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.storage.care.doctor.looking import Check
+from hermes_sessions.storage.care.doctor.check_runner import Check
 from hermes_sessions.storage.care.doctor.report import Finding
 from hermes_sessions.storage.care.doctor.subject import Subject
 

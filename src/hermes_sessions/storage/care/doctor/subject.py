@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from hermes_sessions.config.settings import Settings
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.provider import ReadTransaction, Steps
-from hermes_sessions.storage.searching.index import SearchIndex
-from hermes_sessions.storage.sqlite.examining import Examination
-from hermes_sessions.storage.sqlite.nature import Kind
+from hermes_sessions.storage.search.index_port import SearchIndex
+from hermes_sessions.storage.sqlite.file_kind import Kind
+from hermes_sessions.storage.sqlite.inspection import Examination
 
 #: Seconds that a look takes at most, however large the store is, unless all of it is asked for.
 DEFAULT_SECONDS: Final = 20.0

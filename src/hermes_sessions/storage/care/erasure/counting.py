@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from hermes_sessions.storage.care.erasure.finding import pages
-from hermes_sessions.storage.care.erasure.subject import Targets
+from hermes_sessions.storage.care.erasure.discovery import pages
+from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.authors import stored_author
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.errors import BackupRefused, HermesSessionsError
-from hermes_sessions.storage.care.backups.catalogue import Backup, list_backups, sole_changer
-from hermes_sessions.storage.care.backups.contents import opened_as_store, rewrite_backup
-from hermes_sessions.storage.care.backups.making import PATIENCE
+from hermes_sessions.storage.care.backups.backup_contents import opened_as_store, rewrite_backup
+from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups, sole_changer
+from hermes_sessions.storage.care.backups.creation import PATIENCE
 from hermes_sessions.storage.care.erasure.counting import count_rows
-from hermes_sessions.storage.care.erasure.finding import find
+from hermes_sessions.storage.care.erasure.discovery import find
 from hermes_sessions.storage.care.erasure.receipts import Step
-from hermes_sessions.storage.care.erasure.removing import remove
+from hermes_sessions.storage.care.erasure.row_removal import remove
 from hermes_sessions.storage.care.erasure.scrubbing import scrub
-from hermes_sessions.storage.care.erasure.subject import Targets
+from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.store import Store
 

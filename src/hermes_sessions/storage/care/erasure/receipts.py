@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from hermes_sessions.errors import NotFound
-from hermes_sessions.storage.care.erasure.finding import find
-from hermes_sessions.storage.care.erasure.subject import Kind, Subject, Targets
+from hermes_sessions.storage.care.erasure.discovery import find
+from hermes_sessions.storage.care.erasure.targets import Kind, Subject, Targets
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import Row, WriteTransaction
 from hermes_sessions.storage.repositories.holds import require_no_hold

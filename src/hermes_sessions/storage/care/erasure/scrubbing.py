@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.care.erasure.receipts import Step
-from hermes_sessions.storage.searching.upkeep import Upkeep
+from hermes_sessions.storage.search.index_maintenance import Upkeep
 from hermes_sessions.storage.store import Store
 
 INDEX = "search index"

@@ -17,15 +17,15 @@ from hermes_sessions.model.retention import (
 )
 from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan
 from hermes_sessions.storage.provider import ReadTransaction
-from hermes_sessions.storage.repositories.change_notes import (
-    settle_first,
-    unsettled_conversations,
-)
 from hermes_sessions.storage.repositories.fences import held_conversations
 from hermes_sessions.storage.repositories.holds import conversations_on_hold
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.sizes import Sizes
+from hermes_sessions.storage.repositories.stale_sessions import (
+    settle_first,
+    unsettled_conversations,
+)
 from hermes_sessions.storage.store import Store
 
 #: Where consent is kept, in ``state_meta``.

@@ -5,6 +5,6 @@ and ``sessions`` bring rows into our form, with ``values`` deciding about single
 reading what may not even be text; ``lineage`` makes explicit what the old layout left to clocks.
 """
 
-from hermes_sessions.storage.sqlite.upgrade.procedure import upgrade_documented_layout
+from hermes_sessions.storage.sqlite.upgrade.file_upgrade import upgrade_documented_layout
 
 __all__ = ["upgrade_documented_layout"]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import apsw
 
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite.upgrade.scan import fetch, quoted
+from hermes_sessions.storage.sqlite.row_scan import fetch, quoted
 from hermes_sessions.storage.sqlite.upgrade.values import must_change, stored_text, text_of_bytes
 
 logger = Logger(__name__)

@@ -11,7 +11,7 @@ import apsw
 
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import schema
-from hermes_sessions.storage.sqlite.upgrade.scan import fetch, quoted
+from hermes_sessions.storage.sqlite.row_scan import fetch, quoted
 
 logger = Logger(__name__)
 

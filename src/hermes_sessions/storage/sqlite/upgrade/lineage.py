@@ -14,7 +14,7 @@ import apsw
 from hermes_sessions.model.legacy import documented_edge_kind
 from hermes_sessions.model.lineage import Member, place
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite.upgrade.scan import fetch
+from hermes_sessions.storage.sqlite.row_scan import fetch
 
 logger = Logger(__name__)
 

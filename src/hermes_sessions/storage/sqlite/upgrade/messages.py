@@ -16,8 +16,8 @@ import apsw
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.storage.codec import decode_content, decode_text, encode_text
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.sqlite.row_scan import ScannedRow, scan
 from hermes_sessions.storage.sqlite.upgrade.layout import MESSAGE_TEXTS
-from hermes_sessions.storage.sqlite.upgrade.scan import ScannedRow, scan
 from hermes_sessions.storage.sqlite.upgrade.values import (
     Value,
     is_time,

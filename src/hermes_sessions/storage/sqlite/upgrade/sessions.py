@@ -13,9 +13,9 @@ from hermes_sessions.model.message import count_tool_calls
 from hermes_sessions.model.title import next_in_family
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.sqlite.row_scan import ScannedRow, quoted, scan
 from hermes_sessions.storage.sqlite.upgrade.layout import SESSION_TEXTS
 from hermes_sessions.storage.sqlite.upgrade.messages import Summary
-from hermes_sessions.storage.sqlite.upgrade.scan import ScannedRow, quoted, scan
 from hermes_sessions.storage.sqlite.upgrade.values import (
     is_time,
     must_change,

@@ -1,0 +1,204 @@
+"""Which model answers: flags, then the environment, then the configuration, then the local one.
+
+Each of address, key and name is taken from the first place that has it, with exceptions that keep
+what belongs together: a key in the configuration never goes to another address than the one beside
+it; `OPENAI_API_KEY` and `OPENAI_MODEL`, which shells often hold for other programs, step back
+behind what stands beside the address; a key in the environment without an address is OpenAI's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from hermes_sessions.agent.clients.local_model import CONTEXT_LENGTH, LOCAL_MODEL, LocalClient
+from hermes_sessions.agent.clients.port import ModelClient
+from hermes_sessions.config.paths import process_environment
+from hermes_sessions.config.settings import ModelSettings
+from hermes_sessions.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes_sessions.agent.pricing import Pricing
+
+OPENAI_URL: Final = "https://api.openai.com/v1"
+#: Asked at OpenAI when nobody names a model.
+OPENAI_MODEL: Final = "gpt-5-mini"
+#: Names that ask for the local model.
+LOCAL_NAMES: Final = frozenset({"local", LOCAL_MODEL})
+
+HOW_TO_CHANGE: Final = (
+    "Set HERMES_BASE_URL, HERMES_API_KEY and HERMES_MODEL, or base_url, api_key and default under "
+    "model in config.yaml."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What one place says."""
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """The model that answers. ``base_url`` is None for the local one."""
+
+    settings: ModelSettings
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    model: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs in this process."""
+        return self.base_url is None
+
+    @property
+    def context_length(self) -> int | None:
+        """How many tokens it takes: as configured, else as the catalogue has it, else None."""
+        if self.base_url is None:
+            return CONTEXT_LENGTH
+        if self.settings.context_length is not None or self.model is None:
+            return self.settings.context_length
+        from hermes_sessions.agent.model_catalogue import provider_at
+
+        provider = provider_at(self.base_url)
+        return provider.context_length(self.model) if provider else None
+
+    @property
+    def pricing(self) -> Pricing:
+        """What its calls cost."""
+        from hermes_sessions.agent.pricing import Pricing
+
+        if self.base_url is None:
+            return Pricing(is_local=True)
+        return Pricing(_without_login(self.base_url), self.settings.prices)
+
+    @property
+    def description(self) -> str:
+        """One line for people: what answers, and how to have something else answer."""
+        if self.base_url is None:
+            return (
+                f"{LOCAL_MODEL} answers, a tiny local model. For a better one set HERMES_BASE_URL."
+            )
+        host = urlsplit(self.base_url).netloc.rpartition("@")[2]
+        return f"{self.model or 'The model'} at {host} answers. For another set HERMES_MODEL."
+
+    def open(self) -> ModelClient:
+        """Return a client of the model; nothing is sent or loaded yet.
+
+        Raises ConfigError when address or key cannot be right, or a package is missing.
+        """
+        if self.base_url is None:
+            return LocalClient()
+        from hermes_sessions.agent.clients.openai_compatible import (
+            OpenAICompatibleClient,
+            Patience,
+        )
+
+        settings = self.settings
+        try:
+            return OpenAICompatibleClient(
+                self.base_url,
+                api_key=self.api_key,
+                model=self.model,
+                patience=Patience(
+                    connect=settings.connect_timeout,
+                    first_byte=settings.first_byte_timeout,
+                    piece=settings.piece_timeout,
+                    retry=settings.retry_time,
+                ),
+            )
+        except ModuleNotFoundError as error:
+            raise ConfigError(
+                f"Talking to a model over the network needs the package {error.name}. Install "
+                f"hermes-sessions[chat]."
+            ) from error
+
+
+def choose_model(
+    settings: ModelSettings,
+    *,
+    base_url: str | None = None,
+    model: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> ChosenModel:
+    """Return the model that answers. ``base_url`` and ``model`` are the flags; no I/O.
+
+    Raises ConfigError when a model is asked for by name and there is nowhere to ask for it.
+    """
+    variables = process_environment() if environ is None else environ
+    flags = _Place(base_url or None, None, model or None)
+    hermes = _variables(variables, "HERMES")
+    openai = _variables(variables, "OPENAI")
+    file = _Place(settings.base_url, settings.api_key, settings.default)
+    places = (flags, hermes, openai, file)
+
+    beside = next((place for place in places if place.base_url), None)
+    address = beside.base_url if beside else None
+    if beside is None:
+        beside = next((place for place in (hermes, openai) if place.api_key), None)
+        address = OPENAI_URL if beside else None
+
+    named_by = _first_with_model(flags, hermes, beside, openai, file)
+    name = named_by.model if named_by else None
+    if name in LOCAL_NAMES and named_by is not None and named_by.base_url is None:
+        if not _stands_before(beside, named_by, places):
+            return ChosenModel(settings)
+        name = None  # another place with more say has named an address
+    if address is None:
+        # A name alone in OPENAI_MODEL or in the file may be meant for another program.
+        if file.api_key or named_by is flags or named_by is hermes:
+            asked = f' to ask for the model "{name}"' if name else " to send the key to"
+            raise ConfigError(
+                f"There is no address{asked}. Set HERMES_BASE_URL (and HERMES_API_KEY), or "
+                f"model.base_url in config.yaml, like {OPENAI_URL}; or ask for the model `local`."
+            )
+        return ChosenModel(settings)
+    if name is None and address == OPENAI_URL:
+        name = OPENAI_MODEL
+    return ChosenModel(settings, address, _key(hermes, beside, openai, file, address), name)
+
+
+def _variables(environ: Mapping[str, str], prefix: str) -> _Place:
+    values = (
+        environ.get(f"{prefix}_{name}", "").strip() for name in ("BASE_URL", "API_KEY", "MODEL")
+    )
+    return _Place(*(value or None for value in values))
+
+
+def _first_with_model(*places: _Place | None) -> _Place | None:
+    return next((place for place in places if place is not None and place.model), None)
+
+
+def _stands_before(beside: _Place | None, named_by: _Place, places: tuple[_Place, ...]) -> bool:
+    """Tell whether an address was given, and by a place with more say than the name's."""
+    if beside is None or beside.base_url is None:
+        return False
+    order = [id(place) for place in places]
+    return order.index(id(beside)) < order.index(id(named_by))
+
+
+def _key(
+    hermes: _Place, beside: _Place | None, openai: _Place, file: _Place, address: str
+) -> str | None:
+    if hermes.api_key or (beside and beside.api_key):
+        return hermes.api_key or (beside.api_key if beside else None)
+    if file.base_url is None:
+        return openai.api_key or file.api_key
+    is_same = _origin(file.base_url) == _origin(address)
+    return (file.api_key if is_same else None) or openai.api_key
+
+
+def _without_login(address: str) -> str:
+    parts = urlsplit(address)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+def _origin(address: str) -> tuple[str, str]:
+    parts = urlsplit(address)
+    return parts.scheme.lower(), parts.netloc.lower()

@@ -1,0 +1,44 @@
+"""``hermes backup list``."""
+
+from __future__ import annotations
+
+import click
+
+from hermes_sessions.cli.backup.common import as_json, contents, directory_option, place
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.render.humanize import date_and_time
+from hermes_sessions.cli.render.quantity import size
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.storage.care.backups import Backup, list_backups
+
+
+@click.command("list", short_help="List the backups.")
+@directory_option
+@speaks_to_console
+def list_command(console: Console, *, directory: str | None) -> None:
+    """List the backups, newest first, with their state.
+
+    complete: its head, manifest and end are whole. damaged: they are not. newer: a later version
+    made it. Only verify reads a backup as a whole.
+    """
+    where = place(directory)
+    found = list_backups(where)
+    if console.as_json:
+        backups = [as_json(backup) for backup in found]
+        console.print_json({"directory": str(where), "backups": backups})
+        return
+    if not found:
+        console.print(f"There is no backup in {where}. Make one: hermes backup create")
+    is_mixed = len({backup.store for backup in found if backup.state == "complete"}) > 1
+    for backup in found:
+        console.print(_line(backup, whose=backup.store if is_mixed else backup.provider))
+
+
+def _line(backup: Backup, whose: str) -> str:
+    when = date_and_time(backup.created)
+    begins = f"{one_line(backup.name)}  {when}  {size(backup.size):>9}  {backup.state}"
+    if backup.state != "complete":
+        return begins
+    reason = f", {backup.reason}" if backup.reason != "asked" else ""
+    return f"{begins}  {backup.kind} of {one_line(whose)}{reason}: {contents(backup)}"

@@ -1,0 +1,92 @@
+"""``hermes backup restore``."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from hermes_sessions.cli.backup.common import (
+    as_json,
+    configured_place,
+    contents,
+    directory_option,
+    place,
+    progress_shown,
+)
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.render.humanize import date_and_time
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.store import configured_file, show_warnings
+from hermes_sessions.config import load_settings
+from hermes_sessions.storage.care.backups import Backup, Restored, restore_backup
+from hermes_sessions.storage.care.backups.backup_directory import find_backup, read_manifest
+from hermes_sessions.storage.provider_registry import open_provider
+from hermes_sessions.storage.transfer.copy_ledger import identity_of
+
+
+@click.command(short_help="Put a backup in the store's place.")
+@click.argument("backup", metavar="BACKUP")
+@click.option(
+    "--into",
+    metavar="STORE",
+    help="The path of a SQLite file, or a URL; without it, the configured store.",
+)
+@directory_option
+@yes_option
+@speaks_to_console
+def restore(
+    console: Console, *, backup: str, into: str | None, directory: str | None, yes: bool
+) -> None:
+    """Restore a backup, after verifying it.
+
+    Nobody may use the store meanwhile; who does is named. A SQLite store that is replaced is kept
+    beside the new one. A store on a server must be empty.
+    """
+    show_warnings(console)
+    path = find_backup(backup, place(directory), is_own=_is_of_configured_store)
+    facts = read_manifest(path)
+    where = into or configured_place()
+    if not yes and not console.confirm(
+        f"Replace what is in {where} by {path.name} ({contents(facts)}, of "
+        f"{date_and_time(facts.created)}, from {one_line(facts.store)})?"
+    ):
+        console.tell("Nothing was changed.")
+        raise click.exceptions.Exit(1)
+    with progress_shown(console, "Restoring") as on_progress:
+        if into is not None or load_settings().sessiondb.provider == "sqlite":
+            target = into if into is not None else configured_file()
+            done = restore_backup(path, target, on_progress=on_progress, now=console.clock)
+        else:
+            provider = open_provider(None).provider
+            try:
+                done = restore_backup(path, provider, on_progress=on_progress, now=console.clock)
+            finally:
+                provider.close()
+    _show(console, done)
+
+
+def _is_of_configured_store(backup: Backup) -> bool:
+    """Tell whether a backup is of the store in the configuration, which need not be there: of a
+    server, whether it is of its kind.
+    """
+    settings = load_settings().sessiondb
+    if settings.provider != "sqlite":
+        return backup.provider == settings.provider
+    return backup.store == identity_of("sqlite", os.path.realpath(settings.sqlite.path), None)
+
+
+def _show(console: Console, done: Restored) -> None:
+    if console.as_json:
+        console.print_json(
+            {
+                "backup": as_json(done.backup),
+                "store": done.store,
+                "kept": str(done.kept) if done.kept is not None else None,
+            }
+        )
+        return
+    console.print(f"Restored {contents(done.backup)} to {done.store}.")
+    if done.kept is not None:
+        console.print(f"What was there is kept: {done.kept}")

@@ -1,0 +1,56 @@
+"""``hermes backup verify``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hermes_sessions.cli.backup.common import (
+    as_json,
+    contents,
+    directory_option,
+    place,
+    progress_shown,
+)
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.errors import BackupRefused
+from hermes_sessions.storage.care.backups import list_backups, verify_backup
+from hermes_sessions.storage.care.backups.backup_directory import find_backup
+
+
+@click.command(short_help="Read backups back and compare everything in them.")
+@click.argument("backups", metavar="[BACKUP]...", nargs=-1)
+@directory_option
+@speaks_to_console
+def verify(console: Console, *, backups: tuple[str, ...], directory: str | None) -> None:
+    """Verify backups, or all of them: every byte, every number of rows, every session's checksum.
+
+    They are only read. Exits with 1 when one of them cannot be restored, or there is none.
+    """
+    where = place(directory)
+    paths = [find_backup(name, where) for name in backups]
+    if not backups:
+        paths = [backup.path for backup in list_backups(where)]
+    results: list[dict[str, Any]] = []
+    for path in paths:
+        try:
+            with progress_shown(console, "Verifying") as on_progress:
+                found = verify_backup(path, lambda done, total: on_progress("", done, total))
+        except BackupRefused as error:
+            failed = {"name": path.name, "path": str(path), "problem": str(error)}
+            results.append({**failed, "verified": False})
+            if not console.as_json:
+                console.print(one_line(str(error)))
+            continue
+        results.append({**as_json(found), "verified": True})
+        if not console.as_json:
+            console.print(f"{one_line(path.name)}: verified, {contents(found)}")
+    if console.as_json:
+        console.print_json({"backups": results})
+    elif not paths:
+        console.print(f"There is no backup in {where}. Make one: hermes backup create")
+    if not paths or not all(result["verified"] for result in results):
+        raise click.exceptions.Exit(1)

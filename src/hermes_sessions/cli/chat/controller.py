@@ -1,0 +1,294 @@
+"""Talking to a model: what is said goes to it, what comes is shown, titles and room are seen to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from hermes_sessions.agent.chat_spool import AWAY
+from hermes_sessions.agent.clients.port import ModelRefused
+from hermes_sessions.agent.compaction import estimated_tokens, is_nearly_full
+from hermes_sessions.agent.conversation import Conversation, Origin
+from hermes_sessions.agent.interrupts import Interrupt
+from hermes_sessions.agent.title_generator import title_session
+from hermes_sessions.agent.tools.builtin import default_tools
+from hermes_sessions.agent.tools.registry import ToolRegistry
+from hermes_sessions.agent.turn import Agent, Ended
+from hermes_sessions.cli.chat.incognito import LEFT, ON, NeverAway
+from hermes_sessions.cli.chat.outage import Away
+from hermes_sessions.cli.chat.turn_view import TurnView
+from hermes_sessions.cli.render.chat import wrapped
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.recap import recap
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.render.shell_commands import resume_line
+from hermes_sessions.errors import (
+    ConversationHeld,
+    HermesSessionsError,
+    InvalidInput,
+    StaleFence,
+)
+from hermes_sessions.recall.tool_schema import SYSTEM_PROMPT_SENTENCE
+
+if TYPE_CHECKING:
+    from hermes_sessions.agent.clients.model_selection import ChosenModel
+    from hermes_sessions.agent.clients.port import ModelClient
+    from hermes_sessions.cli.console import Console
+    from hermes_sessions.config.settings import Settings
+    from hermes_sessions.storage.sessiondb import SessionDB
+
+CLOSED: Final = "cli_close"
+_PROMPT: Final = "You are Hermes, a helpful assistant in a terminal. Be concise and accurate."
+#: How long the end waits for a title that is being made.
+_TITLE_SECONDS: Final = 3.0
+
+
+class Talk:
+    """One chat: asking once, or all that a conversation needs besides reading what is typed."""
+
+    def __init__(
+        self,
+        console: Console,
+        db: SessionDB,
+        client: ModelClient,
+        chosen: ChosenModel,
+        settings: Settings,
+        session_id: str | None,
+        *,
+        keeps_questions: bool = True,
+        is_incognito: bool = False,
+    ) -> None:
+        """Without *keeps_questions*, a question that cannot be stored is refused; see `Away`.
+        *is_incognito* says that *db* is in memory, and that nothing may reach a disk.
+        """
+        self.is_incognito = is_incognito
+        self._console = console
+        self._db = db
+        self._chosen = chosen
+        self._settings = settings
+        # The small local model calls no tools, and its prompt is short.
+        tools = ToolRegistry() if chosen.is_local else default_tools()
+        prompt = _PROMPT if chosen.is_local else f"{_PROMPT} {SYSTEM_PROMPT_SENTENCE}"
+        origin = Origin("cli", system_prompt=prompt, holder=_this_chat())
+        self.away = (
+            NeverAway(console)
+            if is_incognito
+            else Away(console, db, settings, origin, keeps_questions=keeps_questions)
+        )
+        agent = Agent(
+            db,
+            client,
+            tools,
+            model=chosen.model,
+            pricing=chosen.pricing,
+            unstored=self._keep,
+        )
+        self.conversation = Conversation(agent, origin, session_id, clock=console.clock)
+        self._view = TurnView(console)
+        self._titling: threading.Thread | None = None
+        #: Sessions that were given a title here, or need none.
+        self._titled: set[str] = set()
+
+    # ── one question ──────────────────────────────────────────────────────────────────────────
+
+    def ask_once(self, text: str) -> None:
+        """Ask one question and print the answer alone, as text or JSON, to standard output.
+
+        Raises:
+            InvalidInput: nothing was asked.
+            ModelError: the model failed; the question is stored.
+            KeyboardInterrupt: somebody interrupted; what was said is stored.
+        """
+        if not text.strip():
+            raise InvalidInput("There is nothing to ask. Give a question: hermes chat -q 'Why?'")
+        try:
+            ended = self._answered(text.strip(), Interrupt())
+        except AWAY:
+            self.away.say_goodbye()
+            raise
+        self._finish()
+        self.conversation.leave(CLOSED)
+        if self._console.as_json:
+            self._console.print_json(
+                {
+                    "session_id": self.conversation.session_id,
+                    "answer": "".join(self._view.answer),
+                    "ended": "interrupted" if ended is None else ended.how,
+                }
+            )
+        if ended is None:
+            raise KeyboardInterrupt
+        if ended.error is not None:
+            raise ended.error
+
+    # ── a conversation ────────────────────────────────────────────────────────────────────────
+
+    def greet(self) -> None:
+        """Say which model answers, and which session goes on."""
+        self._tell(self._chosen.description)
+        if self.is_incognito:
+            self._tell(ON)
+        session_id = self.conversation.session_id
+        if session_id is None:
+            self._tell("/help shows the commands, Ctrl-C interrupts an answer, Ctrl-D leaves.")
+            return
+        messages = self.recall(session_id)
+        title = self._db.get_session_title(session_id)
+        named = f"{session_id} ({one_line(title)})" if title else session_id
+        asked = sum(message["role"] == "user" for message in messages)
+        said = f"{counted(asked, 'question')}, {counted(len(messages), 'message')}"
+        self._tell(f"Going on with {named}: {said}." if messages else f"{named} is empty so far.")
+
+    def recall(self, session_id: str) -> list[dict[str, Any]]:
+        """Return the messages of a session that goes on; show the last ones if that is wanted."""
+        messages = self._db.get_messages(session_id)
+        if self._settings.display.resume_display == "full":
+            self._console.print(recap(messages, self._console.style))
+        return messages
+
+    def say(
+        self, text: str, interrupt: Interrupt, steering: Callable[[], str | None] = lambda: None
+    ) -> bool:
+        """Say something and show the answer; a failure is told, and what was said is stored, or
+        kept while the store is away. Return False when it is neither.
+
+        See `Agent.run_turn`.
+        """
+        try:
+            self._catch_up(text)
+            ended = self._answered(text, interrupt, steering)
+        except AWAY as error:
+            return self.away.failed(error)
+        self.away.worked()
+        if ended is not None and ended.error is not None:
+            kept = "It is in this chat" if self.is_incognito else "What was said is stored"
+            self._tell(f"Error: {ended.error} {kept}; /retry asks again.")
+        self._make_room(interrupt)
+        return True
+
+    def _catch_up(self, text: str) -> None:
+        """Store what waits before this is said; while the store is away, this waits, too.
+
+        Raises as `Away.catch_up`.
+        """
+        try:
+            self.away.catch_up(self.conversation)
+        except AWAY:
+            self.conversation.keep(text)
+            raise
+
+    def _keep(self, session_id: str, message: Mapping[str, Any], fence: int | None) -> None:
+        self.away.keep(session_id, message, fence, self.conversation.agent.asked_model)
+
+    def retry(self, interrupt: Interrupt) -> Ended | None:
+        """Ask the last question again and show the answer; return how that ended, None when
+        Ctrl-C ended it, or the store was away, which is told.
+        """
+        try:
+            self.away.catch_up(self.conversation)
+            ended = self._view.show(self.conversation.retry(interrupt=interrupt))
+        except AWAY as error:
+            self.away.failed(error)
+            return None
+        self.away.worked()
+        return ended
+
+    def goodbye(self) -> None:
+        """End the session, and say how to come back to it."""
+        self._finish()
+        try:
+            self.away.catch_up(self.conversation)
+            session = self.conversation.leave(CLOSED)
+        except (*AWAY, ConversationHeld, StaleFence) as error:
+            self._tell(f"The end of the session was not stored: {error}")
+            self.away.say_goodbye()
+            return
+        if self.is_incognito:
+            self._tell(LEFT)
+            return
+        if session is None:
+            return
+        said = counted(session["message_count"], "message")
+        self._tell(f"Stored: {session['id']}, {said}.")
+        # In one piece, whatever the window does to it: it is there to be copied.
+        self._console.tell(f"To go on: {resume_line('--resume', session['id'])}")
+        if session["title"]:
+            self._console.tell(f"      or: {resume_line('-c', session['title'])}")
+
+    # ── answering ─────────────────────────────────────────────────────────────────────────────
+
+    def _answered(
+        self, text: str, interrupt: Interrupt, steering: Callable[[], str | None] = lambda: None
+    ) -> Ended | None:
+        """Say something, in a summary of the session when it has become too long; return how that
+        ended, None when Ctrl-C ended it.
+        """
+        events = self.conversation.say(text, interrupt=interrupt, steering=steering)
+        ended = self._view.show(events)
+        error = ended.error if ended is not None else None
+        if isinstance(error, ModelRefused) and error.too_long:
+            self._tell("The session is too long for the model: it is summarised.")
+            with self.conversation.held(interrupt):
+                self.conversation.compress(interrupt=interrupt)
+                ended = self._view.show(self.conversation.answer(interrupt=interrupt))
+        self._name_in_background()
+        return ended
+
+    def _make_room(self, interrupt: Interrupt) -> None:
+        model = self.conversation.agent.model
+        length = replace(self._chosen, model=model).context_length
+        if length is not None and is_nearly_full(self._used(), length):
+            self._tell("The session is nearly as long as the model can read: it is summarised.")
+            self.conversation.compress(interrupt=interrupt)
+
+    def _used(self) -> int:
+        """Return how many tokens the session took for the last answer, roughly where the endpoint
+        does not count; 0 when there was none.
+        """
+        usage, session_id = self._view.usage, self.conversation.session_id
+        if usage is None or session_id is None:
+            return 0
+        counted = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+        return counted or estimated_tokens(self._db.get_messages_as_conversation(session_id))
+
+    def _name_in_background(self) -> None:
+        session_id = self.conversation.session_id
+        if session_id is None or session_id in self._titled:
+            return
+        self._titled.add(session_id)
+        agent = self.conversation.agent
+        client = None if self._chosen.is_local else agent.client
+        self._titling = threading.Thread(
+            target=self._give_title, args=(session_id, client, agent), daemon=True
+        )
+        self._titling.start()
+
+    def _give_title(self, session_id: str, client: ModelClient | None, agent: Agent) -> None:
+        try:
+            title_session(self._db, session_id, client, agent.model, agent.pricing)
+        except HermesSessionsError:
+            # A title is a convenience; the session is found by its id and its text.
+            return
+
+    def _tell(self, text: str) -> None:
+        self._console.tell(wrapped(text, self._console.style, "  "))
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def _finish(self) -> None:
+        if self._titling is not None:
+            self._titling.join(_TITLE_SECONDS)
+
+
+def _this_chat() -> str:
+    """Return what somebody is told who wants to write to the session while it is answered here."""
+    process = f"process {os.getpid()} on {socket.gethostname()}"
+    try:
+        return f"the chat in {os.ttyname(sys.stdin.fileno())} ({process})"
+    except (OSError, ValueError):
+        return f"a chat without a terminal ({process})"

@@ -1,0 +1,193 @@
+"""What is to be said and done in a chat, one after the other, while the keyboard stays free.
+
+The agent works in a thread of its own, so that a line can be typed while an answer comes: it waits
+its turn, or interrupts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from hermes_sessions.agent.command_table import Typed
+from hermes_sessions.agent.interrupts import Interrupt
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to say, or a command that has to wait for the answer."""
+
+    text: str = ""
+    command: Typed | None = None
+    #: Whether what is said right after it belongs to the same turn.
+    is_open: bool = False
+
+
+Do = Callable[[Job, Interrupt], None]
+
+
+class Turns(Protocol):
+    """Does jobs, one after the other."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job is being done or waits."""
+
+    def add(self, job: Job) -> int:
+        """Do a job after those that wait; return how many there are before it."""
+
+    def follow(self, text: str) -> None:
+        """Interrupt what is being done and say this next, together with what waits to be said
+        for the same reason.
+        """
+
+    def take_open(self) -> str | None:
+        """Return what waits next to be said and `Job.is_open`, which then waits no longer."""
+
+    def interrupt(self) -> bool:
+        """Interrupt what is being done; return whether there was anything."""
+
+    def drop(self) -> int:
+        """Forget what waits; return how many jobs that were."""
+
+    def close(self) -> None:
+        """Interrupt, forget what waits, and return when nothing is being done any more."""
+
+
+class AtOnce:
+    """Does each job when it comes, for a terminal that cannot show two things at a time."""
+
+    is_busy = False
+
+    def __init__(self, do: Do) -> None:
+        self._do = do
+
+    def add(self, job: Job) -> int:
+        """See `Turns.add`."""
+        self._do(job, Interrupt())
+        return 0
+
+    def follow(self, text: str) -> None:
+        """See `Turns.follow`."""
+        self.add(Job(text))
+
+    def take_open(self) -> str | None:
+        """See `Turns.take_open`."""
+        return None
+
+    def interrupt(self) -> bool:
+        """See `Turns.interrupt`."""
+        return False
+
+    def drop(self) -> int:
+        """See `Turns.drop`."""
+        return 0
+
+    def close(self) -> None:
+        """See `Turns.close`."""
+
+
+class InBackground:
+    """Does jobs in a thread of its own."""
+
+    def __init__(self, do: Do, on_change: Callable[[], None] = lambda: None) -> None:
+        """*on_change* is called, in that thread, whenever it begins or ends to be busy."""
+        self._do = do
+        self._on_change = on_change
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._interrupt: Interrupt | None = None
+        self._is_closed = False
+        #: What no job may raise, and one raised; nothing is done after that.
+        self.failure: BaseException | None = None
+        #: Called with it, in the thread of the turns.
+        self.on_failure: Callable[[BaseException], None] = lambda _: None
+        self._thread = threading.Thread(target=self._work, name="turns", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_busy(self) -> bool:
+        """See `Turns.is_busy`."""
+        with self._changed:
+            return self._interrupt is not None or bool(self._waiting)
+
+    def add(self, job: Job) -> int:
+        """See `Turns.add`. Jobs that are `Job.is_open` and stand side by side become one."""
+        with self._changed:
+            if job.is_open and self._waiting and self._waiting[-1].is_open:
+                self._waiting.append(_joined(self._waiting.pop(), job.text))
+            else:
+                self._waiting.append(job)
+            before = len(self._waiting) - (self._interrupt is None)
+            self._changed.notify_all()
+        return before
+
+    def follow(self, text: str) -> None:
+        """See `Turns.follow`."""
+        with self._changed:
+            if self._waiting and self._waiting[0].is_open:
+                self._waiting.appendleft(_joined(self._waiting.popleft(), text))
+            else:
+                self._waiting.appendleft(Job(text, is_open=True))
+            self._changed.notify_all()
+        self.interrupt()
+
+    def take_open(self) -> str | None:
+        """See `Turns.take_open`."""
+        with self._changed:
+            if self._waiting and self._waiting[0].is_open:
+                return self._waiting.popleft().text
+        return None
+
+    def interrupt(self) -> bool:
+        """See `Turns.interrupt`."""
+        with self._changed:
+            interrupt = self._interrupt
+        if interrupt is None:
+            return False
+        interrupt.set()
+        return True
+
+    def drop(self) -> int:
+        """See `Turns.drop`."""
+        with self._changed:
+            dropped = len(self._waiting)
+            self._waiting.clear()
+        return dropped
+
+    def close(self) -> None:
+        """See `Turns.close`."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+        self.interrupt()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                if self._is_closed:
+                    return
+                job = self._waiting.popleft()
+                self._interrupt = Interrupt()
+                interrupt = self._interrupt
+            self._on_change()
+            try:
+                self._do(job, interrupt)
+            except BaseException as error:  # noqa: BLE001 - raised again where somebody sees it
+                self.failure = error
+                self.on_failure(error)
+                return
+            finally:
+                with self._changed:
+                    self._interrupt = None
+                self._on_change()
+
+
+def _joined(job: Job, text: str) -> Job:
+    return replace(job, text=f"{job.text}\n{text}")

@@ -1,0 +1,164 @@
+"""A conversation at a terminal: a line is said, or is a command, at once or when its turn comes."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from hermes_sessions.agent.command_table import Typed, UnknownCommand, read_command
+from hermes_sessions.agent.interrupts import Interrupt
+from hermes_sessions.cli.chat.job_queue import AtOnce, InBackground, Job, Turns
+from hermes_sessions.cli.chat.prompt import Asks, Lines, Prompt, ask_lines, can_prompt
+from hermes_sessions.cli.render.chat import wrapped
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.errors import ConversationHeld, HermesSessionsError, InvalidInput
+
+if TYPE_CHECKING:
+    from hermes_sessions.cli.chat.controller import Talk
+    from hermes_sessions.cli.chat.slash_commands import Commands
+    from hermes_sessions.cli.console import Console
+    from hermes_sessions.config.settings import Settings
+
+#: Commands that ask the model.
+_ASKING: Final = frozenset({"retry", "compress"})
+
+
+class Conversing:
+    """Reads lines until the input ends or somebody leaves."""
+
+    def __init__(
+        self, talk: Talk, commands: Commands, console: Console, settings: Settings
+    ) -> None:
+        self._talk = talk
+        self._commands = commands
+        self._console = console
+        self._settings = settings
+        self._turns: Turns = AtOnce(self._do)
+        self._prompt: Asks = Lines(lambda: talk.away.sign)
+
+    def run(self) -> None:
+        """Talk, from the greeting to the way back."""
+        if can_prompt(self._console):
+            self._run_beside_a_prompt()
+        else:
+            self._talk.greet()
+            self._converse(self._prompt)
+        self._talk.goodbye()
+
+    def _run_beside_a_prompt(self) -> None:
+        from hermes_sessions.cli.chat.screen import Screen
+
+        screen = Screen(sys.stdout)
+        turns = InBackground(self._do, screen.refresh)
+        prompt = Prompt(
+            None if self._talk.is_incognito else self._settings.home,
+            self._console,
+            screen,
+            is_busy=lambda: turns.is_busy,
+            interrupt=turns.interrupt,
+            arguments=self._commands.arguments,
+            state=lambda: self._talk.away.sign,
+        )
+        self._prompt = prompt
+        turns.on_failure = prompt.end
+        self._turns = turns
+        with screen.takes_everything():
+            try:
+                self._talk.greet()
+                self._converse(prompt)
+            finally:
+                dropped = turns.drop()
+                turns.close()
+            self._say_what_was_dropped(dropped)
+        if turns.failure is not None:
+            raise turns.failure
+
+    def _converse(self, prompt: Asks) -> None:
+        for line in ask_lines(prompt):
+            try:
+                if not self._handle(line):
+                    return
+            except KeyboardInterrupt:
+                self._tell("Interrupted.")
+            except HermesSessionsError as error:
+                self._tell(f"Error: {error}")
+
+    # ── a line ────────────────────────────────────────────────────────────────────────────────
+
+    def _handle(self, line: str) -> bool:
+        """Do what a line asks for; return whether the conversation goes on."""
+        typed = read_command(line, "cli")
+        if typed is None:
+            self._say(line)
+        elif isinstance(typed, UnknownCommand):
+            near = " or ".join(f"/{name}" for name in typed.near)
+            hint = f" Did you mean {near}?" if near else " /help shows them."
+            self._tell(f"There is no command /{typed.name}.{hint}")
+        elif typed.command.name == "quit":
+            return False
+        elif typed.command.name == "stop":
+            self._stop()
+        elif typed.command.name == "queue":
+            self._queue(typed.argument)
+        elif self._turns.is_busy and not typed.command.while_busy:
+            self._turns.add(Job(command=typed))
+            self._tell(f"/{typed.command.name} waits for the answer.")
+        elif typed.command.name in _ASKING:
+            self._turns.add(Job(command=typed))
+        else:
+            self._commands.do(typed, Interrupt())
+        return True
+
+    def _say(self, text: str) -> None:
+        if not self._turns.is_busy:
+            self._turns.add(Job(text))
+        elif self._settings.display.busy_input_mode == "interrupt":
+            self._turns.follow(text)
+        else:
+            self._turns.add(Job(text, is_open=True))
+            is_steering = self._settings.display.busy_input_mode == "steer"
+            when = "after the next tool call, or after" if is_steering else "after"
+            self._tell(f"Queued: it is said {when} this answer.")
+
+    def _queue(self, text: str) -> None:
+        if not text:
+            raise InvalidInput("Say what to queue: /queue and then this")
+        before = self._turns.add(Job(text))
+        if before:
+            self._tell(f"Queued, as number {before}. /stop drops what is queued.")
+
+    def _stop(self) -> None:
+        dropped = self._turns.drop()
+        if not self._turns.interrupt() and not dropped:
+            self._tell("Nothing is running.")
+        self._say_what_was_dropped(dropped)
+
+    def _say_what_was_dropped(self, number: int) -> None:
+        if number:
+            self._tell(f"Dropped {counted(number, 'queued message')}.")
+
+    # ── a turn ────────────────────────────────────────────────────────────────────────────────
+
+    def _do(self, job: Job, interrupt: Interrupt) -> None:
+        """Do what had to wait; expected failures are told."""
+        try:
+            if isinstance(job.command, Typed):
+                self._commands.do(job.command, interrupt)
+            else:
+                is_steering = self._settings.display.busy_input_mode == "steer"
+                steering = self._turns.take_open if is_steering else _nothing
+                if not self._talk.say(job.text, interrupt, steering):
+                    self._prompt.give_back(job.text)
+        except ConversationHeld as error:
+            self._tell(f"Not done: {error}")
+            if job.text:
+                self._prompt.give_back(job.text)
+        except HermesSessionsError as error:
+            self._tell(f"Error: {error}")
+
+    def _tell(self, text: str) -> None:
+        self._console.tell(wrapped(text, self._console.style, "  "))
+
+
+def _nothing() -> None:
+    return None

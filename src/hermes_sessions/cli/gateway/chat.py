@@ -1,0 +1,54 @@
+"""``hermes gateway chat``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.config import load_settings
+from hermes_sessions.errors import NotFound
+
+
+@click.command(short_help="Talk to the agent of a running gateway.")
+@click.option("--chat", "name", default="main", show_default=True, help="The conversation.")
+@speaks_to_console
+def chat(console: Console, *, name: str) -> None:
+    """Talk to the agent through the socket of a gateway that runs on this machine.
+
+    Needs platforms.local.enabled. Lines are read from standard input; the end of it (Ctrl-D) leaves
+    when everything has been answered.
+    """
+    from hermes_sessions.gateway.platforms.local.settings import LocalSettings
+    from hermes_sessions.gateway.platforms.local.socket_client import Refused
+    from hermes_sessions.gateway.platforms.local.terminal import converse
+
+    if console.as_json:
+        raise click.UsageError("--json is not for a talk. The socket speaks JSON: docs/local.md")
+    settings = load_settings()
+    platform = settings.platforms.get("local")
+    extra = {} if platform is None else platform.extra
+    socket = LocalSettings.read(extra, settings.home / "gateway").socket
+
+    def write(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    try:
+        asyncio.run(converse(socket, _lines(), write, chat=name, keep_trying=False))
+    except (FileNotFoundError, ConnectionError) as error:
+        raise NotFound(
+            f"No gateway answers at {socket}. Enable platforms.local in config.yaml and start it: "
+            f"hermes gateway run"
+        ) from error
+    except Refused as error:
+        raise NotFound(str(error)) from error
+
+
+async def _lines() -> AsyncIterator[str]:
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        yield line

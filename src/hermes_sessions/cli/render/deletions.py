@@ -1,0 +1,70 @@
+"""What would be deleted, and why: each session with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hermes_sessions.cli.render.json_output import session_document
+from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import wrap
+
+Record = Mapping[str, Any]
+
+_INDENT = "  "
+
+
+class Departure(NamedTuple):
+    """A session that is to go."""
+
+    session: Record
+    reason: str
+    #: Bytes of its text.
+    size: int
+
+
+def amount(departures: Sequence[Departure]) -> str:
+    """Return how much that is: ``2 sessions (5 messages, 1.2 KB)``."""
+    facts = f"{counted(_messages(departures), 'message')}, {size(_bytes(departures))}"
+    return f"{counted(len(departures), 'session')} ({facts})"
+
+
+def departure_lines(departures: Iterable[Departure], style: Style) -> Iterator[str]:
+    """Yield two lines for each: which session, and what of it goes why."""
+    for session, reason, number_of_bytes in departures:
+        yield session_name(session)
+        messages = counted(session["message_count"] or 0, "message")
+        facts = f"{messages}, {size(number_of_bytes)}: {one_line(reason)}"
+        room = None if style.width is None else max(style.width - len(_INDENT), 16)
+        for line in wrap(facts, room) if room else [facts]:
+            yield style.dim(_INDENT + line)
+
+
+def session_name(session: Record) -> str:
+    """Return the id, the title where there is one, and whether the session is pinned."""
+    title = one_line(session["title"] or "")
+    pinned = " (pinned)" if session.get("pinned_at") else ""
+    return f"{one_line(session['id'])}{'  ' if title else ''}{title}{pinned}"
+
+
+def departures_document(departures: Sequence[Departure], *, purge: bool) -> dict[str, Any]:
+    """Return what ``--dry-run --json`` prints."""
+    return {
+        "dry_run": True,
+        "purge": purge,
+        "messages": _messages(departures),
+        "bytes": _bytes(departures),
+        "sessions": [
+            {**session_document(d.session), "bytes": d.size, "reason": d.reason} for d in departures
+        ],
+    }
+
+
+def _messages(departures: Iterable[Departure]) -> int:
+    return sum(departure.session["message_count"] or 0 for departure in departures)
+
+
+def _bytes(departures: Iterable[Departure]) -> int:
+    return sum(departure.size for departure in departures)

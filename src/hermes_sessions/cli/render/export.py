@@ -1,0 +1,112 @@
+"""Sessions as Markdown, for reading and sharing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hermes_sessions.cli.render.humanize import date_and_time
+from hermes_sessions.cli.render.safe_text import lines, one_line
+from hermes_sessions.model.message import text_of
+
+Record = Mapping[str, Any]
+
+NO_TEXT = "[content that is not text]"
+_UNTITLED = "Untitled session"
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|])")
+
+
+def markdown_begin() -> str:
+    """Return what stands before the first session."""
+    return ""
+
+
+def markdown_end() -> str:
+    """Return what stands after the last session."""
+    return ""
+
+
+def markdown_session(record: Record) -> Iterator[str]:
+    """Yield one export record as pieces of text: a heading, its facts, and what was said."""
+    yield f"# {_plain(session_title(record))}\n\n"
+    for label, value in session_facts(record):
+        yield f"- {label}: {_plain(value)}\n"
+    yield "\n"
+    for message in messages_shown(record):
+        yield f"## {_plain(speaker_of(message))}\n\n*{date_and_time(message.get('timestamp'))}*\n\n"
+        text = readable_text(message)
+        if text:
+            yield (_fenced(text) if message.get("role") == "tool" else text) + "\n\n"
+        for name, arguments in calls_of(message):
+            yield f"Calls {_plain(name)}:\n\n{_fenced(arguments)}\n\n"
+
+
+# ── what both forms show ──────────────────────────────────────────────────────────────────────
+
+
+def session_title(record: Record) -> str:
+    """Return the title, or words that say there is none."""
+    return one_line(record.get("title") or "") or _UNTITLED
+
+
+def session_facts(record: Record) -> Iterator[tuple[str, str]]:
+    """Yield what a reader wants to know about a session."""
+    yield "Session", one_line(str(record["id"]))
+    yield "Source", one_line(str(record.get("source") or "?"))
+    if record.get("model"):
+        yield "Model", one_line(str(record["model"]))
+    yield "Started", date_and_time(record.get("started_at"))
+    yield "Last active", date_and_time(record.get("last_active"))
+    if record.get("parent_session_id"):
+        kind = f" ({one_line(str(record['edge_kind']))})" if record.get("edge_kind") else ""
+        yield "Parent", one_line(str(record["parent_session_id"])) + kind
+
+
+def messages_shown(record: Record) -> Iterator[Record]:
+    """Yield the messages of a record but those that were taken back."""
+    for message in record.get("messages") or ():
+        if message.get("active", 1):
+            yield message
+
+
+def speaker_of(message: Record) -> str:
+    """Return the role, and the name of a tool."""
+    name = one_line(str(message.get("tool_name") or ""))
+    role = one_line(str(message.get("role") or "?"))
+    return f"{role} {name}" if name else role
+
+
+def readable_text(message: Record) -> str:
+    """Return what a message says, without what could act on a terminal."""
+    text = text_of(message.get("content"))
+    if not text and message.get("content"):
+        return NO_TEXT
+    return "\n".join(lines(text)) if text else ""
+
+
+def calls_of(message: Record) -> Iterator[tuple[str, str]]:
+    """Yield the name and arguments of each tool call."""
+    calls = message.get("tool_calls")
+    if not calls:
+        return
+    for call in calls if isinstance(calls, list) else [calls]:
+        function = call.get("function") if isinstance(call, dict) else None
+        called = function if isinstance(function, dict) else call
+        if isinstance(called, dict):
+            arguments = called.get("arguments", "")
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2)
+            yield one_line(str(called.get("name") or "?")), "\n".join(lines(text))
+        else:
+            yield "?", "\n".join(lines(str(called)))
+
+
+def _plain(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"

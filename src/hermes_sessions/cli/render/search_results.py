@@ -1,0 +1,127 @@
+"""One message that a search found, for reading: where it is, what it says, what stands around it.
+
+Matches are coloured on a terminal that has colours, and stand between ``>>>`` and ``<<<`` on
+everything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hermes_sessions.cli.render.humanize import moment
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.render.shell_commands import command_on
+from hermes_sessions.cli.render.style import Style
+from hermes_sessions.cli.render.text_width import cut, display_width, wrap
+from hermes_sessions.cli.render.transcript import in_one_line, painter, speaker
+from hermes_sessions.storage.search.answer import Hit
+
+Record = Mapping[str, Any]
+
+_INDENT = "  "
+#: Stands before what was found; its neighbours are indented.
+_POINTER = "> "
+#: Columns of a neighbour's line where the layout has no width.
+_NEIGHBOUR = 110
+_AT_LEAST = 16
+# The nearest opening counts: text may have the marks of its own, as a Python prompt does.
+_MARKED = re.compile(">>>((?:(?!>>>).)*?)<<<")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What is shown with a hit."""
+
+    #: What the session is called: its title, or a preview.
+    name: str
+    before: Record | None = None
+    after: Record | None = None
+
+
+class _Paint(NamedTuple):
+    start: int
+    end: int
+    colour: Callable[[str], str]
+
+
+def hit_lines(hit: Hit, surroundings: Surroundings, *, now: float, style: Style) -> list[str]:
+    """Return the lines that show one hit, the command that opens it last."""
+    name = one_line(surroundings.name) or style.nothing
+    lines = [style.bold(cut(name, style.width, style.ellipsis) if style.width else name)]
+    lines += [_INDENT + style.dim(line) for line in _facts(hit, now, style)]
+    if surroundings.before is not None:
+        lines.append(_neighbour(surroundings.before, style))
+    lines += _match(hit, style)
+    if surroundings.after is not None:
+        lines.append(_neighbour(surroundings.after, style))
+    # It stays whole, whatever the window does to it: it is there to be copied.
+    opening = command_on("show", hit.session_id, options=("--around", str(hit.id)))
+    return [*lines, _INDENT + style.dim(opening)]
+
+
+def _facts(hit: Hit, now: float, style: Style) -> Iterator[str]:
+    """Yield when and where, in as few lines as fit."""
+    facts = [
+        moment(hit.timestamp, now),
+        one_line(hit.source),
+        one_line(hit.session_id),
+        f"message {hit.id}",
+    ]
+    room = None if style.width is None else max(style.width - len(_INDENT), _AT_LEAST)
+    line = ""
+    for fact in facts:
+        joined = line + style.separator + fact if line else fact
+        if line and room is not None and display_width(joined) > room:
+            yield line
+            joined = fact
+        line = joined
+    yield line
+
+
+def _neighbour(message: Record, style: Style) -> str:
+    text = f"{speaker(message, style)}: {in_one_line(message, style)}"
+    room = _NEIGHBOUR if style.width is None else max(style.width - len(_INDENT), _AT_LEAST)
+    return _INDENT + style.dim(cut(text, room, style.ellipsis))
+
+
+def _match(hit: Hit, style: Style) -> list[str]:
+    who: Record = {"role": hit.role, "tool_name": hit.tool_name}
+    of_title = hit.matched == "title"
+    label = "title" if of_title else speaker(who, style)
+    colour = style.dim if of_title else painter(who, style)
+    text, paints = label + ": ", [_Paint(0, len(label) + 1, colour)]
+    end = 0
+    snippet = one_line(hit.snippet)
+    for found in _MARKED.finditer(snippet):
+        text += snippet[end : found.start()]
+        matched = found[1] if style.colour else found[0]
+        if style.colour:
+            paints.append(_Paint(len(text), len(text) + len(matched), style.match))
+        text += matched
+        end = found.end()
+    text += snippet[end:]
+    room = None if style.width is None else max(style.width - 2 * len(_INDENT), _AT_LEAST)
+    first, *others = _painted(text, paints, room)
+    return [_POINTER + first, *(2 * _INDENT + line for line in others)]
+
+
+def _painted(text: str, paints: list[_Paint], columns: int | None) -> Iterator[str]:
+    """Yield the text in lines of so many columns, painted; a match may go on in the next line."""
+    end = 0
+    for line in wrap(text, columns) if columns else [text]:
+        start = text.index(line, end)
+        end = start + len(line)
+        yield _paint_line(text, start, end, paints)
+
+
+def _paint_line(text: str, start: int, end: int, paints: list[_Paint]) -> str:
+    line, done = "", start
+    for paint in paints:
+        first, last = max(paint.start, start), min(paint.end, end)
+        if first < last:
+            line += text[done:first] + paint.colour(text[first:last])
+            done = last
+    return line + text[done:end]

@@ -1,0 +1,184 @@
+"""``hermes sessions delete``, and what it shares with ``prune``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.render.deletions import (
+    Departure,
+    amount,
+    departure_lines,
+    departures_document,
+    session_name,
+)
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.shell_commands import command_on
+from hermes_sessions.cli.session_lookup import find_session
+from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
+from hermes_sessions.model.lineage import SUBAGENT
+from hermes_sessions.storage.sessiondb import SessionDB
+
+Record = dict[str, Any]
+
+#: How many ids the command that undoes it is shown with.
+_IDS_SHOWN = 3
+
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would go and why, and change nothing."
+)
+purge_option = click.option(
+    "--purge", is_flag=True, help="Delete for good at once, past the trash."
+)
+
+
+@click.command(short_help="Move sessions to the trash.")
+@click.argument("references", metavar="ID...", nargs=-1, required=True)
+@click.option(
+    "--only", is_flag=True, help="Only the sessions named, not the other parts of the conversation."
+)
+@dry_run_option
+@purge_option
+@yes_option
+@speaks_to_console
+def delete(
+    console: Console,
+    *,
+    references: tuple[str, ...],
+    only: bool,
+    dry_run: bool,
+    purge: bool,
+    yes: bool,
+) -> None:
+    """Move sessions to the trash, after a confirmation.
+
+    A conversation that was continued under new ids is deleted as a whole, as it is one line of the
+    list; so are the subagents it started. Branches stay. Nothing is deleted when any ID is
+    unknown.
+    """
+    opened = open_for_reading if dry_run else open_for_writing
+    with opened(console) as db:
+        doomed: dict[str, Record] = {}
+        named: dict[str, None] = {}
+        for reference in references:
+            session = find_session(db, reference)
+            named[session["id"]] = None
+            doomed |= {member["id"]: member for member in _with_parts(db, session, only=only)}
+        if dry_run or not yes:
+            sessions = list(doomed.values())
+            departures = measured(db, sessions, lambda s: _reason(s, named))
+            if dry_run:
+                explain(console, departures, purge=purge)
+                return
+            console.tell(f"  {session_name(session)}" for session in sessions)
+            confirm_removal(console, departures, purge=purge)
+        removed = _remove(console, db, list(doomed), purge=purge)
+    messages = sum(doomed[i]["message_count"] or 0 for i in removed if i in doomed)
+    report_removal(console, removed, messages, purged=purge, undo=list(named))
+
+
+def measured(
+    db: SessionDB, sessions: Sequence[Record], reason: Callable[[Record], str]
+) -> list[Departure]:
+    """Return *sessions* as what is to go, with their sizes and the *reason* of each."""
+    sizes = db.measure_sessions(session["id"] for session in sessions)
+    return [Departure(session, reason(session), sizes[session["id"]]) for session in sessions]
+
+
+def explain(console: Console, departures: Sequence[Departure], *, purge: bool) -> None:
+    """Print what would go, and why."""
+    if console.as_json:
+        console.print_json(departures_document(departures, purge=purge))
+        return
+    fate = "be deleted for good" if purge else "move to the trash"
+    console.print([*departure_lines(departures, console.style), ""])
+    console.print(f"{amount(departures)} would {fate}. Nothing was changed.")
+
+
+def confirm_removal(console: Console, departures: Sequence[Departure], *, purge: bool) -> None:
+    """Ask whether these sessions should go; end the command with exit code 1 unless they should."""
+    what = amount(departures)
+    question = (
+        f"Delete {what} for good? This cannot be undone." if purge else f"Move {what} to the trash?"
+    )
+    if not console.confirm(question):
+        console.tell("Cancelled; nothing was changed.")
+        raise click.exceptions.Exit(1)
+
+
+def report_removal(
+    console: Console,
+    session_ids: Sequence[str],
+    messages: int,
+    *,
+    purged: bool,
+    undo: Sequence[str] = (),
+) -> None:
+    """Print what was removed; *undo* are ids whose restoring brings all of it back."""
+    if console.as_json:
+        console.print_json({"deleted": list(session_ids), "messages": messages, "purged": purged})
+        return
+    what = f"{counted(len(session_ids), 'session')} ({counted(messages, 'message')})"
+    if purged:
+        console.print(f"Deleted {what} for good.")
+    else:
+        many = len(undo) > _IDS_SHOWN
+        undoing = "hermes sessions restore ID..." if many else command_on("restore", *undo)
+        console.print(f"Moved {what} to the trash. To undo: {undoing}")
+
+
+@contextmanager
+def leaving_no_trace(console: Console, db: SessionDB) -> Iterator[None]:
+    """Let nothing be readable any more of what is deleted in the block, and say where something may
+    be for a while.
+    """
+    from hermes_sessions.storage.care.erasure.scrubbing import scrub
+
+    with db.provider.leaving_no_trace():
+        yield
+    for step in scrub(db.store):
+        if step.status == "pending":
+            console.tell(
+                f"In the {step.place}, something of it may still be readable: {step.why} "
+                f"Try later: hermes sessions trash --empty"
+            )
+
+
+def _reason(session: Record, named: Container[str]) -> str:
+    if session["id"] in named:
+        return "named"
+    if session["edge_kind"] == SUBAGENT:
+        return f"subagent of {session['parent_session_id']}"
+    return "another part of the same conversation"
+
+
+def _with_parts(db: SessionDB, session: Record, *, only: bool) -> list[Record]:
+    """Return the sessions that go with *session*: its chain, and subagents of any of them."""
+    family = db.list_conversation(session["id"])
+    going = {session["id"]} if only else set(db.get_compression_lineage(session["id"]))
+    going.add(session["id"])
+    while more := {
+        member["id"]
+        for member in family
+        if member["edge_kind"] == SUBAGENT
+        and member["parent_session_id"] in going
+        and member["id"] not in going
+    }:
+        going |= more
+    return [member for member in family if member["id"] in going]
+
+
+def _remove(console: Console, db: SessionDB, ids: Sequence[str], *, purge: bool) -> list[str]:
+    if not purge:
+        return db.trash_sessions(ids)
+    files = transcripts_directory()
+    with leaving_no_trace(console, db), console.progress("Deleting", len(ids)) as progress:
+        for session_id in ids:
+            db.delete_session(session_id, files)
+            progress.advance()
+    return list(ids)

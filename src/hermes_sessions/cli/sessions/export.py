@@ -1,0 +1,199 @@
+"""``hermes sessions export``."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.files import STANDARD_STREAM, FileRefused, written_whole
+from hermes_sessions.cli.options import source_option, speaks_to_console, time_span
+from hermes_sessions.cli.progress import Progress
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.session_lookup import find_session
+from hermes_sessions.cli.sessions.export_formats import FORMS, form_of, write_as
+from hermes_sessions.cli.store import is_file_of_store, open_for_reading, open_for_searching
+from hermes_sessions.errors import NotFound
+from hermes_sessions.model.scope import Scope
+from hermes_sessions.storage.sessiondb import SessionDB
+
+if TYPE_CHECKING:
+    from hermes_sessions.text.redaction import Redactor
+
+Record = dict[str, Any]
+
+#: Hits that are looked at together.
+_PAGE = 200
+
+
+class _Tally:
+    """Counts what passes by on its way to the file."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.sessions = 0
+        self.messages = 0
+        self._progress = progress
+
+    def counting(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Yield *records*, counted."""
+        for record in records:
+            yield record
+            self.sessions += 1
+            self.messages += len(record["messages"])
+            self._progress.advance()
+
+
+@click.command(short_help="Write sessions to a file: JSONL, Markdown or HTML.")
+@click.argument("target", metavar="FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMS)),
+    help="jsonl, md or html; unless given, as the name of FILE ends, else jsonl.",
+)
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Replace API keys, tokens, passwords, e-mail addresses and names of home directories.",
+)
+@click.option(
+    "--query",
+    metavar="QUERY",
+    help="Only sessions in which this is found, as asked; written as for search.",
+)
+@source_option
+@click.option(
+    "--since", metavar="WHEN", help="Only sessions active from this time on: 2026-05-01, 7d."
+)
+@click.option("--until", metavar="WHEN", help="Only sessions last active before this time.")
+@click.option("--title", metavar="TEXT", help="Only sessions with this in their title.")
+@click.option("--user", metavar="ID", help="Only sessions of this user.")
+@click.option(
+    "--session-id",
+    "references",
+    metavar="ID",
+    multiple=True,
+    help="Only this session: an id, the beginning of one, or a title. Can be repeated.",
+)
+@click.option("--force", is_flag=True, help="Replace FILE when it exists.")
+@speaks_to_console
+def export(
+    console: Console,
+    *,
+    target: str,
+    form: str | None,
+    redact: bool,
+    query: str | None,
+    references: tuple[str, ...],
+    force: bool,
+    **filters: Any,
+) -> None:
+    """Write sessions with all their messages to FILE.
+
+    FILE appears when it is complete. "-" is standard output. JSONL has one session per line, and
+    "hermes sessions import" reads it back without loss; Markdown and HTML are for reading and
+    sharing. Archived sessions are included, those in the trash are not.
+    """
+    limits = {"query": query, **filters}
+    given = next((name for name, value in limits.items() if value), None)
+    if given and references:
+        raise click.UsageError(
+            f"--{given} and --session-id cannot be combined.", click.get_current_context()
+        )
+    if target != STANDARD_STREAM and is_file_of_store(target):
+        raise FileRefused(f"{target} belongs to the store itself. Choose another name.")
+    redactor = _redactor() if redact else None
+    with open_for_reading(console) if query is None else open_for_searching(console) as db:
+        ids = [find_session(db, reference)["id"] for reference in references]
+        ids = list(dict.fromkeys(ids))
+        if query is not None:
+            ids = _found(console, db, query, filters)
+        total = len(ids) or db.session_count(filters["source"], include_archived=True)
+        records = _named(db, ids) if ids else _filtered(console, db, filters)
+        with (
+            written_whole(target, replace=force) as file,
+            console.progress("Exporting", total) as progress,
+            closing(records),
+        ):
+            tally = _Tally(progress)
+            passing = tally.counting(records)
+            if redactor is not None:
+                passing = map(redactor.record, passing)
+            write_as(form or form_of(target), passing, file)
+    if target != STANDARD_STREAM:
+        _report(console, target, tally, redactor)
+
+
+def _redactor() -> Redactor:
+    from hermes_sessions.text.redaction import Redactor  # not loaded at every export
+
+    return Redactor()
+
+
+def _filtered(
+    console: Console, db: SessionDB, filters: dict[str, Any]
+) -> Generator[Record, None, None]:
+    after, before = time_span(console, filters["since"], filters["until"])
+    yield from db.iter_export(
+        filters["source"],
+        since=after,
+        until=before,
+        title=filters["title"],
+        scope=Scope(user_id=filters["user"]),
+    )
+
+
+def _found(console: Console, db: SessionDB, query: str, filters: dict[str, Any]) -> list[str]:
+    """Return the sessions in which the query is found, the latest first.
+
+    Raises NotFound when there is none: an empty file would look like an export.
+    """
+    from hermes_sessions.text.query.filters import Conditions  # an export without needs no search
+
+    after, before = time_span(console, filters["since"], filters["until"])
+    conditions = Conditions(
+        sources=(filters["source"],) if filters["source"] else None,
+        users=(filters["user"],) if filters["user"] else (),
+        after=after,
+        before=before,
+    )
+    found: dict[str, str] = {}
+    cursor: str | None = None
+    while True:
+        answer = db.search(
+            query, conditions=conditions, limit=_PAGE, sort="newest", cursor=cursor, relax=False
+        )
+        found.update((hit.session_id, hit.title or "") for hit in answer.hits)
+        cursor = answer.next_cursor
+        if cursor is None:
+            break
+    wanted = (filters["title"] or "").casefold()
+    ids = [session_id for session_id, title in found.items() if wanted in title.casefold()]
+    if not ids:
+        raise NotFound(f"Nothing is found by {query!r}, so nothing was written.")
+    return ids
+
+
+def _named(db: SessionDB, ids: list[str]) -> Generator[Record, None, None]:
+    for session_id in ids:
+        record = db.export_session(session_id)
+        if record is None:
+            raise NotFound(f"Session {session_id} was deleted meanwhile.")
+        yield record
+
+
+def _report(console: Console, target: str, tally: _Tally, redactor: Redactor | None) -> None:
+    if console.as_json:
+        redacted = {"redacted": dict(redactor.counts)} if redactor else {}
+        written = {"exported": tally.sessions, "messages": tally.messages, "file": target}
+        console.print_json({**written, **redacted})
+        return
+    what = f"{counted(tally.sessions, 'session')} ({counted(tally.messages, 'message')})"
+    console.print(f"Exported {what} to {one_line(target)}")
+    if redactor is not None:
+        kinds = ", ".join(f"{number} {name}" for name, number in redactor.counts.items())
+        console.print(f"Redacted: {kinds or 'nothing was found'}. Read it before you share it.")

@@ -1,0 +1,133 @@
+"""``hermes sessions import``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.files import STANDARD_STREAM, readable_twice
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.safe_text import one_line
+from hermes_sessions.cli.store import configured_file, open_for_writing
+from hermes_sessions.errors import ImportRefused
+from hermes_sessions.storage.jsonl import import_file
+from hermes_sessions.storage.sqlite.hermes_database import (
+    import_database,
+    is_database,
+    require_importable,
+    target_for,
+)
+
+Record = dict[str, Any]
+
+#: How many lines of one kind are printed; --json has all of them.
+_SHOWN = 10
+
+
+@click.command("import", short_help="Read sessions from a file.")
+@click.argument("source", metavar="FILE")
+@click.option(
+    "--into",
+    metavar="PATH",
+    help="The SQLite file to import into, made when it does not exist, instead of the store.",
+)
+@speaks_to_console
+def import_(console: Console, *, source: str, into: str | None) -> None:
+    """Read sessions from FILE into the store.
+
+    FILE is a JSONL file that "hermes sessions export" wrote ("-" is standard input), or the
+    database of any Hermes version; it is only read. Importing a file again adds what is new and
+    changes nothing else. A session that is already stored with other content is left alone, and
+    the exit code is 1.
+    """
+    with readable_twice(source) as path:
+        from_database = source != STANDARD_STREAM and is_database(path)
+        if source != STANDARD_STREAM:
+            require_importable(path)
+        target = _target(path, into, from_database=from_database)
+        with open_for_writing(console, target) as db:
+            reader = import_database if from_database else import_file
+            with console.progress("Importing", 1) as progress:
+                report = reader(db, path, progress.reach)
+    store = target or configured_file()
+    if console.as_json:
+        console.print_json({"store": str(store), **_document(report)})
+    else:
+        console.print(_summary(report, source, target))
+    console.tell(_remarks(report))
+    if target is not None and os.path.realpath(configured_file()) != os.path.realpath(target):
+        # A relative path would start at the home directory there.
+        place = one_line(os.path.abspath(target))  # noqa: PTH100 - links stay as they are
+        console.tell(f"To use these sessions, set in config.yaml: sessiondb.sqlite.path: {place}")
+    if report["conflicts"] or report["errors"] or report.get("damage"):
+        raise click.exceptions.Exit(1)
+
+
+def _target(source: Path, into: str | None, *, from_database: bool) -> Path | None:
+    """Return the file to import into, None for the configured store."""
+    if into is not None:
+        if os.path.realpath(into) == os.path.realpath(source):
+            raise ImportRefused(f"{source} cannot be imported into itself.")
+        return Path(into)
+    if not from_database:
+        return None
+    configured = configured_file()
+    target = target_for(source, configured)
+    return None if target == configured else target
+
+
+def _summary(report: Record, source: str, target: Path | None) -> str:
+    parts = [f"Imported {counted(report['imported'], 'session')} from {source}"]
+    if target is not None:
+        parts[0] += f" into {target}"
+    if report["extended"]:
+        parts.append(f"extended {report['extended']}")
+    if report["skipped"]:
+        parts.append(f"{report['skipped']} were already there")
+    if report.get("topics"):
+        parts.append(f"bound {counted(report['topics'], 'Telegram topic')}")
+    return one_line(", ".join(parts) + ".")
+
+
+def _document(report: Record) -> Record:
+    return {
+        "imported": report["imported"],
+        "extended": report["extended"],
+        "skipped": report["skipped"],
+        "conflicts": report["conflicts"],
+        "errors": report["errors"],
+        "damage": report.get("damage", []),
+        "notes": report["notes"],
+        "topics": report.get("topics", 0),
+        "kept": report.get("kept", {}),
+        "left_out": report.get("left_out", []),
+    }
+
+
+def _remarks(report: Record) -> Iterator[str]:
+    if kept := {table: rows for table, rows in report.get("kept", {}).items() if rows}:
+        rows = ", ".join(f"{table} ({counted(count, 'row')})" for table, count in kept.items())
+        yield one_line(f"Kept in the table foreign_rows: {rows}")
+    reasons: dict[str, list[str]] = {}
+    for entry in report.get("left_out", []):
+        name = ".".join(entry[key] for key in ("table", "column") if key in entry)
+        reasons.setdefault(entry["reason"], []).append(name)
+    for reason, named in reasons.items():
+        yield one_line(f"Not copied: {', '.join(named)}: {reason}")
+    kinds: tuple[tuple[str, Sequence[str]], ...] = (
+        ("Left alone", [f"{c['id']}: {c['reason']}" for c in report["conflicts"]]),
+        ("Left out", [f"session number {e['index'] + 1}: {e['error']}" for e in report["errors"]]),
+        ("Damaged", report.get("damage", [])),
+        ("Note", [f"{note['id']}: {note['note']}" for note in report["notes"]]),
+    )
+    for label, lines in kinds:
+        for line in lines[:_SHOWN]:
+            yield f"{label}: {one_line(line)}"
+        if len(lines) > _SHOWN:
+            yield f"{label}: ... and {len(lines) - _SHOWN} more (--json has all)"

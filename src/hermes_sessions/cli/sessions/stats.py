@@ -1,0 +1,67 @@
+"""``hermes sessions stats``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.render.space import space_lines
+from hermes_sessions.cli.render.store import (
+    sizes_lines,
+    statistics,
+    usage_lines,
+    used_by_all,
+)
+from hermes_sessions.cli.store import open_for_reading
+
+#: How long --space looks at a store.
+SECONDS: Final = 20.0
+
+
+@click.command(short_help="Count sessions and messages.")
+@click.option(
+    "--sizes", is_flag=True, help="Show what takes up the space, too; looks at every message."
+)
+@click.option(
+    "--space",
+    is_flag=True,
+    help="Show space by class, source, table and index, too; measures for "
+    f"{SECONDS:.0f} seconds at most.",
+)
+@click.option(
+    "--full", is_flag=True, help="With --space, look at the whole store, however long that takes."
+)
+@click.option("--usage", is_flag=True, help="Show tokens and cost, too; looks at every session.")
+@speaks_to_console
+def stats(console: Console, *, sizes: bool, space: bool, full: bool, usage: bool) -> None:
+    """Count sessions and messages, by source.
+
+    Shows the size of the store, too, and whether its search index holds everything.
+    """
+    if full and not space:
+        raise click.UsageError("--full belongs to --space.")
+    with open_for_reading(console) as db:
+        counted = db.get_stats()
+        index = db.search_index_status()
+        measured = db.get_sizes() if sizes else None
+        taken = db.get_space(within=None if full else SECONDS) if space else None
+        used = used_by_all(db.get_insights(0)) if usage else None
+    if console.as_json:
+        state = {name: index[name] for name in ("complete", "pending")}
+        more: dict[str, object] = {"sizes": measured} if measured else {}
+        if taken:
+            more["space"] = taken
+        if used is not None:
+            more["usage"] = used
+        console.print_json({**counted, "search_index": state, **more})
+    else:
+        console.print(statistics(counted, index))
+        if measured:
+            console.print(sizes_lines(measured))
+        if taken:
+            console.print(space_lines(taken))
+        if used is not None:
+            console.print(usage_lines(used))

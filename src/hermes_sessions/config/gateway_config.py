@@ -1,0 +1,187 @@
+"""What the lifecycle of conversations is configured by, as one value that a test can write down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from hermes_sessions.config.gateway_settings import BusyInputMode
+from hermes_sessions.config.platform_names import platform_of_section
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.ids import require_id
+from hermes_sessions.model.reset_policy import SessionResetPolicy
+
+if TYPE_CHECKING:
+    from hermes_sessions.config.gateway_settings import ResetOverrides, SessionResetSettings
+    from hermes_sessions.config.settings import Settings
+
+#: Fields of a policy that override those of a more general one.
+Overrides = Mapping[str, Any]
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_DEFAULT_POLICY: Final = SessionResetPolicy()
+_POLICY_FIELDS: Final = frozenset(field.name for field in fields(SessionResetPolicy))
+
+
+@dataclass(frozen=True, slots=True)
+class HomeChannel:
+    """Where a platform's messages go when nobody says where."""
+
+    chat_id: str
+    name: str | None = None
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """How conversations are told apart, when they start anew, and how turns are run.
+
+    ``GatewayConfig()`` has the documented defaults. Immutable; times are in seconds.
+
+    Raises:
+        InvalidInput: overrides name a field that a policy does not have, a value is not allowed,
+            the namespace is empty, or there is no room for a single agent or message.
+    """
+
+    #: When any conversation starts anew.
+    reset_policy: SessionResetPolicy = _DEFAULT_POLICY
+    #: Fields that differ in ``dm``, ``group``, ``channel``, ``thread``.
+    reset_by_type: Mapping[str, Overrides] = field(default_factory=dict, hash=False)
+    #: Fields that differ on a platform; they win over those by type.
+    reset_by_platform: Mapping[str, Overrides] = field(default_factory=dict, hash=False)
+    #: In groups and channels everybody has a conversation of their own.
+    group_sessions_per_user: bool = True
+    #: In threads, too.
+    thread_sessions_per_user: bool = False
+    #: The bot whose lanes these are, where several share a database.
+    namespace: str = "default"
+    #: Lanes that were not used for so many days are forgotten; 0: none.
+    session_store_max_age_days: int = 0
+    #: How long after an interruption a conversation goes on by itself; 0 or less: however long.
+    auto_continue_freshness: float = 3600.0
+    #: How long a turn may do nothing before it is ended; 0: for ever.
+    turn_timeout: float = 1800.0
+    #: When the user is warned of that; 0: never.
+    turn_warning: float = 900.0
+    #: How often the user hears that a long turn is still at work; 0: never.
+    notify_interval: float = 180.0
+    #: How long turns may finish when the gateway stops; 0: not at all.
+    drain_timeout: float = 180.0
+    #: What a message does that comes while a turn runs.
+    busy_input_mode: BusyInputMode = "interrupt"
+    #: Whether a message that has to wait is acknowledged.
+    busy_ack_enabled: bool = True
+    #: Whether ids and names are kept from the model.
+    redact_pii: bool = False
+    #: Platforms that are enabled.
+    connected_platforms: tuple[str, ...] = ()
+    home_channels: Mapping[str, HomeChannel] = field(default_factory=dict, hash=False)
+    #: Whether ``sessions.json`` is written; None: where the store is a file on this machine.
+    write_sessions_json: bool | None = None
+    #: How long after its start a gateway first looks for expired conversations, and how often then.
+    expiry_first_pass: float = 60.0
+    expiry_interval: float = 300.0
+    #: Whether the agent gets a turn to save what matters before an automatic reset.
+    finalize_turn: bool = True
+    #: How long that turn may take.
+    finalize_timeout: float = 120.0
+    #: How many agents are kept between turns, and for how long.
+    agent_cache_size: int = 128
+    agent_cache_ttl: float = 3600.0
+    #: How many messages may wait in one lane.
+    mailbox_limit: int = 100
+    #: For how many days it is remembered what was answered, and by whom.
+    keep_days: int = 30
+
+    def __post_init__(self) -> None:
+        require_id(self.namespace, "namespace")
+        for name in ("agent_cache_size", "mailbox_limit", "keep_days"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: 1 or more.")
+        for name in ("reset_by_type", "reset_by_platform"):
+            given: Mapping[str, Overrides] = getattr(self, name)
+            by_name = {key.lower(): _checked(name, key, value) for key, value in given.items()}
+            object.__setattr__(self, name, MappingProxyType(by_name))
+        channels = {key.lower(): channel for key, channel in self.home_channels.items()}
+        object.__setattr__(self, "home_channels", MappingProxyType(channels))
+        platforms = tuple(name.lower() for name in self.connected_platforms)
+        object.__setattr__(self, "connected_platforms", platforms)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> GatewayConfig:
+        """Return what the configuration file says."""
+        reset, gateway, agent = settings.session_reset, settings.gateway, settings.agent
+        return cls(
+            reset_policy=SessionResetPolicy.from_dict(_given(reset)),
+            reset_by_type={name: _given(found) for name, found in reset.by_type.items()},
+            reset_by_platform={
+                platform_of_section(name): _given(platform.session_reset)
+                for name, platform in settings.platforms.items()
+            },
+            group_sessions_per_user=settings.group_sessions_per_user,
+            thread_sessions_per_user=settings.thread_sessions_per_user,
+            namespace=gateway.namespace,
+            session_store_max_age_days=settings.session_store_max_age_days,
+            auto_continue_freshness=agent.gateway_auto_continue_freshness,
+            turn_timeout=agent.gateway_timeout,
+            turn_warning=agent.gateway_timeout_warning,
+            notify_interval=agent.gateway_notify_interval,
+            drain_timeout=agent.restart_drain_timeout,
+            busy_input_mode=settings.display.busy_input_mode,
+            busy_ack_enabled=settings.display.busy_ack_enabled,
+            redact_pii=settings.privacy.redact_pii,
+            connected_platforms=tuple(
+                platform_of_section(name)
+                for name, platform in settings.platforms.items()
+                if platform.is_enabled
+            ),
+            home_channels={
+                platform_of_section(name): HomeChannel(
+                    channel.chat_id, channel.name, channel.thread_id
+                )
+                for name, platform in settings.platforms.items()
+                if (channel := platform.home_channel).chat_id
+            },
+            write_sessions_json=gateway.write_sessions_json,
+            expiry_first_pass=gateway.expiry_first_pass,
+            expiry_interval=gateway.expiry_interval,
+            finalize_turn=gateway.finalize_turn,
+            finalize_timeout=gateway.finalize_timeout,
+            agent_cache_size=gateway.agent_cache_size,
+            agent_cache_ttl=gateway.agent_cache_ttl,
+            mailbox_limit=gateway.mailbox_limit,
+            keep_days=gateway.keep_days,
+        )
+
+    def get_reset_policy(
+        self, platform: str | None = None, chat_type: str | None = None
+    ) -> SessionResetPolicy:
+        """Return the policy for conversations of a type on a platform.
+
+        Fields by type win over the general ones, and those by platform over both.
+        """
+        overrides = {
+            **self.reset_by_type.get((chat_type or "").lower(), _NONE),
+            **self.reset_by_platform.get((platform or "").lower(), _NONE),
+        }
+        return replace(self.reset_policy, **overrides) if overrides else self.reset_policy
+
+
+def _given(section: ResetOverrides | SessionResetSettings) -> dict[str, Any]:
+    """Return the fields of a policy that are set."""
+    values = {name: getattr(section, name) for name in _POLICY_FIELDS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _checked(where: str, name: str, overrides: Overrides) -> Overrides:
+    unknown = sorted(set(overrides) - _POLICY_FIELDS)
+    if unknown:
+        raise InvalidInput(
+            f"{where}[{name!r}] has {', '.join(unknown)}, which a reset policy does not have; "
+            f"allowed: {', '.join(sorted(_POLICY_FIELDS))}."
+        )
+    # What is not allowed is refused now, not when the first message arrives.
+    SessionResetPolicy.from_dict(overrides)
+    return MappingProxyType({key: value for key, value in overrides.items() if value is not None})

@@ -1,0 +1,151 @@
+"""Where in the file the declared keys are, and what else stands beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import get_args
+
+from hermes_sessions.config.error_text import closest, shown
+from hermes_sessions.config.gateway_settings import ChatType
+from hermes_sessions.config.key import Key
+from hermes_sessions.config.key_types import NOWHERE, Name, NotAllowed
+from hermes_sessions.config.keys import (
+    FREE_SECTIONS,
+    KEY_AT,
+    KEYS,
+    NAMED_SECTIONS,
+    SECTIONS,
+    SHORT_FORMS,
+    declared_path,
+)
+from hermes_sessions.config.unknown import warning_about
+from hermes_sessions.config.yaml_document import Node, Scalar, Section
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the file holds for us, by path, and what is wrong or odd, by line."""
+
+    #: The node of each declared key.
+    at: dict[str, tuple[int, Node]] = field(default_factory=dict)
+    #: The keys of sections that the user named.
+    keys: list[Key] = field(default_factory=list)
+    #: What else stands in a section that may hold more than is declared.
+    free: dict[str, dict[str, tuple[int, Node]]] = field(default_factory=dict)
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    warnings: list[tuple[int, str]] = field(default_factory=list)
+
+
+def find_keys(document: Section) -> Findings:
+    """Return where the declared keys are in ``document``, and what else was found beside them."""
+    findings = Findings()
+    _search("", document, findings)
+    return findings
+
+
+def _search(prefix: str, section: Section, findings: Findings) -> None:
+    first_lines: dict[str, int] = {}
+    declared_prefix = declared_path(prefix) if prefix else ""
+    is_named = declared_prefix in NAMED_SECTIONS
+    for key, node in section.entries():
+        name = key.text.strip().lower() if is_named else key.text
+        path = f"{prefix}.{name}" if prefix else name
+        if is_named and not _is_name(prefix, key, findings):
+            continue
+        if not is_named and not _is_declared(declared_prefix, name):
+            _note_unknown(prefix, declared_prefix, key, node, findings)
+        elif path in first_lines:
+            first = first_lines[path]
+            problem = f"{path} is there twice, first in line {first}. Keep one of them."
+            findings.problems.append((key.line, problem))
+        else:
+            first_lines[path] = key.line
+            _note(path, key.line, node, findings)
+
+
+def _note(path: str, line: int, node: Node, findings: Findings) -> None:
+    """Note what is declared at ``path``."""
+    declared = declared_path(path)
+    if declared in KEY_AT:
+        findings.at[path] = (line, node)
+        return
+    if declared.endswith(">"):
+        _declare(path, declared, findings)
+    if isinstance(node, Section):
+        _search(path, node, findings)
+    elif isinstance(node, Scalar) and declared in SHORT_FORMS:
+        findings.at[path + SHORT_FORMS[declared].removeprefix(declared)] = (line, node)
+    elif not (isinstance(node, Scalar) and node.is_null):
+        findings.problems.append((line, _not_a_section(path, declared, node)))
+
+
+def _is_declared(declared_prefix: str, name: str) -> bool:
+    declared = f"{declared_prefix}.{name}" if declared_prefix else name
+    return "." not in name and (declared in KEY_AT or declared in SECTIONS)
+
+
+def _note_unknown(
+    prefix: str, declared_prefix: str, key: Scalar, node: Node, findings: Findings
+) -> None:
+    warning = warning_about(declared_prefix, key.text, at=prefix)
+    if warning is not None:
+        findings.warnings.append((key.line, warning))
+    elif declared_prefix in FREE_SECTIONS:
+        findings.free.setdefault(prefix, {})[key.text] = (key.line, node)
+
+
+# ── sections that the user names ──────────────────────────────────────────────────────────────
+
+
+def _declare(path: str, declared: str, findings: Findings) -> None:
+    """Take over the keys of a named section, under the name it has."""
+    findings.keys += [
+        key._replace(path=path + key.path.removeprefix(declared))
+        for key in KEYS
+        if key.path.startswith(f"{declared}.")
+    ]
+    if declared in FREE_SECTIONS:
+        findings.free.setdefault(path, {})
+
+
+def _is_name(prefix: str, key: Scalar, findings: Findings) -> bool:
+    """Tell whether a section may have this name, and note what is odd about it."""
+    if prefix == "platforms":
+        return _is_platform(key, findings)
+    options = list(get_args(ChatType))
+    if key.text.strip().lower() in options:
+        return True
+    guess = closest(key.text, options, at_least=0.6)
+    hint = (
+        f"did you mean {prefix}.{guess}?" if guess else f"known in {prefix}: {', '.join(options)}"
+    )
+    text = f"{shown(f'{prefix}.{key.text}')} is not a known key and is ignored; {hint}"
+    findings.warnings.append((key.line, text))
+    return False
+
+
+def _is_platform(key: Scalar, findings: Findings) -> bool:
+    path = shown(f"platforms.{key.text}")
+    try:
+        name = Name().parse(key.text, NOWHERE)
+    except NotAllowed:
+        text = f"{path} is ignored because no platform has such a name; allowed: {Name.allowed}"
+        findings.warnings.append((key.line, text))
+        return False
+    from hermes_sessions.model.source import Platform
+
+    known = list(Platform.known())
+    # Plug-ins bring platforms later, so that only what looks like a misspelling is one.
+    if name not in known and (guess := closest(name, [*known], at_least=0.82)):
+        text = f"{path} is not a platform that is known here; did you mean platforms.{guess}?"
+        findings.warnings.append((key.line, text))
+    return True
+
+
+def _not_a_section(path: str, declared: str, node: Node) -> str:
+    shape = "a single value" if isinstance(node, Scalar) else "a list"
+    example = next(key.path for key in KEYS if key.path.startswith(f"{declared}."))
+    return (
+        f"{path} is {shape}, but it is a section with keys of its own, like "
+        f"{example.replace(declared, path, 1)}. Write the keys below it, indented."
+    )

@@ -1,0 +1,350 @@
+"""Kinds of values: how the text of a key becomes a value, and how what is allowed is put in words.
+
+A kind reads text, never YAML's own types: what comes from ``${VAR}`` or from an environment
+variable is text, and text keeps ``on`` and ``1:30`` from turning into something nobody wrote.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from hermes_sessions.config.paths import absolute_path
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.price import PRICE_FORM, Price, read_price, written_price
+
+_WHOLE = r"[+-]?[0-9](?:_?[0-9]){0,17}"
+_DECIMAL = r"[+-]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][+-]?[0-9]{1,3})?"
+_SIZE = r"([0-9](?:_?[0-9]){0,17})\s*([A-Za-z]*)"
+
+# One meaning per unit: KB and KiB are both 1024 bytes, as people mean it when they speak of limits.
+_UNITS: dict[str, int] = {"": 1, "b": 1} | {
+    name + ending: 1024**power
+    for power, name in enumerate(("k", "m", "g"), start=1)
+    for ending in ("", "b", "ib")
+}
+
+
+class Surroundings(NamedTuple):
+    """What a value may be relative to."""
+
+    home: Path
+    environ: Mapping[str, str]
+    #: The environment and what is kept beside the file, where there is such a thing.
+    kept: Mapping[str, str] | None = None
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What ``${VAR}`` may name."""
+        return self.environ if self.kept is None else self.kept
+
+
+#: For kinds that need neither.
+NOWHERE: Final = Surroundings(Path(), {})
+
+
+class NotAllowed(Exception):
+    """The text is not a value of this kind; the caller words the message."""
+
+
+class Kind(Protocol):
+    """One kind of value."""
+
+    @property
+    def allowed(self) -> str:
+        """What may be written, as it reads after the word "allowed:"."""
+        ...
+
+    def parse(self, text: str, surroundings: Surroundings, /) -> object:
+        """Return the value that ``text`` stands for, or raise NotAllowed."""
+        ...
+
+    def show(self, value: object) -> str:
+        """Return ``value`` as a person would write it; ``parse`` reads it back."""
+        ...
+
+
+class Choice:
+    """One of a few words, in any case."""
+
+    def __init__(self, options: tuple[str, ...]) -> None:
+        self.options = options
+        self.allowed = ", ".join(options)
+
+    def parse(self, text: str, _surroundings: Surroundings) -> str:
+        """Return the option as declared, or raise NotAllowed."""
+        word = text.strip().lower()
+        if word not in self.options:
+            raise NotAllowed
+        return word
+
+    def show(self, value: object) -> str:
+        """Return the option itself."""
+        return str(value)
+
+
+class ChoiceOrPlugin(Choice):
+    """One of a few words, or a name that an installed package offers as an entry point."""
+
+    def __init__(self, options: tuple[str, ...], group: str) -> None:
+        super().__init__(options)
+        self._group = group
+
+    def parse(self, text: str, surroundings: Surroundings) -> str:
+        """Return the word as declared, or raise NotAllowed."""
+        try:
+            return super().parse(text, surroundings)
+        except NotAllowed:
+            from importlib.metadata import entry_points  # slow, and hardly ever needed
+
+            if text.strip() in entry_points(group=self._group).names:
+                return text.strip()
+            raise
+
+
+class WholeNumber:
+    """A whole number within bounds, both included."""
+
+    def __init__(self, *, at_least: int, at_most: int) -> None:
+        self._bounds = range(at_least, at_most + 1)
+        self.allowed = f"a whole number from {at_least} to {at_most}"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> int:
+        """Return the number, or raise NotAllowed."""
+        if not re.fullmatch(_WHOLE, text.strip()) or (number := int(text)) not in self._bounds:
+            raise NotAllowed
+        return number
+
+    def show(self, value: object) -> str:
+        """Return the number in digits."""
+        return str(value)
+
+
+class OrNothing:
+    """A value of another kind, or nothing when it is blank."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.allowed = kind.allowed
+
+    def parse(self, text: str, surroundings: Surroundings) -> object:
+        """Return the value, None when the text is blank, or raise NotAllowed."""
+        return self.kind.parse(text, surroundings) if text.strip() else None
+
+    def show(self, value: object) -> str:
+        """Return the value as its kind shows it, nothing for None."""
+        return "" if value is None else self.kind.show(value)
+
+
+class Seconds:
+    """A time span in seconds, fractions allowed; above zero, or *at_least* so many."""
+
+    def __init__(self, *, at_most: int, at_least: int | None = None) -> None:
+        self._at_most = at_most
+        self._at_least = at_least
+        beginning = "above 0" if at_least is None else f"from {at_least}"
+        self.allowed = f"a number of seconds {beginning}, at most {at_most}"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> float:
+        """Return the seconds, or raise NotAllowed."""
+        if not re.fullmatch(_DECIMAL, text.strip()):
+            raise NotAllowed
+        seconds = float(text)
+        is_enough = seconds > 0 if self._at_least is None else seconds >= self._at_least
+        if not math.isfinite(seconds) or not is_enough or seconds > self._at_most:
+            raise NotAllowed
+        return seconds
+
+    def show(self, value: object) -> str:
+        """Return the seconds, whole ones without a fraction."""
+        return str(value).removesuffix(".0")
+
+
+class Size:
+    """A number of bytes, plain or with a unit: ``8388608``, ``8192KB``, ``8MB``."""
+
+    def __init__(self, *, at_least: int, at_most: int) -> None:
+        self._bounds = range(at_least, at_most + 1)
+        self.allowed = (
+            f"a size from {self.show(at_least)} to {self.show(at_most)}, like 8388608 or 8MB"
+        )
+
+    def parse(self, text: str, _surroundings: Surroundings) -> int:
+        """Return the bytes, or raise NotAllowed."""
+        match = re.fullmatch(_SIZE, text.strip())
+        unit = _UNITS.get(match[2].lower()) if match else None
+        if match is None or unit is None:
+            raise NotAllowed
+        size = int(match[1]) * unit
+        if size not in self._bounds:
+            raise NotAllowed
+        return size
+
+    def show(self, value: object) -> str:
+        """Return the size with the largest unit that divides it."""
+        size = int(str(value))
+        for unit in ("GB", "MB", "KB"):
+            factor = _UNITS[unit.lower()]
+            if size and size % factor == 0:
+                return f"{size // factor}{unit}"
+        return str(size)
+
+
+class FilePath:
+    """A path of a file; ``~`` is expanded and a relative path starts at the home directory."""
+
+    allowed = "a path (absolute, starting with ~, or relative to the home directory)"
+
+    def parse(self, text: str, surroundings: Surroundings) -> Path:
+        """Return the absolute path, or raise NotAllowed."""
+        # A URL would become directories with odd names.
+        if not text.strip() or "\0" in text or "://" in text:
+            raise NotAllowed
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError:
+            raise NotAllowed from None
+        return absolute_path(text.strip(), surroundings.environ, surroundings.home)
+
+    def show(self, value: object) -> str:
+        """Return the path."""
+        return str(value)
+
+
+class Text:
+    """Any text; nothing when it is empty."""
+
+    allowed = "text"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> str | None:
+        """Return the text, None when it is blank, or raise NotAllowed."""
+        if "\0" in text:
+            raise NotAllowed
+        return text.strip() or None
+
+    def show(self, value: object) -> str:
+        """Return the text itself."""
+        return "" if value is None else str(value)
+
+
+class Name:
+    """A short name of lower-case letters, digits, ``_`` and ``-``."""
+
+    allowed = "a name of lower-case letters, digits, - and _"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> str:
+        """Return the name, or raise NotAllowed."""
+        name = text.strip().lower()
+        if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,62}", name):
+            raise NotAllowed
+        return name
+
+    def show(self, value: object) -> str:
+        """Return the name itself."""
+        return str(value)
+
+
+class YesNo:
+    """Yes or no, in the words that people use for it."""
+
+    allowed = "true or false (also yes, on, 1 and no, off, 0)"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> bool:
+        """Return the answer, or raise NotAllowed."""
+        word = text.strip().lower()
+        if word in {"true", "yes", "on", "1"}:
+            return True
+        if word in {"false", "no", "off", "0"}:
+            return False
+        raise NotAllowed
+
+    def show(self, value: object) -> str:
+        """Return ``true`` or ``false``."""
+        return "true" if value else "false"
+
+
+class TimeZone:
+    """The name of a time zone."""
+
+    allowed = "the name of a time zone that this machine knows, like Europe/Berlin"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> str:
+        """Return the name, or raise NotAllowed."""
+        from hermes_sessions.model.reset_policy import is_zone  # calendars are slow to load
+
+        if not is_zone(text.strip()):
+            raise NotAllowed
+        return text.strip()
+
+    def show(self, value: object) -> str:
+        """Return the name itself."""
+        return str(value)
+
+
+class Texts:
+    """Several texts, like ids: a list, or one text with commas between them."""
+
+    allowed = "a list, like [123, 456]"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> tuple[str, ...]:
+        """Return the texts."""
+        return tuple(word.strip() for word in text.split(",") if word.strip())
+
+    def show(self, value: object) -> str:
+        """Return them with commas between them."""
+        return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+class Names:
+    """Several names: a list, or one text with commas between them."""
+
+    allowed = "a list of names"
+
+    def parse(self, text: str, surroundings: Surroundings) -> tuple[str, ...]:
+        """Return the names, or raise NotAllowed."""
+        words = [word for word in text.split(",") if word.strip()]
+        return tuple(Name().parse(word, surroundings) for word in words)
+
+    def show(self, value: object) -> str:
+        """Return the names with commas between them."""
+        return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+class ModelPrice:
+    """What a model costs: ``0.15 in, 0.60 out, 0.075 cached``."""
+
+    allowed = PRICE_FORM
+
+    def parse(self, text: str, _surroundings: Surroundings) -> Price:
+        """Return the price, or raise NotAllowed."""
+        try:
+            return read_price(text)
+        except InvalidInput:
+            raise NotAllowed from None
+
+    def show(self, value: object) -> str:
+        """Return the price in words."""
+        return written_price(value) if isinstance(value, Price) else str(value)
+
+
+class ByName:
+    """A section whose names are free and whose values are all of one kind."""
+
+    def __init__(self, kind: Kind, names: str) -> None:
+        self.kind = kind
+        self.allowed = f"for each {names}, {kind.allowed}"
+
+    def parse(self, text: str, _surroundings: Surroundings) -> tuple[tuple[str, object], ...]:
+        """Return no entries for blank text; entries are written as a section, each by its kind."""
+        if text.strip():
+            raise NotAllowed
+        return ()
+
+    def show(self, value: object) -> str:
+        """Return the entries in one line, nothing when there are none."""
+        entries = value if isinstance(value, tuple) else ()
+        return "; ".join(f"{name}: {self.kind.show(each)}" for name, each in entries)

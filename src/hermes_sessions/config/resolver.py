@@ -1,0 +1,208 @@
+"""From the file and the environment to a value for every key, or to one error with every problem.
+
+Kept apart from ``loading`` because most of it is needed only when something is configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_sessions.config.error_text import closest, is_secret, shown
+from hermes_sessions.config.key import Key
+from hermes_sessions.config.key_lookup import Findings, find_keys
+from hermes_sessions.config.key_types import (
+    ByName,
+    Choice,
+    Kind,
+    Names,
+    NotAllowed,
+    OrNothing,
+    Surroundings,
+    Texts,
+)
+from hermes_sessions.config.keys import FIXED_KEYS
+from hermes_sessions.config.section import NamedValues
+from hermes_sessions.config.substitution import SubstitutionError, VariableUnset, substitute
+from hermes_sessions.config.yaml_document import Listing, Node, Scalar, Section, read_document
+from hermes_sessions.errors import ConfigError
+
+
+class Resolved(NamedTuple):
+    """The value of every key that has one, and lines with what is wrong or odd there.
+
+    What is not in the file has line 0.
+    """
+
+    values: dict[str, object]
+    problems: list[tuple[int, str]]
+    warnings: list[tuple[int, str]]
+
+
+def resolve(path: Path, surroundings: Surroundings) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Return the value of every key as configured in the file ``path``, and the warnings about it.
+
+    Raises ConfigError with every problem, each with its place, key, value and remedy.
+    """
+    document = read_document(path)
+    findings = Findings() if document is None else find_keys(document)
+    resolved = resolve_values([*FIXED_KEYS, *findings.keys], findings.at, surroundings)
+    values = resolved.values
+    problems = findings.problems + resolved.problems
+    for section, entries in findings.free.items():
+        values[f"{section}.extra"] = _extra(section, entries, surroundings, problems)
+    if problems:
+        listed = "".join(f"\n  {_place(line)}: {problem}" for line, problem in sorted(problems))
+        raise ConfigError(f"The configuration cannot be used. Correct {path}:{listed}")
+    warnings = sorted(findings.warnings + resolved.warnings)
+    return values, tuple(f"{_file_place(path, line)}: {text}" for line, text in warnings)
+
+
+def resolve_values(
+    keys: Iterable[Key], found: Mapping[str, tuple[int, Node]], surroundings: Surroundings
+) -> Resolved:
+    """Return the value of every key, and the line and problem of those that have none.
+
+    An environment variable of the key wins over the file, the file over the default.
+    """
+    resolved = Resolved({}, [], [])
+    for key in keys:
+        line = 0
+        try:
+            variable = next((n for n in key.environment if surroundings.environ.get(n)), None)
+            if variable is not None:
+                text = surroundings.environ[variable]
+                value = _parse(key, text, (variable,), surroundings)
+            elif key.path in found:
+                line, node = found[key.path]
+                value = _value_of(key, node, surroundings)
+            else:
+                value = key.default_value(surroundings.home)
+        except ConfigError as error:
+            if not key.otherwise_default:
+                resolved.problems.append((line, str(error)))
+                continue
+            resolved.warnings.append((line, f"{error} Until then, it has its default."))
+            value = key.default_value(surroundings.home)
+        resolved.values[key.path] = value
+    return resolved
+
+
+def _file_place(path: Path, line: int) -> str:
+    return f"{path}, line {line}" if line else "environment"
+
+
+def _place(line: int) -> str:
+    return f"line {line}" if line else "environment"
+
+
+def _value_of(key: Key, node: Node, surroundings: Surroundings) -> object:
+    if isinstance(key.kind, ByName) and isinstance(node, Section):
+        return _entries(key, key.kind.kind, node, surroundings)
+    if isinstance(node, Listing) and isinstance(_inner(key.kind), (Names, Texts)):
+        return tuple(
+            name
+            for item in node.items
+            for name in _list_of_names(key._replace(kind=_inner(key.kind)), item, surroundings)
+        )
+    if not isinstance(node, Scalar):
+        shape = "a section" if isinstance(node, Section) else "a list"
+        raise ConfigError(f"{key.path} is {shape}; {_remedy(key)}")
+    if node.is_null:
+        return key.default_value(surroundings.home)
+    try:
+        text, variables = substitute(node.text, surroundings.variables)
+    except SubstitutionError as error:
+        if isinstance(error, VariableUnset) and key.may_be_unset:
+            return key.default_value(surroundings.home)
+        raise ConfigError(f"{key.path} {error}.") from None
+    return _parse(key, text, variables, surroundings)
+
+
+def _entries(
+    key: Key, kind: Kind, section: Section, surroundings: Surroundings
+) -> tuple[tuple[str, object], ...]:
+    """Return the entries of a section with free names, the last of each name."""
+    values: dict[str, object] = {}
+    for name, node in section.entries():
+        entry = Key(f"{key.path}.{name.text}", kind, None, key.doc)
+        values[name.text] = _value_of(entry, node, surroundings)
+    return tuple((name, value) for name, value in values.items() if value is not None)
+
+
+def _inner(kind: Kind) -> Kind:
+    return kind.kind if isinstance(kind, OrNothing) else kind
+
+
+def _list_of_names(key: Key, item: Node, surroundings: Surroundings) -> Iterable[str]:
+    value = _value_of(key._replace(default=()), item, surroundings)
+    return value if isinstance(value, tuple) else ()
+
+
+def _extra(
+    section: str,
+    entries: Mapping[str, tuple[int, Node]],
+    surroundings: Surroundings,
+    problems: list[tuple[int, str]],
+) -> NamedValues[object]:
+    """Return what nobody declared, with `${VAR}` replaced, and note where that is not possible."""
+    values: dict[str, object] = {}
+    for name, (line, node) in entries.items():
+        try:
+            value = _free_value(f"{section}.{name}", node, surroundings)
+        except ConfigError as error:
+            problems.append((line, str(error)))
+            continue
+        # Other programs keep an adapter's keys in a section of that name.
+        if name == "extra" and isinstance(value, NamedValues):
+            values = {**value, **values}
+        elif value is not None:
+            values[name] = value
+    return NamedValues(values)
+
+
+def _free_value(path: str, node: Node, surroundings: Surroundings) -> object:
+    """Return text as it is written, lists as tuples, sections by name; None for nothing."""
+    if isinstance(node, Listing):
+        return tuple(_free_value(path, item, surroundings) for item in node.items)
+    if isinstance(node, Section):
+        return NamedValues(
+            {
+                key.text: _free_value(f"{path}.{key.text}", value, surroundings)
+                for key, value in node.entries()
+            }
+        )
+    if node.is_null:
+        return None
+    try:
+        return substitute(node.text, surroundings.variables).text
+    except VariableUnset:
+        return None
+    except SubstitutionError as error:
+        raise ConfigError(f"{path} {error}.") from None
+
+
+def _parse(key: Key, text: str, variables: tuple[str, ...], surroundings: Surroundings) -> object:
+    try:
+        return key.kind.parse(text, surroundings)
+    except NotAllowed:
+        pass
+    except ConfigError as error:
+        raise ConfigError(f"{key.path}: {error}") from error
+    hidden = is_secret(key.path) or any(is_secret(name) for name in variables)
+    value = "(hidden)" if hidden else f'"{shown(text)}"'
+    origin = f" (from {', '.join(variables)})" if variables else ""
+    guess = None
+    kind = _inner(key.kind)
+    if isinstance(kind, Choice) and not hidden:
+        guess = closest(text, list(kind.options), at_least=0.6)
+    raise ConfigError(f"{key.path} is {value}{origin}; {_remedy(key, guess)}")
+
+
+def _remedy(key: Key, guess: str | None = None) -> str:
+    question = f"Did you mean {guess}? " if guess else ""
+    return (
+        f"allowed: {key.kind.allowed}. {question}"
+        f"Change it, or remove the key to get the default ({key.default_text})."
+    )

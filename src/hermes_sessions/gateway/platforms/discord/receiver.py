@@ -1,0 +1,403 @@
+"""Messages on their way from Discord to the gateway: one after the other, those of a gap first.
+
+What Discord tells waits in memory; what was told while nobody listened is fetched from the history
+of each channel. Both are stored in order, and how far is remembered after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from hermes_sessions.errors import HermesSessionsError, InvalidInput
+from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.discord.client import PAGE, RestClient
+from hermes_sessions.gateway.platforms.discord.directory import (
+    PLACE_EVENTS,
+    Directory,
+    Place,
+)
+from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
+from hermes_sessions.gateway.platforms.discord.mapping import Located, Reader, locate, roles_of
+from hermes_sessions.gateway.platforms.discord.read_positions import Marks
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    PlatformError,
+    RateLimited,
+    Services,
+    Undeliverable,
+    UnreadablePayload,
+)
+from hermes_sessions.gateway.platforms.receive_loop import (
+    Ending,
+    Sleep,
+    Stopped,
+    pause_after,
+)
+from hermes_sessions.storage.logs import where
+
+logger = logging.getLogger(__name__)
+
+#: When more wait to be stored, the rest is left to the history.
+_MOST_WAITING: Final = 10_000
+#: Messages of a history that are recognised when Discord also tells them.
+_REMEMBERED: Final = 2000
+
+T = TypeVar("T")
+
+
+class _Gap(NamedTuple):
+    """Channels in which something may have been missed: of a server, or private ones."""
+
+    guild_id: str | None
+    #: Whether nothing is known of what was said there last.
+    is_unknown: bool = False
+    #: Private chats that may not be remembered yet.
+    rooms: tuple[str, ...] = ()
+
+
+class Receiver:
+    """Takes events, and stores the messages in them. On the event loop."""
+
+    def __init__(
+        self,
+        services: Services,
+        client: RestClient,
+        reader: Reader,
+        marks: Marks,
+        *,
+        needs_roles: bool,
+        catches_up: bool,
+        sleep: Sleep,
+        people: Sequence[str] = (),
+        most_waiting: int = _MOST_WAITING,
+    ) -> None:
+        """*people* are looked for after a gap also when they never wrote in private before."""
+        self._services = services
+        self._client = client
+        self._reader = reader
+        self._marks = marks
+        self._needs_roles = needs_roles
+        self._catches_up = catches_up
+        self._sleep = sleep
+        self._people = people
+        #: By the ids of people: the channels in which they write in private.
+        self._private: dict[str, str] = {}
+        self._most_waiting = most_waiting
+        self._directory = Directory(reader.bot_id)
+        self._ending = Ending()
+        self._waiting: deque[_Gap | object] = deque()
+        self._has_waiting = asyncio.Event()
+        #: The private chats among the channels of which messages were left to the history.
+        self._dropped: set[str] | None = None
+        #: By the ids of messages that came from a history.
+        self._fetched: dict[str, None] = {}
+        #: What could not be read since the start.
+        self.unreadable = 0
+
+    # ── what Discord tells ────────────────────────────────────────────────────────────────────
+
+    def is_on_a_server(self, channel_id: str) -> bool | None:
+        """Tell whether a channel is one of a server; None: Discord has not told of all yet."""
+        is_complete = not self._directory.expected
+        place = self._directory.places.get(channel_id)
+        if place is None:
+            return False if is_complete else None
+        return place.guild_id is not None
+
+    def handlers(self) -> Mapping[str, Callable[[Any], None]]:
+        """Return what takes events, by their names."""
+        places = {name: self._learning(name) for name in PLACE_EVENTS}
+        return {
+            **places,
+            "READY": self._begin_anew,
+            "GUILD_CREATE": self._meet_guild,
+            "MESSAGE_CREATE": self._hear,
+        }
+
+    def _learning(self, name: str) -> Callable[[Any], None]:
+        return lambda data: self._directory.take(name, data)
+
+    def _begin_anew(self, data: Any) -> None:
+        self._directory.expect(data.get("guilds") if isinstance(data, Mapping) else None)
+        # Between two sessions Discord keeps nothing; what servers there are is told next.
+        if self._catches_up:
+            self._put(_Gap(None))
+
+    def _meet_guild(self, data: Any) -> None:
+        self._directory.take("GUILD_CREATE", data)
+        guild_id = data.get("id")
+        if self._catches_up and is_snowflake(guild_id) and not data.get("unavailable"):
+            self._put(_Gap(guild_id))
+
+    def _hear(self, data: Any) -> None:
+        is_full = self._catches_up and len(self._waiting) >= self._most_waiting
+        # After the first that is left out all are, so that none is overtaken.
+        if not is_full and self._dropped is None:
+            self._put(data)
+            return
+        try:
+            message = locate(data)
+        except UnreadablePayload as problem:
+            self.skip(str(problem))
+            return
+        self._dropped = self._dropped or set()
+        if message.guild_id is None:
+            self._dropped.add(message.channel_id)
+
+    def _put(self, what: _Gap | object) -> None:
+        self._waiting.append(what)
+        self._has_waiting.set()
+
+    def skip(self, why: str) -> None:
+        """Note that something could not be read."""
+        self.unreadable += 1
+        logger.warning("discord: a message is skipped: %s", why)
+
+    # ── storing ───────────────────────────────────────────────────────────────────────────────
+
+    async def run(self) -> None:
+        """Store what arrives, until `end` is called; then what has arrived, as far as it can be."""
+        try:
+            while True:
+                if not self._waiting:
+                    await self._ending.or_result(self._has_waiting.wait())
+                await self._work_on(self._waiting.popleft())
+                self._settle()
+        except Stopped:
+            await self._marks.remember(self._unlisted())
+            await self._marks.flush()
+
+    async def _work_on(self, what: _Gap | object) -> None:
+        try:
+            await (self._catch_up(what) if isinstance(what, _Gap) else self._take_told(what))
+        except Stopped:
+            self._waiting.appendleft(what)
+            raise
+        except Exception:
+            # Whatever it is: those behind it go on.
+            self.unreadable += 1
+            logger.exception("discord: something could not be taken")
+
+    def end(self) -> None:
+        """Stop; what cannot be stored now is found in the history the next time."""
+        self._ending.ask()
+
+    def _unlisted(self) -> dict[str, str]:
+        """Return the channels in which something waits that Discord may not list the next time: by
+        their ids the servers of threads, empty for private chats.
+        """
+        rooms = dict.fromkeys(self._dropped or (), "")
+        for what in self._waiting:
+            if isinstance(what, _Gap):
+                rooms |= dict.fromkeys(what.rooms, "")
+                continue
+            with suppress(UnreadablePayload):
+                message = locate(what)
+                place = self._directory.places.get(message.channel_id)
+                if message.guild_id is None or (place is not None and place.is_thread):
+                    rooms[message.channel_id] = message.guild_id or ""
+        return rooms
+
+    def _settle(self) -> None:
+        if self._waiting:
+            return
+        self._has_waiting.clear()
+        if self._dropped is not None:
+            rooms, self._dropped = tuple(self._dropped), None
+            self._put(_Gap(None, is_unknown=True, rooms=rooms))
+            for guild_id in self._directory.guilds:
+                self._put(_Gap(guild_id, is_unknown=True))
+
+    async def _take_told(self, data: object) -> None:
+        if isinstance(data, Mapping) and data.get("id") in self._fetched:
+            return
+        await self._take(data, None)
+
+    async def _take(self, data: object, place: Place | None) -> None:
+        """Store a message if it is for the bot, and remember that the channel was read so far.
+
+        Raises:
+            Stopped: the end was asked for, and it is not stored.
+        """
+        try:
+            message = locate(data)
+        except UnreadablePayload as problem:
+            self.skip(str(problem))
+            return
+        inbound = None
+        try:
+            place = place or await self._place_of(message)
+            inbound = self._read(message, place)
+            if inbound is not None and await self._offer(await self._with_roles(inbound, message)):
+                room_of = (place.guild_id or "") if place.is_thread or not place.guild_id else None
+                await self._marks.stored(message.channel_id, message.message_id, room_of)
+                return
+        except UnreadablePayload as problem:
+            self.skip(str(problem))
+        await self._marks.passed(message.channel_id, message.message_id)
+
+    def _read(self, message: Located, place: Place) -> Inbound | None:
+        try:
+            return self._reader.read(message, place, self._directory)
+        except UnreadablePayload:
+            raise
+        except Exception as error:
+            # The next try would end like this one, and the rest of a history would wait for it.
+            raise UnreadablePayload(f"reading it failed: {where(error)}") from error
+
+    async def _place_of(self, message: Located) -> Place:
+        place = self._directory.places.get(message.channel_id)
+        if place is not None or message.guild_id is None:
+            return place or Place(message.channel_id)
+        found = await self._find(message.channel_id, message.guild_id)
+        return found or Place(message.channel_id, guild_id=message.guild_id)
+
+    async def _find(self, channel_id: str, guild_id: str) -> Place | None:
+        """Return a channel that Discord did not tell about, None when it cannot be seen."""
+        try:
+            channel = await self._insist(lambda: self._client.channel(channel_id))
+        except (Undeliverable, LoginRefused):
+            return None
+        return self._directory.add(channel, guild_id)
+
+    async def _with_roles(self, inbound: Inbound, message: Located) -> Inbound:
+        """Return a message with the roles of who wrote it, which a history does not tell."""
+        guild_id, user_id = inbound.source.guild_id, inbound.source.user_id
+        if not self._needs_roles or not guild_id or not user_id or message.data.get("member"):
+            return inbound
+        try:
+            member = await self._insist(lambda: self._client.member(guild_id, user_id))
+        except (Undeliverable, LoginRefused):
+            return inbound
+        return replace(inbound, roles=roles_of(member, Place("", guild_id=guild_id)))
+
+    async def _offer(self, inbound: Inbound) -> bool:
+        """Hand a message to the gateway until it is taken; return whether it was."""
+        failures = 0
+        while True:
+            try:
+                await self._services.accept(inbound)
+            except InvalidInput as error:
+                self.skip(str(error))
+                return False
+            except HermesSessionsError as error:
+                logger.warning("discord: a message cannot be stored yet: %s", error)
+            except Exception:
+                # Whatever it is: what is not stored is not passed over.
+                logger.exception("discord: a message could not be taken")
+            else:
+                return True
+            failures += 1
+            await self._ending.or_result(self._sleep(pause_after(failures)))
+
+    # ── catching up ───────────────────────────────────────────────────────────────────────────
+
+    async def _catch_up(self, gap: _Gap) -> None:
+        """Take what is in the histories, from where they were read to.
+
+        Raises:
+            Stopped: the end was asked for; the rest is found the next time.
+        """
+        for place in await self._places_in(gap):
+            await self._read_on(place, is_unknown=gap.is_unknown)
+
+    async def _places_in(self, gap: _Gap) -> list[Place]:
+        rooms = self._marks.rooms_of(gap.guild_id)
+        if gap.guild_id is None:
+            private = await self._private_chats()
+            return [Place(room) for room in dict.fromkeys((*rooms, *gap.rooms, *private))]
+        listed = [each for each in self._directory.places_of(gap.guild_id) if each.holds_messages]
+        known = {place.id for place in listed}
+        # Threads sleep after a while, and are not listed then.
+        asleep = [await self._find(room, gap.guild_id) for room in rooms if room not in known]
+        return [*listed, *(place for place in asleep if place is not None)]
+
+    async def _private_chats(self) -> list[str]:
+        """Return where those would write in private of whom that can be known: Discord does not
+        list private channels to bots, but names that of a person whom the bot names.
+        """
+        for user_id in self._people:
+            if user_id in self._private:
+                continue
+            try:
+                asked = self._client.private_channel(user_id)
+                self._private[user_id] = await self._ending.or_result(asked)
+            except PlatformError as error:
+                # What is said there is found after the next gap: nobody waits for this.
+                logger.info("discord: no private chat with %s is known: %s", user_id, error)
+        return list(self._private.values())
+
+    async def _read_on(self, place: Place, *, is_unknown: bool) -> None:
+        # What private chats ended with is never known.
+        last = None if is_unknown or place.guild_id is None else place.last_message_id
+        if last is not None and last <= self._marks.horizon:
+            return
+        guild = self._directory.guild_of(place)
+        after = max(await self._after(place), guild.joined if guild else 0)
+        if last is not None and last <= after:
+            return
+        while True:
+            try:
+                page = await self._insist(partial(self._client.history, place.id, after))
+            except (Undeliverable, LoginRefused) as error:
+                logger.info("discord: channel %s has no history: %s", place.id, error)
+                if isinstance(error, Undeliverable):
+                    await self._marks.forget(place.id)
+                return
+            found = sorted(
+                (
+                    each
+                    for each in page
+                    if isinstance(each, Mapping) and is_snowflake(each.get("id"))
+                ),
+                key=lambda each: int(each["id"]),
+            )
+            for each in found:
+                await self._take({**each, "channel_id": place.id}, place)
+                self._remember(each["id"])
+            if len(page) < PAGE or not found or int(found[-1]["id"]) <= after:
+                return
+            after = int(found[-1]["id"])
+
+    async def _after(self, place: Place) -> int:
+        failures = 0
+        while True:
+            try:
+                return await self._marks.after(place.id)
+            except HermesSessionsError as error:
+                failures += 1
+                logger.warning("discord: how far was read is not known yet: %s", error)
+                await self._ending.or_result(self._sleep(pause_after(failures)))
+
+    def _remember(self, message_id: str) -> None:
+        self._fetched[message_id] = None
+        if len(self._fetched) > _REMEMBERED:
+            del self._fetched[next(iter(self._fetched))]
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return an answer of Discord's, however long it is away.
+
+        Raises:
+            Undeliverable, LoginRefused: it will not be given.
+            Stopped: the end was asked for.
+        """
+        failures = 0
+        while True:
+            try:
+                return await self._ending.or_result(ask())
+            except (Undeliverable, LoginRefused):
+                raise
+            except RateLimited as error:
+                pause = error.retry_after
+            except PlatformError as error:
+                failures += 1
+                pause = pause_after(failures)
+                logger.warning("discord: %s; next try in %g s", error, pause)
+            await self._ending.or_result(self._sleep(pause))

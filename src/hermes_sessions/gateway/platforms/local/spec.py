@@ -1,0 +1,41 @@
+"""How the local socket is set up: nothing is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.gateway.platforms.local.settings import LocalSettings
+from hermes_sessions.gateway.platforms.spec import Found, Setup
+
+
+def read(settings: PlatformSettings, home: Path) -> LocalSettings:
+    """Return what is configured.
+
+    Raises:
+        ConfigError: it cannot be right.
+    """
+    return LocalSettings.read(settings.extra, home)
+
+
+async def check(settings: PlatformSettings, home: Path) -> Found:
+    """Return where the socket will be.
+
+    Raises:
+        ConfigError: it cannot be there.
+    """
+    own = read(settings, home)
+    return Found(
+        f"the socket {own.socket}",
+        ("Only you can open it. While the gateway runs: hermes gateway chat",),
+    )
+
+
+SETUP: Final = Setup(
+    title="the local socket",
+    before="Lets programs of this machine talk to the agent, and `hermes gateway chat`.",
+    questions=(),
+    read=read,
+    check=check,
+)

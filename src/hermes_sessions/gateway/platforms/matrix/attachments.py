@@ -1,0 +1,106 @@
+"""Files on Matrix: what an event says of one, as an attachment, and back. Pure.
+
+A file in an encrypted room is encrypted with a key of its own, which came with the message. The
+reference of an attachment holds it, so that the file can be read later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.gateway.events import Attachment
+from hermes_sessions.gateway.platforms.attachments import Kind, size_of
+from hermes_sessions.gateway.platforms.matrix.identifiers import file_parts
+from hermes_sessions.gateway.platforms.payloads import short
+from hermes_sessions.gateway.platforms.port import Undeliverable, UnreadablePayload
+
+Record = Mapping[str, Any]
+
+#: Kinds of messages that are files.
+FILE_TYPES: Final[Mapping[str, Kind]] = {
+    "m.image": "photo",
+    "m.audio": "audio",
+    "m.video": "video",
+    "m.file": "document",
+}
+_MAX_SECRET: Final = 256
+
+
+class Lock(NamedTuple):
+    """What opens an encrypted file."""
+
+    key: str
+    iv: str
+    sha256: str
+
+
+class Reference(NamedTuple):
+    """Where a file is, and what opens it."""
+
+    server: str
+    media_id: str
+    lock: Lock | None = None
+
+
+def attachment_of(kind: Kind, content: Record) -> Attachment:
+    """Return the file of a message.
+
+    Raises:
+        UnreadablePayload: it is not said where it is.
+    """
+    info = content.get("info")
+    info = info if isinstance(info, Mapping) else {}
+    encrypted, address = content.get("file"), content.get("url")
+    if isinstance(encrypted, Mapping):
+        reference = _locked(encrypted)
+    elif file_parts(address) is not None:
+        reference = str(address)
+    else:
+        raise UnreadablePayload("A file has no usable address.")
+    return Attachment(
+        kind=kind,
+        reference=reference,
+        name=short(content.get("filename")) or short(content.get("body")),
+        mime_type=short(info.get("mimetype")),
+        size=size_of(info.get("size")) or None,
+    )
+
+
+def reference_of(attachment: Attachment) -> Reference:
+    """Return where the file of an attachment is.
+
+    Raises:
+        Undeliverable: it is not one of Matrix.
+    """
+    try:
+        values = json.loads(attachment.reference)
+    except (ValueError, RecursionError):
+        values = {"url": attachment.reference}
+    parts = file_parts(values.get("url")) if isinstance(values, dict) else None
+    if parts is None:
+        raise Undeliverable(f"{attachment.reference[:80]!r} is no file on Matrix.")
+    if "key" not in values:
+        return Reference(*parts)
+    return Reference(*parts, Lock(str(values["key"]), str(values["iv"]), str(values["sha256"])))
+
+
+def caption_of(content: Record) -> str:
+    """Return what was written beside a file: its body, where that is not its name."""
+    body, name = content.get("body"), content.get("filename")
+    return body if isinstance(body, str) and isinstance(name, str) and body != name else ""
+
+
+def _locked(file: Record) -> str:
+    key, hashes = file.get("key"), file.get("hashes")
+    parts = (
+        file.get("url"),
+        key.get("k") if isinstance(key, Mapping) else None,
+        file.get("iv"),
+        hashes.get("sha256") if isinstance(hashes, Mapping) else None,
+    )
+    texts = [part for part in parts if isinstance(part, str) and 0 < len(part) <= _MAX_SECRET]
+    if len(texts) != len(parts) or file_parts(parts[0]) is None:
+        raise UnreadablePayload("An encrypted file has no usable address or key.")
+    return json.dumps(dict(zip(("url", "key", "iv", "sha256"), texts, strict=True)))

@@ -1,0 +1,163 @@
+"""From news of the homeserver to messages: gaps filled, keys awaited, answers with their quotation.
+
+What cannot be decrypted is reported, kept and tried again when keys come; it is never dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeGuard
+
+from hermes_sessions.gateway.events import Inbound
+from hermes_sessions.gateway.platforms.matrix.catching_up import Found, all_news
+from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, News
+from hermes_sessions.gateway.platforms.matrix.contents import notice_content
+from hermes_sessions.gateway.platforms.matrix.device_folder import Undecrypted
+from hermes_sessions.gateway.platforms.matrix.identifiers import is_event_id
+from hermes_sessions.gateway.platforms.matrix.mapping import Reader, RoomView, with_edits
+from hermes_sessions.gateway.platforms.port import (
+    PlatformError,
+    Undeliverable,
+    UnreadablePayload,
+)
+
+logger = logging.getLogger(__name__)
+
+#: What is older is given up when more wait for their keys.
+_MOST_UNDECRYPTED: Final = 1000
+_UNDECRYPTED_NOTICE: Final = (
+    "I cannot decrypt this message: its key has not reached me. I will answer when it does. If it "
+    "does not, please write again."
+)
+
+Wait = Callable[[Awaitable[Any]], Awaitable[Any]]
+
+
+class NewsReader:
+    """Reads the news of one session."""
+
+    def __init__(
+        self, client: MatrixClient, reader: Reader, undecrypted: Iterable[Undecrypted]
+    ) -> None:
+        """*undecrypted* is what an earlier process could not decrypt."""
+        self._client = client
+        self._reader = reader
+        #: What cannot be decrypted, up to what was confirmed; and with what was read after that.
+        self.undecrypted = list(undecrypted)
+        self.remaining = list(self.undecrypted)
+        self._is_first = True
+        self._told = {each.session_id for each in self.undecrypted}
+        #: Events that could not be read.
+        self.unreadable = 0
+
+    async def read(self, news: News, since: str | None, wait: Wait) -> list[Inbound]:
+        """Return the messages for the gateway, in order. May be called again with the same news.
+
+        *since* is where the news begin; without it they are history, and nothing in them is read.
+        *wait* is around whatever takes time.
+
+        Raises:
+            RateLimited, Unreachable: the homeserver does not tell everything now.
+        """
+        found = self._decrypted_now() if news.has_keys or self._is_first else []
+        still = [each for each in self.undecrypted if not any(each is one for one, _ in found)]
+        messages = [
+            message
+            for each, event in found
+            for message in await self._messages(each.room_id, [event], wait)
+        ]
+        for room in news.rooms if since is not None else ():
+            try:
+                events = await all_news(self._client, room, since or "", self._reader.user_id, wait)
+            except Undeliverable as error:
+                # The bot is not in the room any more, for example.
+                logger.warning("matrix: a gap in %s cannot be filled: %s", room.room_id, error)
+                events = list(room.events)
+            missing = [event for event in events if self._is_missed(event)]
+            for each in missing:
+                await self._report(each, wait)
+            still += missing
+            messages += await self._messages(room.room_id, events, wait)
+        self.remaining = self._bounded(still)
+        return messages
+
+    def confirm(self) -> None:
+        """What was read last is stored."""
+        self.undecrypted = self.remaining
+        self._is_first = False
+
+    def _is_missed(self, event: Found) -> TypeGuard[Undecrypted]:
+        """Tell whether something of somebody else cannot be decrypted."""
+        is_own = (
+            isinstance(event, Undecrypted) and event.event.get("sender") == self._reader.user_id
+        )
+        return isinstance(event, Undecrypted) and not is_own
+
+    def _decrypted_now(self) -> list[tuple[Undecrypted, Mapping[str, Any]]]:
+        tried = ((each, self._client.encrypting.decrypt(each)) for each in self.undecrypted)
+        return [(each, event) for each, event in tried if event is not None]
+
+    async def _messages(self, room_id: str, events: Iterable[Found], wait: Wait) -> list[Inbound]:
+        view = self._client.view(room_id)
+        plain = [event for event in events if not isinstance(event, Undecrypted)]
+        read = (self._read(event, view) for event in with_edits(plain))
+        return [
+            await self._with_quotation(inbound, view, wait)
+            for inbound in read
+            if inbound is not None
+        ]
+
+    def _read(self, event: object, view: RoomView) -> Inbound | None:
+        try:
+            return self._reader.read(event, view)
+        except UnreadablePayload as problem:
+            self._skip(str(problem), event)
+        except Exception:
+            # Nobody foresaw it; those behind it arrive.
+            self.unreadable += 1
+            logger.exception("matrix: an event could not be read")
+        return None
+
+    def _skip(self, why: str, event: object) -> None:
+        self.unreadable += 1
+        event_id = event.get("event_id") if isinstance(event, Mapping) else None
+        logger.warning("matrix: event %.80r is skipped: %s", event_id, why)
+
+    async def _with_quotation(self, inbound: Inbound, view: RoomView, wait: Wait) -> Inbound:
+        """Add what a message answers; it is not worth more than one question."""
+        if inbound.reply_to is None or inbound.text.startswith(("/", "> ")):
+            return inbound
+        try:
+            answered = await wait(self._client.event(view.room_id, inbound.reply_to))
+        except PlatformError as error:
+            logger.info("matrix: what was answered cannot be read: %s", error)
+            return inbound
+        return self._reader.with_quotation(inbound, answered, view)
+
+    async def _report(self, undecrypted: Undecrypted, wait: Wait) -> None:
+        """Say that something cannot be decrypted: in the log, and to a person who waits alone."""
+        event_id = undecrypted.event.get("event_id")
+        sender = undecrypted.event.get("sender")
+        logger.warning(
+            "matrix: event %.80r of %.80r in %s cannot be decrypted yet: its key is missing",
+            event_id,
+            sender,
+            undecrypted.room_id,
+        )
+        view = self._client.view(undecrypted.room_id)
+        is_known = undecrypted.session_id in self._told
+        self._told.add(undecrypted.session_id)
+        if is_known or not view.is_direct or not is_event_id(event_id):
+            return
+        try:
+            content = notice_content(_UNDECRYPTED_NOTICE, event_id)
+            await wait(self._client.send(undecrypted.room_id, content, None))
+        except PlatformError as error:
+            logger.info("matrix: the notice about it was not sent: %s", error)
+
+    def _bounded(self, undecrypted: list[Undecrypted]) -> list[Undecrypted]:
+        over = len(undecrypted) - _MOST_UNDECRYPTED
+        if over > 0:
+            logger.warning("matrix: %d events are given up: their keys never came", over)
+        return undecrypted[-_MOST_UNDECRYPTED:]

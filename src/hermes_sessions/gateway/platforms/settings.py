@@ -1,0 +1,94 @@
+"""Reading the keys that only one platform has, from ``settings.platforms[name].extra``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hermes_sessions.config.error_text import closest
+from hermes_sessions.config.key_types import Kind, NotAllowed, Surroundings
+from hermes_sessions.errors import ConfigError
+
+
+def read_keys(
+    section: str,
+    kinds: Mapping[str, Kind],
+    values: Mapping[str, object],
+    *,
+    home: Path | None = None,
+) -> dict[str, Any]:
+    """Return the values that are set, each as its kind has it; paths are relative to *home*.
+
+    Raises:
+        ConfigError: a key is misspelt, or a value is not allowed.
+    """
+    parsed: dict[str, Any] = {}
+    for name, value in values.items():
+        kind = kinds.get(name)
+        if kind is None:
+            guess = closest(name, list(kinds), at_least=0.6)
+            hint = f"did you mean {guess}?" if guess else f"known: {', '.join(sorted(kinds))}."
+            raise ConfigError(f"{section} has no key {name}; {hint}")
+        if isinstance(value, (Mapping, tuple, list)):
+            raise ConfigError(f"{section}.{name} must be a single value; allowed: {kind.allowed}.")
+        try:
+            surroundings = Surroundings(home or Path("/"), {})
+            result = None if value is None else kind.parse(str(value), surroundings)
+        except NotAllowed:
+            raise ConfigError(
+                f"{section}.{name} is not allowed; allowed: {kind.allowed}."
+            ) from None
+        if result is not None:
+            parsed[name] = result
+    return parsed
+
+
+def read_section(where: str, kinds: Mapping[str, Kind], section: object) -> dict[str, Any]:
+    """Return the values that are set in a section inside a platform's, as `read_keys` does.
+
+    Raises:
+        ConfigError: it is no section, a key is misspelt, or a value is not allowed.
+    """
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"{where} must be a section with {', '.join(kinds)}.")
+    return read_keys(where, kinds, section)
+
+
+def read_own_keys(
+    section: str,
+    kinds: Mapping[str, Kind],
+    values: Mapping[str, object],
+    *,
+    others: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Return the values that are set, as `read_keys` does, of a section in which other programs may
+    keep keys of their own: an unknown one is refused only when it looks like a misspelt one of
+    ours. *others* are ours, too, and read elsewhere.
+
+    Raises:
+        ConfigError: a key is misspelt, or a value is not allowed.
+    """
+    for name in values:
+        guess = closest(name, [*kinds, *others], at_least=0.75)
+        if guess is not None and guess != name:
+            raise ConfigError(f"{section} has no key {name}; did you mean {guess}?")
+    own = {name: value for name, value in values.items() if name in kinds}
+    return read_keys(section, kinds, own)
+
+
+def web_address(key: str, address: str) -> str:
+    """Return an address of a server, without a slash at its end.
+
+    Raises:
+        ConfigError: it is none; *key* is named.
+    """
+    try:
+        parts = urlsplit(address)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ConfigError(f"{key} must be an address that begins with https://.")
+    return address.rstrip("/")

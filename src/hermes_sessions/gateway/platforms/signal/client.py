@@ -1,0 +1,207 @@
+"""The daemon of signal-cli for one account: what is asked of it, and its errors as the port's."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from hermes_sessions.gateway.platforms.port import (
+    LoginRefused,
+    PlatformError,
+    Undeliverable,
+    Unreachable,
+)
+from hermes_sessions.gateway.platforms.signal.errors import NO_SUCH_METHOD, refusal_of
+from hermes_sessions.gateway.platforms.signal.rpc import LineTooLong, RpcConnection, RpcError
+from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
+
+_SECONDS: Final = 20.0
+#: A message to a large group takes its time, and a file is as large as it is.
+_LONG_SECONDS: Final = 120.0
+#: Of a line around a file.
+_AROUND: Final = 1024
+
+
+class Subscription:
+    """A connection for receiving, and for nothing else.
+
+    When a client dies, the daemon first ends what it asked for, and only then notices that nobody
+    takes messages any more. On a connection without other requests, that is at once.
+    """
+
+    def __init__(self, connection: RpcConnection, params: Mapping[str, object]) -> None:
+        self._connection = connection
+        self._params = params
+        self._number: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is there."""
+        return self._connection.is_open
+
+    async def begin(self) -> None:
+        """Let the daemon fetch messages from Signal; nothing when it does.
+
+        Raises:
+            LoginRefused, Unreachable
+        """
+        if self._number is None:
+            number = await _asked(self._connection, "subscribeReceive", self._params)
+            if type(number) is not int:
+                raise Unreachable("signal-cli did not say which subscription it made.")
+            self._number = number
+
+    async def end(self) -> None:
+        """Let it fetch no more. When this returns, everything that it fetched has arrived.
+
+        Raises:
+            Unreachable: the connection is lost.
+        """
+        number, self._number = self._number, None
+        if number is not None:
+            params = {**self._params, "subscription": number}
+            await _asked(self._connection, "unsubscribeReceive", params)
+
+    async def wait_until_lost(self) -> None:
+        """Return when the connection is lost or closed."""
+        await self._connection.wait_until_lost()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+
+class SignalDaemon:
+    """Connections to the daemon: one for requests, made when it is needed, others as asked for."""
+
+    def __init__(self, settings: SignalSettings) -> None:
+        self._settings = settings
+        #: What names the account in requests; a daemon for one account wants nothing.
+        self._account: dict[str, object] = {}
+        self._requests: RpcConnection | None = None
+        self._opening = asyncio.Lock()
+        self._is_closed = False
+
+    async def subscription(
+        self, notified: Callable[[str, object], None], unreadable: Callable[[str], None]
+    ) -> Subscription:
+        """Return a connection for receiving, on which nothing is received yet.
+
+        Raises:
+            LoginRefused: the daemon does not have the account.
+            Unreachable: nobody listens.
+        """
+        connection = await RpcConnection.open(
+            self._settings.address, notified=notified, unreadable=unreadable
+        )
+        try:
+            self._account = await self._login(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return Subscription(connection, self._account)
+
+    async def _login(self, connection: RpcConnection) -> dict[str, object]:
+        try:
+            accounts = await connection.call("listAccounts", seconds=_SECONDS)
+        except RpcError as error:
+            if error.code == NO_SUCH_METHOD:  # started with -a: there is only that one
+                return {}
+            raise refusal_of(error) from error
+        except LineTooLong:
+            raise Unreachable("signal-cli gave an answer that is too long.") from None
+        listed = accounts if isinstance(accounts, list) else []
+        known = [each.get("number") for each in listed if isinstance(each, Mapping)]
+        if self._settings.account not in known:
+            raise LoginRefused(
+                f"signal-cli does not have the account of platforms.signal.account; it has "
+                f"{len(known)} others. Register or link it with the same --config and user, then "
+                f"start the daemon again: see docs/signal.md."
+            )
+        return {"account": self._settings.account}
+
+    async def ask(
+        self, method: str, params: Mapping[str, object], *, seconds: float = _LONG_SECONDS
+    ) -> Any:
+        """Return the result of a request.
+
+        Raises:
+            RateLimited, Unreachable, Undeliverable, LoginRefused
+        """
+        connection = await self._connected()
+        return await _asked(connection, method, {**self._account, **params}, seconds=seconds)
+
+    async def version(self) -> str:
+        """Return which signal-cli it is; empty when it does not say.
+
+        Raises:
+            Unreachable, Undeliverable
+        """
+        found = await _asked(await self._connected(), "version", {})
+        return str(found.get("version") or "") if isinstance(found, Mapping) else ""
+
+    async def fetch(self, reference: str, limit: int) -> bytes:
+        """Return the bytes of a file that was received.
+
+        Raises:
+            Undeliverable: it is gone, or has more than *limit* bytes.
+            Unreachable
+        """
+        # On a connection of its own: others would wait behind it, and its lines are longer.
+        longest = limit * 4 // 3 + _AROUND
+        connection = await RpcConnection.open(self._settings.address, max_line=longest)
+        try:
+            params = {**self._account, "id": reference}
+            result = await connection.call("getAttachment", params, seconds=_LONG_SECONDS)
+            data = result.get("data") if isinstance(result, Mapping) else result
+            content = b64decode(str(data), validate=True)
+        except RpcError as error:
+            raise refusal_of(error) from error
+        except LineTooLong:
+            raise Undeliverable(f"The file has more than {limit:,} bytes.") from None
+        except (NotBase64, ValueError) as error:
+            raise Undeliverable("signal-cli did not return a file.") from error
+        finally:
+            await connection.close()
+        if len(content) > limit:
+            raise Undeliverable(f"The file has more than {limit:,} bytes.")
+        return content
+
+    async def close(self) -> None:
+        """Close the connection for requests; those under way fail."""
+        self._is_closed = True
+        async with self._opening:
+            connection, self._requests = self._requests, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connected(self) -> RpcConnection:
+        async with self._opening:
+            if self._is_closed:
+                raise Unreachable("The adapter for Signal is not connected.")
+            connection = self._requests
+            if connection is not None and not connection.is_open:
+                self._requests = None
+                await connection.close()
+            if self._requests is None:
+                self._requests = await RpcConnection.open(self._settings.address)
+            return self._requests
+
+
+async def _asked(
+    connection: RpcConnection,
+    method: str,
+    params: Mapping[str, object],
+    *,
+    seconds: float = _SECONDS,
+) -> Any:
+    try:
+        return await connection.call(method, params, seconds=seconds)
+    except RpcError as error:
+        refusal: PlatformError = refusal_of(error)
+        raise refusal from error
+    except LineTooLong:
+        raise Unreachable("signal-cli gave an answer that is too long.") from None

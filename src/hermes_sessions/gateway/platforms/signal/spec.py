@@ -1,0 +1,60 @@
+"""How Signal is set up: the account, and the daemon that has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.gateway.platforms.signal.client import SignalDaemon
+from hermes_sessions.gateway.platforms.signal.settings import DEFAULT_ADDRESS, SignalSettings
+from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+
+
+def read(settings: PlatformSettings, home: Path) -> SignalSettings:
+    """Return what is configured.
+
+    Raises:
+        ConfigError: it cannot be right.
+    """
+    return SignalSettings.read(settings.extra, home)
+
+
+async def check(settings: PlatformSettings, home: Path) -> Found:
+    """Ask the daemon for its version and for the account; nothing is received.
+
+    Raises:
+        ConfigError, LoginRefused, Unreachable
+    """
+    own = read(settings, home)
+    daemon = SignalDaemon(own)
+    try:
+        subscription = await daemon.subscription(lambda _name, _values: None, lambda _why: None)
+        await subscription.close()
+        version = await daemon.version()
+    finally:
+        await daemon.close()
+    return Found(f"{own.account}, with signal-cli {version}".rstrip())
+
+
+SETUP: Final = Setup(
+    title="Signal",
+    before=(
+        "Register a number with signal-cli, and start its daemon as in docs/signal.md:\n"
+        f"signal-cli -a NUMBER daemon --tcp {DEFAULT_ADDRESS} --receive-mode manual "
+        "--no-receive-stdout"
+    ),
+    questions=(
+        Question("account", "Number", "The number that is registered, as +4917612345678."),
+        Question(
+            "address",
+            "Daemon",
+            "What signal-cli was given as --tcp, or unix: and what it was given as --socket.",
+            default=str(DEFAULT_ADDRESS),
+        ),
+    ),
+    read=read,
+    check=check,
+    people="Numbers, as +4915112345678, or UUIDs.",
+    home="Somebody's number or UUID, or the id of a group (signal-cli listGroups).",
+)

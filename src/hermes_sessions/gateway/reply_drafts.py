@@ -1,0 +1,196 @@
+"""Drafts as a turn's thread sees them: it says what is new, the event loop shows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from hermes_sessions.errors import StoreError
+from hermes_sessions.gateway.active_turns import ActiveTurn
+from hermes_sessions.gateway.delivery import reply_to
+from hermes_sessions.gateway.events import Target
+from hermes_sessions.gateway.platforms.port import Adapter, PlatformError
+from hermes_sessions.gateway.streaming import Draft, Streaming
+from hermes_sessions.lifecycle.mailboxes import Taken
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.repositories.drafts import Drafts
+from hermes_sessions.storage.repositories.turns import Turn
+
+logger = Logger(__name__)
+
+#: A turn does not wait longer for what it shows.
+_PATIENCE: Final = 15.0
+_SLOW: Final = "Nothing has happened for a while. I go on waiting; /stop ends it."
+LEFT: Final = "I was interrupted before I had said this, and do not go on with it."
+_AT_WORK: Final = "Still working…"
+
+
+class DraftBoard:
+    """Shows what turns say on the platforms that are connected."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        adapters: Mapping[str, Adapter],
+        streaming: Callable[[str], Streaming],
+        drafts: Drafts,
+    ) -> None:
+        """*streaming* tells how a platform shows drafts. *drafts* outlives this process."""
+        self._drafts = drafts
+        self._loop = loop
+        self._adapters = adapters
+        self._streaming = streaming
+        #: By turn, as long as somebody has to do with it: what runs here, or is being left.
+        self._at_hand: WeakValueDictionary[int, ShownDraft] = WeakValueDictionary()
+
+    def show(self, target: Target, taken: Taken) -> ShownDraft:
+        """Begin to show what a turn says, in the place of what an attempt before it showed. From
+        the turn's thread.
+        """
+        turn, left = taken.turn, self._left_by_the_attempt_before(taken)
+        adapter, draft = self._adapters.get(target.platform), None
+        if adapter is not None and adapter.is_connected:
+            draft = self._do(self._begin(adapter, target, turn, left))
+        self._at_hand[turn.id] = shown = ShownDraft(self._loop, draft, left)
+        return shown
+
+    def _left_by_the_attempt_before(self, taken: Taken) -> str | None:
+        before = taken.input.items[0].turn_id
+        try:
+            return None if before is None else self._drafts.adopt(before, taken.turn.id)
+        except StoreError as error:
+            logger.info("what was shown before is not gone on with: %s", error)
+            return None
+
+    async def _begin(self, adapter: Adapter, target: Target, turn: Turn, left: str | None) -> Draft:
+        return Draft(
+            adapter,
+            target,
+            self._streaming(adapter.name),
+            key=f"draft.{turn.id}",
+            note=_Note(self._drafts, target, turn),
+            message_id=left,
+        )
+
+    def finish_left(self) -> int:
+        """Put words in the place of drafts that nobody goes on with; return how many.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        return self._drafts.finish_left(LEFT, besides=tuple(self._at_hand))
+
+    def tell(self, turn: ActiveTurn, text: str, *, key: str) -> None:
+        """Say something about a turn where it is answered; from any thread, and nobody waits for
+        it: a platform that hangs must not hold up a heartbeat.
+        """
+        source = turn.source
+        adapter = self._adapters.get(source.platform.value)
+        if adapter is None or not adapter.is_connected or self._loop.is_closed():
+            return
+        target = Target(source.platform.value, source.chat_id, source.thread_id)
+        asyncio.run_coroutine_threadsafe(_tell(adapter, target, text, key), self._loop)
+
+    def warn(self, turns: Iterable[ActiveTurn]) -> None:
+        """Tell those whose turns have done nothing for long."""
+        for turn in turns:
+            self.tell(turn, _SLOW, key=f"slow.{turn.taken.turn.id}")
+
+    def say_at_work(self, turns: Iterable[tuple[ActiveTurn, int]]) -> None:
+        """Tell those whose turns take long that they go on, and for how many minutes they have."""
+        for turn, minutes in turns:
+            since = f" ({minutes} min)" if minutes else ""
+            self.tell(turn, f"{_AT_WORK}{since}", key=f"work.{turn.taken.turn.id}.{minutes}")
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        future: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(_PATIENCE)
+        except FutureTimeout:
+            future.cancel()
+            return None
+
+
+class ShownDraft:
+    """What a turn shows; see `turns.Shown`."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, draft: Draft | None, left: str | None = None
+    ) -> None:
+        self._loop = loop
+        self._draft = draft
+        #: What an attempt before this one showed.
+        self._left = left
+
+    def text(self, piece: str) -> None:
+        """Add to what is shown."""
+        if self._draft is not None:
+            self._loop.call_soon_threadsafe(self._draft.add, piece)
+
+    def tool(self) -> None:
+        """What follows is another text."""
+        if self._draft is not None:
+            self._loop.call_soon_threadsafe(self._draft.begin_again)
+
+    def finish(self) -> str | None:
+        """Show nothing more; return the message that the reply replaces."""
+        if self._draft is None:
+            return self._left
+        future = asyncio.run_coroutine_threadsafe(self._draft.finish(), self._loop)
+        try:
+            return future.result(_PATIENCE)
+        except FutureTimeout:
+            return self._draft.message_id
+
+    def leave(self, *, is_over: bool) -> None:
+        """No reply replaces it, if *is_over* for good: show it as it is, without the sign that more
+        is to come.
+        """
+        if self._draft is not None and not self._loop.is_closed():
+            asyncio.run_coroutine_threadsafe(self._leave(self._draft, is_over), self._loop)
+
+    async def _leave(self, draft: Draft, is_over: bool) -> None:
+        # Here, so that it is at hand until that is done.
+        await draft.leave(is_over=is_over)
+
+
+class _Note:
+    """Remembers in the store which message shows a turn's draft; see `DraftNote`."""
+
+    def __init__(self, drafts: Drafts, target: Target, turn: Turn) -> None:
+        self._drafts = drafts
+        self._target = target
+        self._turn = turn
+
+    async def shown(self, message_id: str) -> bool:
+        """See `DraftNote.shown`. It is decoration: the turn does not fail with it."""
+        turn = self._turn
+        shown = reply_to(
+            self._target, "", lane_id=turn.lane_id, turn_id=turn.id, draft_id=message_id
+        )
+        try:
+            return await asyncio.to_thread(self._drafts.note, shown)
+        except StoreError as error:
+            logger.info("it is not remembered where a draft is shown: %s", error)
+            return False
+
+    async def is_ours(self, *, is_over: bool) -> bool:
+        """See `DraftNote.is_ours`."""
+        try:
+            if is_over:
+                return await asyncio.to_thread(self._drafts.forget, self._turn.id)
+            return await asyncio.to_thread(self._drafts.of_turn, self._turn.id) is not None
+        except StoreError as error:
+            logger.info("it is not known whose a draft is: %s", error)
+            return False
+
+
+async def _tell(adapter: Adapter, target: Target, text: str, key: str) -> None:
+    try:
+        await adapter.send(target, text, key=key)
+    except PlatformError as error:
+        logger.info("a word about a turn was not delivered: %s", error)

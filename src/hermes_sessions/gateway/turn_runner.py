@@ -1,0 +1,373 @@
+"""One turn on a messenger: what the agent is told, what it says, and how that ends.
+
+The end of the turn, of its input and the reply in the outbox are one transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from hermes_sessions.agent.clients.port import ReasoningPiece, TextPiece
+from hermes_sessions.agent.turn import (
+    Agent,
+    Answered,
+    Ended,
+    ToolFinished,
+    ToolStarted,
+)
+from hermes_sessions.errors import HermesSessionsError, StaleFence, StoreUnavailable
+from hermes_sessions.gateway.active_turns import ActiveTurn
+from hermes_sessions.gateway.delivery import reply_to
+from hermes_sessions.gateway.events import Target
+from hermes_sessions.gateway.platforms.port import Progress
+from hermes_sessions.gateway.stuck_lanes import StuckLanes
+from hermes_sessions.gateway.topics import note_topic
+from hermes_sessions.gateway.turn_transcript import Conclusion, Transcribed
+from hermes_sessions.lifecycle.context_prompt import build_session_context_prompt
+from hermes_sessions.lifecycle.mailboxes import Also, Finished, Mailboxes, Taken
+from hermes_sessions.lifecycle.session_context import build_session_context
+from hermes_sessions.lifecycle.session_entry import SessionEntry
+from hermes_sessions.lifecycle.session_store import SessionStore
+from hermes_sessions.model.lane import Notice
+from hermes_sessions.model.scope import Scope
+from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.logs import Logger, where
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.drafts import Drafts
+from hermes_sessions.storage.repositories.lane_transitions import history
+from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
+
+logger = Logger(__name__)
+
+_GOING_ON: Final = (
+    "The last turn of this conversation was interrupted by a restart. Tools that have a result "
+    "above have run: do not run them again. Go on from there and answer."
+)
+_NEW_BEGINNINGS: Final = {
+    "auto_reset": (
+        "This is a new conversation: the one before it ended because {reason}. You do not see it; "
+        "it can be found with session_search."
+    ),
+    "lost": "This is a new conversation: the one before it was deleted, and cannot be found.",
+}
+_REASONS: Final = {
+    "idle": "nothing was said for a while",
+    "daily": "of the daily reset",
+    "suspended": "it was stopped",
+}
+_KEPT: Final = "What was said is kept; /retry asks again."
+_EMPTY_ANSWER: Final = "The model gave an empty answer. /retry asks again."
+#: Of a lane that many people share, so many changes are gone back for its conversations.
+_CHANGES_LOOKED_AT: Final = 200
+#: Seconds between two attempts to store the end of a turn, and how long it is attempted.
+_STORE_AGAIN: Final = 1.0
+_STORE_AGAIN_FOR: Final = 120.0
+
+
+class Shown(Protocol):
+    """Where the turn shows what it says while it says it; called from the turn's thread."""
+
+    def text(self, piece: str) -> None:
+        """Add to what is shown."""
+
+    def tool(self) -> None:
+        """What follows is another text."""
+
+    def finish(self) -> str | None:
+        """Stop; return the message that the reply replaces."""
+
+    def leave(self, *, is_over: bool) -> None:
+        """No reply will replace it, unless it is tried again: let it not look as if more were to
+        come.
+        """
+
+
+#: Lends the agent of a lane for one turn.
+AgentFor = Callable[[SessionEntry], AbstractContextManager[Agent]]
+#: Carries out a command in a session that is held; see `commands.in_turn`.
+RunCommand = Callable[[Agent, str, str, threading.Event], str]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRunner:
+    """Runs turns, each in the thread of its lane's worker."""
+
+    store: SessionStore
+    mailboxes: Mailboxes
+    outbox: Outbox
+    stuck: StuckLanes
+    agent_for: AgentFor
+    publish: Callable[[tuple[int, ...], Progress], None]
+    show: Callable[[Target, Taken], Shown]
+    #: Something is in the outbox.
+    sent: Callable[[], None]
+    #: Before a turn, with the size of the last prompt: the session it runs in, which is another
+    #: one if that had to be compacted.
+    prepare: Callable[[Agent, str, int], str]
+    #: After a turn that was answered.
+    afterwards: Callable[[str], object]
+    #: For inputs that are commands.
+    run_command: RunCommand
+    #: Waits for so many seconds before the end of a turn is stored again.
+    wait: Callable[[float], None] = time.sleep
+    #: A turn ended: on which platform, how, and after how many seconds.
+    ended: Callable[[str, str, float], None] = lambda _platform, _outcome, _seconds: None
+
+    def __call__(self, turn: ActiveTurn, entry: SessionEntry) -> bool:
+        """Run a turn and note its end; return whether its input is to be tried again."""
+        target = target_of_input(turn.taken, turn.source)
+        shown = self.show(target, turn.taken)
+        try:
+            try:
+                conclusion = self._run(turn, entry, shown)
+            finally:
+                turn.is_over = True
+                draft_id = shown.finish()
+            is_replied = self._conclude(turn, target, conclusion, draft_id)
+        except BaseException:
+            shown.leave(is_over=False)
+            raise
+        if not is_replied:
+            shown.leave(is_over=not conclusion.again and conclusion.outcome != "abandoned")
+        return conclusion.again
+
+    def _run(self, turn: ActiveTurn, entry: SessionEntry, shown: Shown) -> Conclusion:
+        taken = turn.taken
+        try:
+            with self.agent_for(entry) as kept:
+                agent = replace(
+                    kept,
+                    scope=scope_of(entry, turn.source, self.store),
+                    fence=taken.turn.token,
+                    instructions=self._instructions(turn, entry),
+                )
+                if taken.input.kind == "command":
+                    return self._command(agent, entry.session_id, turn)
+                session_id = self.prepare(agent, entry.session_id, entry.last_prompt_tokens)
+                note_topic(self.store.db, turn.source, entry.session_key, session_id)
+                said = Transcribed(self.store, turn, session_id)
+                if (stored := said.stored_answer()) is not None:
+                    return stored
+                return self._listen(turn, agent, said, shown)
+        except StaleFence:
+            return Conclusion("abandoned", detail="lease lost")
+        except StoreUnavailable as error:
+            # Not this conversation's fault: that is not counted against it.
+            logger.warning("turn %s has to wait for the database: %s", taken.turn.id, error)
+            return Conclusion("interrupted", detail="store unavailable", again=True)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the turn has an end
+            logger.warning("turn %s failed unexpectedly: %s", taken.turn.id, where(error))
+            return Conclusion("abandoned", detail=f"{type(error).__name__}: {error}")
+
+    def _instructions(self, turn: ActiveTurn, entry: SessionEntry) -> str:
+        config = self.store.config
+        context = build_session_context(turn.source, config, entry)
+        instructions = build_session_context_prompt(context, redact_pii=config.redact_pii)
+        notice = turn.taken.lane.notice
+        if notice is not None and notice.kind in _NEW_BEGINNINGS:
+            instructions += "\n" + _NEW_BEGINNINGS[notice.kind].format(reason=reason_of(notice))
+        if turn.taken.is_resumed:
+            instructions += f"\n{_GOING_ON}"
+        return instructions
+
+    def _command(self, agent: Agent, session_id: str, turn: ActiveTurn) -> Conclusion:
+        text = turn.taken.input.text
+        try:
+            said = self.run_command(agent, session_id, text, turn.interrupt)
+        except (StaleFence, StoreUnavailable):
+            raise
+        except HermesSessionsError as error:
+            if turn.interrupt.is_set():
+                return concluded(Ended("interrupted"), "", turn.cause)
+            return Conclusion("failed", str(error), detail=str(error))
+        return Conclusion("completed", said)
+
+    def _listen(
+        self, turn: ActiveTurn, agent: Agent, transcribed: Transcribed, shown: Shown
+    ) -> Conclusion:
+        said, ended = "", Ended("interrupted")
+        for event in transcribed.events(agent, lambda: self._steered(turn, transcribed)):
+            turn.did_something()
+            if isinstance(event, TextPiece):
+                shown.text(event.text)
+                self.publish(turn.item_ids, Progress("text", event.text))
+            elif isinstance(event, ReasoningPiece):
+                self.publish(turn.item_ids, Progress("reasoning", event.text))
+            elif isinstance(event, ToolStarted):
+                shown.tool()
+                self.publish(turn.item_ids, Progress("tool_started", event.call.name))
+            elif isinstance(event, ToolFinished):
+                self.publish(turn.item_ids, Progress("tool_finished", event.call.name))
+            elif isinstance(event, Answered):
+                said = event.reply.text or said
+                self._note_prompt(turn.taken, event)
+            elif isinstance(event, Ended):
+                ended = event
+        if ended.how == "answered":
+            self.afterwards(transcribed.session_id)
+        return concluded(ended, said, turn.cause)
+
+    def _steered(self, turn: ActiveTurn, transcribed: Transcribed) -> None:
+        """Store what was said to the turn meanwhile, so that the model sees it at the next step."""
+        while turn.steered:
+            item_id = turn.steered.pop(0)
+            if self.mailboxes.steer(turn.taken.turn, item_id):
+                turn.taken_up.append(item_id)
+                transcribed.store_taken_up()
+
+    def _note_prompt(self, taken: Taken, answered: Answered) -> None:
+        used = answered.reply.usage.input_tokens
+        if used:
+            self.store.update_session(
+                taken.lane.session_key, used, session_id=taken.turn.session_id
+            )
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────
+
+    def _conclude(
+        self, turn: ActiveTurn, target: Target, conclusion: Conclusion, draft_id: str | None
+    ) -> bool:
+        """Store the end of a turn; return whether a reply is sent."""
+        taken = turn.taken
+        notice, told = taken.lane.notice, self._told(taken.lane.notice, turn.source)
+        replies: list[NewReply] = []
+        if conclusion.reply is not None:
+            text = f"{told}\n\n{conclusion.reply}" if told else conclusion.reply
+            replies.append(
+                reply_to(
+                    target, text, lane_id=taken.lane.id, turn_id=taken.turn.id, draft_id=draft_id
+                )
+            )
+        given_up: list[str] = []
+
+        def also(tx: WriteTransaction) -> None:
+            given_up.clear()
+            for reply in replies:
+                Drafts.forget_in(tx, taken.turn.id)
+                self.outbox.put_in(tx, reply)
+            if replies and notice is not None:
+                # Now somebody is told; a turn that says nothing leaves it to the next one.
+                lanes = self.store.engine.lanes
+                lane = lanes.lock_by_id(tx, taken.lane.id)
+                if lane is not None and lane.notice == notice:
+                    lanes.change(tx, lane, notice=None)
+            if conclusion.outcome == "abandoned":
+                words = self.stuck.tell_in(tx, taken.lane.id)
+                given_up.extend([words] if words else [])
+
+        finished = self._finish(turn, conclusion, also)
+        outcome = conclusion.outcome if finished.is_accepted else "dropped"
+        seconds = self.store.engine.store.clock() - taken.turn.started_at
+        self.ended(turn.source.platform.value, outcome, seconds)
+        if finished.is_accepted and (replies or given_up):
+            self.sent()
+        if finished.is_stuck:
+            ended = Progress("ended", "".join(given_up), outcome="failed")
+            self.publish(turn.item_ids, ended)
+        elif not finished.is_accepted and finished.outcome in {None, "interrupted"}:
+            # Otherwise another process tells how it ended.
+            self.publish(turn.item_ids, Progress("ended", "", outcome="dropped"))
+        elif finished.is_accepted and conclusion.outcome != "abandoned" and not conclusion.again:
+            ended = Progress("ended", conclusion.reply or "", outcome=conclusion.outcome)
+            self.publish(turn.item_ids, ended)
+        return finished.is_accepted and bool(replies)
+
+    def _finish(self, turn: ActiveTurn, conclusion: Conclusion, also: Also) -> Finished:
+        """Store it, again and again while the database is away: the model is not asked again for
+        that. Whoever takes the lane over meanwhile ends this, too.
+        """
+        until = turn.stopwatch() + _STORE_AGAIN_FOR
+        while True:
+            try:
+                return self.mailboxes.finish(
+                    turn.taken.turn,
+                    conclusion.outcome,
+                    detail=conclusion.detail,
+                    again=conclusion.again,
+                    unused=turn.steered,
+                    also=also,
+                )
+            except StoreUnavailable as error:
+                is_over = turn.cause in {"restart", "shutdown"}
+                if is_over or turn.stopwatch() >= until:
+                    raise
+                logger.info("the end of turn %s is stored later: %s", turn.taken.turn.id, error)
+                self.wait(_STORE_AGAIN)
+
+    def _told(self, notice: Notice | None, source: SessionSource) -> str | None:
+        """Return what the user is told once about a change of the lane."""
+        if notice is None or notice.kind not in _NEW_BEGINNINGS:
+            return None
+        policy = self.store.config.get_reset_policy(source.platform.value, source.chat_type)
+        if not policy.notifies(source.platform.value):
+            return None
+        if notice.kind == "lost":
+            return "This is a new conversation, because the one before was deleted."
+        if not notice.had_activity:
+            return None
+        return (
+            f"This is a new conversation, because {reason_of(notice)}. "
+            f"To go on with the one before: /resume {notice.previous_session_id}"
+        )
+
+
+def reason_of(notice: Notice) -> str:
+    """Return why a conversation ended, in words."""
+    return _REASONS.get(notice.reason or "", "it was reset")
+
+
+def concluded(ended: Ended, said: str, cause: str | None) -> Conclusion:
+    """Return how a turn ended, from what the agent says and why it was interrupted, if it was."""
+    if ended.how == "answered":
+        return Conclusion("completed", said or _EMPTY_ANSWER)
+    if ended.how == "too many steps":
+        note = "I stopped after too many steps. Say how to go on."
+        return Conclusion("completed", f"{said}\n\n{note}".strip())
+    if ended.how == "failed":
+        error = str(ended.error)
+        return Conclusion("failed", f"The model could not answer: {error}\n{_KEPT}", detail=error)
+    return _INTERRUPTED.get(cause or "", Conclusion("interrupted", detail=cause))
+
+
+#: By cause; whoever wrote something else is answered to that.
+_INTERRUPTED: Final = {
+    "restart": Conclusion("abandoned", detail="restart_timeout"),
+    "shutdown": Conclusion("abandoned", detail="shutdown_timeout"),
+    "lost": Conclusion("abandoned", detail="lease lost"),
+    "timeout": Conclusion(
+        "failed", f"Nothing happened for too long, so I stopped. {_KEPT}", detail="inactive"
+    ),
+}
+
+
+def target_of_input(taken: Taken, source: SessionSource) -> Target:
+    """Return where the reply to an input goes: the chat, and the last message of it."""
+    payload = taken.input.items[-1].payload
+    return Target(
+        source.platform.value,
+        source.chat_id,
+        source.thread_id,
+        payload.get("message_id"),
+        payload.get("extra") or {},
+    )
+
+
+def scope_of(entry: SessionEntry, source: SessionSource, store: SessionStore) -> Scope:
+    """Return what may be read on behalf of whoever writes in a lane: their own sessions on this
+    platform, or in a shared lane the conversations that were had there.
+    """
+    engine = store.engine
+    owner = engine.owner_of(engine.key_of(source), source)
+    if owner is not None:
+        return Scope(user_id=owner, source=source.platform.value)
+    with engine.store.provider.read() as tx:
+        lane = engine.lanes.find(tx, engine.namespace, entry.session_key)
+        changes = [] if lane is None else history(tx, lane.id, limit=_CHANGES_LOOKED_AT)
+    had = {each.from_session_id for each in changes} | {each.to_session_id for each in changes}
+    roots = {store.db.get_conversation_root(each) for each in had | {entry.session_id} if each}
+    return Scope(source=source.platform.value, conversation_ids=tuple(sorted(roots)))

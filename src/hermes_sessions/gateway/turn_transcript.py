@@ -1,0 +1,167 @@
+"""What a turn says to the session, stored once in all of its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from hermes_sessions.agent.turn import Agent, TurnEvent
+from hermes_sessions.gateway.active_turns import ActiveTurn
+from hermes_sessions.lifecycle.context_prompt import prefixed_with_sender
+from hermes_sessions.lifecycle.session_context import build_session_context
+from hermes_sessions.lifecycle.session_store import SessionStore
+from hermes_sessions.lifecycle.turn_input import Input
+from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.repositories.authors import Author, note_author
+from hermes_sessions.storage.repositories.mailbox import Item, Mailbox
+from hermes_sessions.storage.repositories.turns import Outcome
+
+_BROKEN_OFF = frozenset({"interrupted", "error"})
+
+
+class Conclusion(NamedTuple):
+    """How a turn ended, and what is sent."""
+
+    outcome: Outcome
+    reply: str | None = None
+    detail: str | None = None
+    #: The input waits for another attempt.
+    again: bool = False
+
+
+class Transcribed:
+    """The messages of one turn and their places in the session."""
+
+    def __init__(self, sessions: SessionStore, turn: ActiveTurn, session_id: str) -> None:
+        self._sessions = sessions
+        self._db = sessions.db
+        self._turn = turn
+        self._input: Input = turn.taken.input
+        self.session_id = session_id
+
+    def stored_answer(self) -> Conclusion | None:
+        """Return the end of a turn whose answer an attempt before has stored, without having lived
+        to send it; None when the model has to be asked.
+        """
+        is_again, is_resumed = self._input.is_again, self._input.kind == "resume"
+        if not (is_again or is_resumed) or not (is_resumed or self._is_asked()):
+            return None
+        rows = self._db.get_messages(self.session_id)
+        if not rows or not _is_whole_answer(rows[-1]):
+            return None
+        # Without an attempt before, nothing was interrupted: that answer was sent.
+        return Conclusion("completed", str(rows[-1]["content"]) if is_again else None)
+
+    def events(self, agent: Agent, steer: Callable[[], None]) -> Iterator[TurnEvent]:
+        """Store what is asked, unless an attempt before has, and yield what the agent does.
+
+        What *steer* stores is part of the session when the model is asked next.
+        """
+
+        def steering() -> str | None:
+            steer()
+            return None
+
+        interrupt = self._turn.interrupt
+        self._note_author(self._input.items[0])
+        if self._input.kind == "resume" or (self._input.is_again and self._is_asked()):
+            return agent.answer(self.session_id, interrupt=interrupt, steering=steering)
+        return agent.run_turn(
+            self.session_id,
+            self._content(self._input.items),
+            external_id=_mark(self._input.items[0]),
+            interrupt=interrupt,
+            steering=steering,
+        )
+
+    def _is_asked(self) -> bool:
+        """Tell whether an attempt before has stored the question; what it had taken up meanwhile
+        and not stored is stored now.
+        """
+        items = self._input.items
+        rows = self._db.get_messages(self.session_id)
+        found = [row for row in rows if row["external_id"] == _mark(items[0])]
+        if not found:
+            return False
+        for count in range(len(items), 0, -1):
+            if self._content(items[:count]) == found[0]["content"]:
+                self._store(items[count:])
+                break
+        return True
+
+    def store_taken_up(self) -> None:
+        """Store messages that were given to the turn while it ran."""
+        with self._sessions.engine.store.provider.read() as tx:
+            items = Mailbox.of_turn(tx, self._turn.taken.turn.id)
+        known = set(self._input.item_ids)
+        self._store([item for item in items if item.id not in known])
+
+    def _store(self, items: Sequence[Item]) -> None:
+        for item in items:
+            self._note_author(item)
+            self._db.append_message(
+                self.session_id,
+                "user",
+                self._content([item]),
+                external_id=_mark(item),
+                fence=self._turn.taken.turn.token,
+            )
+
+    def _note_author(self, item: Item) -> None:
+        """Remember who wrote, where others write, too: by this a person can be taken out."""
+        if item.sender is None or item.kind == "resume" or not self._is_shared(item):
+            return
+        author = Author(
+            self.session_id, _mark(item), self._source_of(item).platform.value, item.sender
+        )
+        store, token = self._db.store, self._turn.taken.turn.token
+        store.provider.write(lambda tx: note_author(tx, store, author, fence=token))
+
+    def _source_of(self, item: Item) -> SessionSource:
+        described = item.payload.get("source")
+        return SessionSource.from_dict(described) if described else self._turn.source
+
+    def _is_shared(self, item: Item) -> bool:
+        context = build_session_context(self._source_of(item), self._sessions.config)
+        return context.shared_multi_user_session
+
+    def _content(self, items: Sequence[Item]) -> str:
+        """Return what the model reads of messages: who says it, where several people do, and the
+        files that came along.
+        """
+        config = self._sessions.config
+        source = self._source_of(items[0])
+        several = Input(items[0].kind, tuple(items))
+        text = several.text
+        if self._is_shared(items[0]):
+            text = prefixed_with_sender(text, source, redact_pii=config.redact_pii)
+        return with_files(text, several.media)
+
+
+def _mark(item: Item) -> str:
+    """Return what a message is known by in the session: the same in every attempt."""
+    return f"mailbox:{item.id}"
+
+
+def _is_whole_answer(row: dict[str, Any]) -> bool:
+    return (
+        row["role"] == "assistant"
+        and bool(row["content"])
+        and not row["tool_calls"]
+        and row["finish_reason"] not in _BROKEN_OFF
+    )
+
+
+def with_files(text: str, media: Sequence[dict[str, object]]) -> str:
+    """Return a text that names the files which came with it, a line each."""
+    lines = [f"[{_line(file.get('kind') or 'file')}: {_line(_name(file))}]" for file in media]
+    return "\n".join([*([text] if text else []), *lines])
+
+
+def _name(file: dict[str, object]) -> object:
+    return file.get("name") or file.get("reference")
+
+
+def _line(value: object) -> str:
+    """A name is somebody's choice: it stays in its brackets."""
+    return " ".join(str(value).split()).replace("[", "(").replace("]", ")")

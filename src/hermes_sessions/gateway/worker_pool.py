@@ -1,0 +1,454 @@
+"""Lanes at work: one turn at a time in each, many lanes at once.
+
+Whoever stored something for a lane wakes it. A worker then takes the lane's lease, runs turns until
+the mailbox is empty, and lets the lease go. What happens in the turn is not decided here. A lane
+that another process holds is looked at again later: that process runs what waits, or has died.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from hermes_sessions.errors import ConversationHeld, StaleFence, StoreError
+from hermes_sessions.gateway.active_turns import ActiveTurn, Cause
+from hermes_sessions.gateway.worker_threads import Crew
+from hermes_sessions.lifecycle.busy_input import Answer, BusyMode, RunningTurn, on_message
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
+from hermes_sessions.lifecycle.session_entry import SessionEntry
+from hermes_sessions.lifecycle.session_store import SessionStore
+from hermes_sessions.lifecycle.turn_input import next_input
+from hermes_sessions.model.lane import Lane
+from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.logs import Logger, where
+from hermes_sessions.storage.repositories.leases import Holder, Lease
+from hermes_sessions.storage.repositories.mailbox import Item, Mailbox
+from hermes_sessions.storage.repositories.turns import Turns
+
+logger = Logger(__name__)
+
+#: How long a lease lasts without a heartbeat, and how long until a held lane is looked at again.
+LEASE_SECONDS: Final = 60.0
+LOOK_AGAIN: Final = 2.0
+#: Pauses after failures double up to this.
+LONGEST_PAUSE: Final = 60.0
+#: Turns in a row after which a lane pauses: where others undo their ends, they would never stop.
+MOST_ROUNDS: Final = 200
+
+
+@dataclass(slots=True, eq=False)
+class LaneWork:
+    """One lane at work in this process."""
+
+    lane_id: int
+    #: Something was stored since the worker last looked.
+    woken: bool = False
+    lease: Lease | None = None
+    turn: ActiveTurn | None = None
+
+
+#: Runs a turn to its end and notes that; returns whether its input is to be tried again, after a
+#: pause. See `turns.TurnRunner`.
+RunTurn = Callable[[ActiveTurn, SessionEntry], bool]
+
+
+class Busy(NamedTuple):
+    """What a message did that came while a turn ran."""
+
+    answer: Answer
+    #: When the turn began.
+    since: float
+
+
+class LanePool:
+    """The lanes that this process works on. Thread-safe."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        mailboxes: Mailboxes,
+        holder: Callable[[], Holder],
+        run_turn: RunTurn,
+        *,
+        at_once: int,
+        later: Callable[[float, Callable[[], None]], object],
+        on_stuck: Callable[[Lane], object] = lambda _lane: None,
+        lease_seconds: float = LEASE_SECONDS,
+        stopwatch: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*later* calls something after so many seconds, without a thread of its own. *on_stuck* is
+        told of lanes that were suspended because their turns never finish.
+        """
+        self._store = store
+        self._db = store.db
+        self._clock = store.engine.store.clock
+        self._mailboxes = mailboxes
+        self._mailbox = Mailbox(store.engine.store)
+        self._turns = Turns(store.engine.store)
+        self._holder = holder
+        self._run_turn = run_turn
+        self._later = later
+        self._on_stuck = on_stuck
+        self._lease_seconds = lease_seconds
+        #: By which turns are measured; see `ActiveTurn`.
+        self.stopwatch = stopwatch
+        self._crew = Crew(at_once, name="lane")
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._works: dict[int, LaneWork] = {}
+        self._served = 0
+        #: How often lanes failed in a row.
+        self._failures: dict[int, int] = {}
+        #: Leases, by session, that could not be given back: they would hold up this process, too.
+        self._unreleased: dict[str, Lease] = {}
+        self._is_draining = False
+        #: Lanes that are to be woken later; None while nothing holds them back.
+        self._held_back: set[int] | None = None
+
+    # ── from outside ──────────────────────────────────────────────────────────────────────────
+
+    def wake(self, lane_id: int) -> None:
+        """Say that something waits in a lane."""
+        with self._lock:
+            if self._is_draining:
+                return
+            if self._held_back is not None:
+                self._held_back.add(lane_id)
+                return
+            work = self._works.get(lane_id)
+            if work is not None:
+                work.woken = True
+                return
+            self._works[lane_id] = work = LaneWork(lane_id)
+            self._served += 1
+        try:
+            self._crew.call(partial(self._serve, work))
+        except RuntimeError as error:
+            # What waits is stored, and looked for at every heartbeat.
+            logger.warning("lane %s has to wait for a thread: %s", lane_id, error)
+            with self._idle:
+                del self._works[lane_id]
+                self._idle.notify_all()
+
+    @contextmanager
+    def holding_back(self) -> Iterator[None]:
+        """Wake nobody until the end, so that what is stored meanwhile is seen together."""
+        with self._lock:
+            self._held_back = set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                woken, self._held_back = self._held_back or set(), None
+            for lane_id in woken:
+                self.wake(lane_id)
+
+    def wake_waiting(self) -> int:
+        """Wake every lane in which something waits, whoever stored it; return how many there are.
+        At the start, and now and then, because other processes store things and die.
+        """
+        waiting = self._mailboxes.waiting_lanes()
+        for lane in waiting:
+            self.wake(lane.lane_id)
+        return len(waiting)
+
+    def arrived(
+        self, lane_id: int, item_id: int, mode: BusyMode, *, has_media: bool, wants: BusyMode | None
+    ) -> Busy | None:
+        """Do with a stored message what its lane's mode says; None when no turn runs there."""
+        with self._lock:
+            work = self._works.get(lane_id)
+            turn = None if work is None else work.turn
+        busy = None
+        if turn is not None and not turn.is_over and item_id not in turn.taken.input.item_ids:
+            busy = self._affect(turn, item_id, mode, has_media=has_media, wants=wants)
+        self.wake(lane_id)
+        return busy
+
+    def _affect(
+        self,
+        turn: ActiveTurn,
+        item_id: int,
+        mode: BusyMode,
+        *,
+        has_media: bool,
+        wants: BusyMode | None,
+    ) -> Busy:
+        running = RunningTurn(age=turn.age, can_steer=True, is_draining=self._is_draining)
+        answer = on_message(mode, running, has_media=has_media, wants=wants)
+        turn.seen.add(item_id)
+        if answer.action == "interrupt":
+            turn.end("message")
+        elif answer.action == "steer":
+            turn.steered.append(item_id)
+        return Busy(answer, turn.started_at)
+
+    def interrupt(self, lane_id: int, cause: Cause) -> bool:
+        """End the turn that runs in a lane; return whether one does, in this process."""
+        with self._lock:
+            work = self._works.get(lane_id)
+            turn = None if work is None else work.turn
+        if turn is None:
+            return False
+        turn.end(cause)
+        return True
+
+    def running(self) -> list[ActiveTurn]:
+        """Return the turns that run now, in this process."""
+        with self._lock:
+            return [work.turn for work in self._works.values() if work.turn is not None]
+
+    def served(self) -> int | None:
+        """Return how often a lane was seen to; None while one is."""
+        with self._lock:
+            return None if self._works else self._served
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether no more turns are begun."""
+        return self._is_draining
+
+    # ── now and then ──────────────────────────────────────────────────────────────────────────
+
+    def beat(self) -> None:
+        """Keep the leases; a turn whose lease is lost is ended, and its reply not delivered."""
+        with self._lock:
+            held = [(work, work.lease) for work in self._works.values() if work.lease is not None]
+            unreleased = list(self._unreleased)
+        for session_id in unreleased:
+            self._release_late(session_id)
+        for work, lease in held:
+            try:
+                renewed = self._db.renew_lease(lease, ttl=self._lease_seconds)
+            except StaleFence as error:
+                self._lost(work, lease, error)
+            else:
+                # Unless the worker has let it go meanwhile.
+                with self._lock:
+                    if work.lease is lease:
+                        work.lease = renewed
+
+    def _lost(self, work: LaneWork, lease: Lease, error: StaleFence) -> None:
+        with self._lock:
+            if work.lease is not lease:
+                # It was given back just now, by the worker itself.
+                return
+            work.lease = None
+            turn = work.turn
+        logger.warning("lane %s was taken over by another process: %s", work.lane_id, error)
+        if turn is not None:
+            turn.end("lost")
+
+    def look(self, mode: BusyMode) -> None:
+        """Do for messages that other processes received what `arrived` does for those of this one,
+        and end turns that were stopped there.
+        """
+        for turn in self.running():
+            if turn.is_over:
+                continue
+            lane_id = turn.taken.lane.id
+            with self._store.engine.store.provider.read() as tx:
+                stored = self._turns.find(turn.taken.turn.id, tx=tx)
+                waiting = self._mailbox.waiting(tx, lane_id)
+            if stored is None or stored.ended_at is not None:
+                turn.end("stop")
+                continue
+            for item in waiting:
+                if _came_during(turn, item):
+                    self._affect(
+                        turn,
+                        item.id,
+                        mode,
+                        has_media=bool(item.payload.get("media")),
+                        wants=item.payload.get("wants"),
+                    )
+
+    # ── drain ─────────────────────────────────────────────────────────────────────────────────
+
+    def begin_drain(self) -> None:
+        """Begin no more turns."""
+        with self._lock:
+            self._is_draining = True
+
+    def wait_idle(self, seconds: float) -> bool:
+        """Wait until no lane is at work; return whether that came about in time."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._works, seconds)
+
+    def close(self) -> None:
+        """End the threads; turns that still run are not waited for."""
+        self.begin_drain()
+        self._crew.close()
+
+    # ── a worker ──────────────────────────────────────────────────────────────────────────────
+
+    def _serve(self, work: LaneWork) -> None:
+        again: float | None = None
+        try:
+            while again is None:
+                again = self._serve_once(work)
+                with self._lock:
+                    if again is None and not work.woken:
+                        break
+                    work.woken = False
+        except Exception as error:  # noqa: BLE001 - whatever it is, what waits must not be forgotten
+            again = self._pause_after_failure(work.lane_id)
+            logger.warning(
+                "lane %s stopped, next look in %g s: %s", work.lane_id, again, where(error)
+            )
+        finally:
+            self._let_go(work)
+            with self._idle:
+                # Woken after the last look: whoever did it relied on this worker.
+                late = work.woken
+                del self._works[work.lane_id]
+                self._idle.notify_all()
+            if late:
+                self.wake(work.lane_id)
+            elif again is not None:
+                self._later(again, lambda: self.wake(work.lane_id))
+
+    def _serve_once(self, work: LaneWork) -> float | None:
+        """Run turns until nothing waits; return after how many seconds to look again, or None."""
+        try:
+            for _ in range(MOST_ROUNDS):
+                source = None if self._is_draining else self._next_source(work.lane_id)
+                if source is None:
+                    return None
+                if pause := self._take_turn(work, source):
+                    return pause
+        except ConversationHeld as error:
+            logger.debug("lane %s waits: %s", work.lane_id, error)
+            return LOOK_AGAIN
+        except StoreError as error:
+            pause = self._pause_after_failure(work.lane_id)
+            logger.warning("lane %s cannot go on, next try in %g s: %s", work.lane_id, pause, error)
+            return pause
+        logger.info(
+            "lane %s is not done after %s rounds, next look in %g s",
+            work.lane_id,
+            MOST_ROUNDS,
+            LOOK_AGAIN,
+        )
+        return LOOK_AGAIN
+
+    def _pause_after_failure(self, lane_id: int) -> float:
+        with self._lock:
+            count = self._failures[lane_id] = self._failures.get(lane_id, 0) + 1
+        return float(min(LONGEST_PAUSE, LOOK_AGAIN * 2 ** min(count - 1, 10)))
+
+    def _next_source(self, lane_id: int) -> SessionSource | None:
+        """Return where the next input comes from; None when nothing waits."""
+        engine = self._store.engine
+        with engine.store.provider.read() as tx:
+            waiting = next_input(self._mailbox.waiting(tx, lane_id))
+            lane = None if waiting is None else engine.lanes.find_by_id(tx, lane_id)
+        if waiting is None or lane is None:
+            return None
+        return _source_of(waiting.items[0], lane)
+
+    def _take_turn(self, work: LaneWork, source: SessionSource) -> float:
+        """Run the next turn; return how long to wait before the one after it."""
+        entry = self._store.get_or_create_session(source)
+        lease = self._hold(work, entry.session_id)
+        try:
+            taken = self._mailboxes.take(work.lane_id, lease)
+        except StaleFence:
+            # The lane went on to another session meanwhile.
+            self._let_go(work)
+            return 0.0
+        if taken is None:
+            return self._after_nothing(work)
+        turn = self._begin(work, taken, source)
+        try:
+            is_tried_again = self._run_turn(turn, entry)
+        except BaseException:
+            # Its end could not be noted. Under another token, what it had is taken again.
+            self._let_go(work)
+            raise
+        finally:
+            with self._lock:
+                work.turn = None
+        if is_tried_again:
+            return self._pause_after_failure(work.lane_id)
+        with self._lock:
+            self._failures.pop(work.lane_id, None)
+        return 0.0
+
+    def _begin(self, work: LaneWork, taken: Taken, source: SessionSource) -> ActiveTurn:
+        # Something else may have come first since the mailbox was looked at.
+        source = _source_of(taken.input.items[0], taken.lane) or source
+        turn = ActiveTurn(taken, source, self._clock(), self.stopwatch)
+        with self._lock:
+            work.turn = turn
+        return turn
+
+    def _after_nothing(self, work: LaneWork) -> float:
+        """Go on where a lane was suspended in this very moment; otherwise look again later."""
+        engine = self._store.engine
+        with engine.store.provider.read() as tx:
+            lane = engine.lanes.find_by_id(tx, work.lane_id)
+        if lane is not None and lane.status == "suspended":
+            self._on_stuck(lane)
+            return 0.0
+        self._let_go(work)
+        return LOOK_AGAIN
+
+    def _hold(self, work: LaneWork, session_id: str) -> Lease:
+        """Have the lease of a session, and no other."""
+        with self._lock:
+            lease = work.lease
+        if lease is not None and lease.session_id == session_id:
+            return lease
+        self._let_go(work)
+        self._release_late(session_id)
+        lease = self._db.take_lease(session_id, self._holder(), ttl=self._lease_seconds)
+        with self._lock:
+            work.lease = lease
+        return lease
+
+    def _let_go(self, work: LaneWork) -> None:
+        with self._lock:
+            lease, work.lease = work.lease, None
+        if lease is None:
+            return
+        try:
+            self._db.release_lease(lease)
+        except StoreError as error:
+            logger.info("a lease is released later: %s", error)
+            with self._lock:
+                self._unreleased[lease.session_id] = lease
+
+    def _release_late(self, session_id: str) -> None:
+        """Give a lease back that could not be given back before.
+
+        Raises:
+            StoreError: it still cannot.
+        """
+        with self._lock:
+            lease = self._unreleased.get(session_id)
+        if lease is None:
+            return
+        self._db.release_lease(lease)
+        with self._lock:
+            if self._unreleased.get(session_id) is lease:
+                del self._unreleased[session_id]
+
+
+def _source_of(item: Item, lane: Lane) -> SessionSource | None:
+    described = item.payload.get("source")
+    return SessionSource.from_dict(described) if described else lane.origin
+
+
+def _came_during(turn: ActiveTurn, item: Item) -> bool:
+    return (
+        item.kind == "message"
+        and item.turn_id is None
+        and item.id not in turn.seen
+        and item.received_at >= turn.started_at
+    )

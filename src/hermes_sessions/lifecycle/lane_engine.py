@@ -1,0 +1,86 @@
+"""What the parts of the lifecycle share: the store, the configuration, and who is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from secrets import token_hex
+from typing import NamedTuple
+
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.model.identity import Canonical
+from hermes_sessions.model.ids import new_session_id
+from hermes_sessions.model.key import LaneKey, lane_key, participant_id
+from hermes_sessions.model.lane import Lane
+from hermes_sessions.model.reset_policy import SessionResetPolicy
+from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.repositories.lanes import Lanes
+from hermes_sessions.storage.store import Store
+
+logger = Logger(__name__)
+
+#: Tells whether background processes of a lane run, by its key.
+HasActiveProcesses = Callable[[str], bool]
+
+
+class Engine(NamedTuple):
+    """One bot's lanes in one store."""
+
+    store: Store
+    config: GatewayConfig
+    lanes: Lanes
+    #: Chooses one id for people who have several.
+    canonical: Canonical
+    active_processes: HasActiveProcesses | None = None
+    #: So many random bytes, in hex.
+    random_hex: Callable[[int], str] = token_hex
+    #: Told after lanes were changed by others than `SessionStore`, which then exports them.
+    changed: Callable[[], None] = lambda: None
+
+    @property
+    def namespace(self) -> str:
+        """The bot whose lanes these are."""
+        return self.config.namespace
+
+    def key_of(self, source: SessionSource) -> LaneKey:
+        """Return the key of the lane that messages from *source* belong to."""
+        return lane_key(
+            source,
+            self.config.group_sessions_per_user,
+            self.config.thread_sessions_per_user,
+            self.canonical,
+        )
+
+    def policy_for(self, key: LaneKey) -> SessionResetPolicy:
+        """Return when a lane starts anew."""
+        return self.config.get_reset_policy(key.platform, key.chat_type)
+
+    def owner_of(self, key: LaneKey, source: SessionSource | None) -> str | None:
+        """Return the person whose sessions these are; None where several share the lane.
+
+        To be asked before a transaction that asks it: who somebody is with several ids is decided
+        once, in a transaction of its own.
+        """
+        if key.participant_id or key.chat_type != "dm":
+            return key.participant_id
+        # In a private chat, the chat stands for a person whom the platform does not name.
+        named = None if source is None else participant_id(source, self.canonical)
+        return named or key.chat_id
+
+    def new_session_id(self, now: float) -> str:
+        """Return an id for a new session."""
+        return new_session_id(now, self.random_hex)
+
+    def has_processes(self, lane: Lane | str) -> bool:
+        """Ask whether background processes of a lane run; who cannot answer might have some.
+
+        Never inside a transaction: the answer comes from outside and may take long.
+        """
+        key = lane if isinstance(lane, str) else lane.session_key
+        if self.active_processes is None:
+            return False
+        try:
+            return bool(self.active_processes(key))
+        except Exception as error:  # noqa: BLE001 - it is another program's; nothing is lost so
+            logger.warning("cannot tell whether %s has active processes: %s", key, error)
+            return True

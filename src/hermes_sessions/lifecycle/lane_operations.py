@@ -1,0 +1,231 @@
+"""What is done to a lane by its key: reset, switch, suspend, mark, clear, note that it was used.
+
+A key of which nothing is known changes nothing. Every verb is one transaction that locks the lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hermes_sessions.errors import InvalidInput, NotFound
+from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_updates import (
+    Cause,
+    Placed,
+    begin_session,
+    set_status,
+    switch_session,
+)
+from hermes_sessions.model.identity import WITH_ALIASES
+from hermes_sessions.model.key import digests_of, parse_key
+from hermes_sessions.model.lane import Lane, Notice
+from hermes_sessions.model.scope import Scope
+from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.provider import WriteTransaction, placeholders
+from hermes_sessions.storage.repositories import lane_sessions
+from hermes_sessions.storage.repositories.handoffs import Handoffs
+from hermes_sessions.storage.repositories.lane_sessions import PointedSession
+from hermes_sessions.storage.repositories.lanes import NO_SESSION
+
+T = TypeVar("T")
+
+#: Something to be done first in the transaction of a change, on the lane, which is locked; False:
+#: nothing else is to be changed.
+First = Callable[[WriteTransaction, Lane], bool]
+
+
+class Changes:
+    """Verbs of `SessionStore` that change one lane."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def _on_lane(
+        self, session_key: str, otherwise: T, work: Callable[[WriteTransaction, Lane, float], T]
+    ) -> T:
+        """Run *work* on the locked lane, or return *otherwise* when there is none."""
+        engine, now = self._engine, self._engine.store.clock()
+
+        def unit(tx: WriteTransaction) -> T:
+            lane = engine.lanes.lock(tx, engine.namespace, session_key)
+            return otherwise if lane is None else work(tx, lane, now)
+
+        return engine.store.provider.write(unit, isolated=False)
+
+    def reset(
+        self, session_key: str, display_name: str | None, first: First | None = None
+    ) -> Placed | None:
+        """See `SessionStore.reset_session`."""
+
+        def work(tx: WriteTransaction, lane: Lane, now: float) -> Placed | None:
+            if first is not None and not first(tx, lane):
+                return None
+            changes: dict[str, Any] = {}
+            if display_name is not None:
+                changes["display_name"] = display_name
+            return begin_session(
+                tx,
+                self._engine,
+                lane,
+                Cause("reset", "requested", "user"),
+                now,
+                leaves=_current(tx, lane),
+                notice="fresh_reset",
+                **changes,
+            )
+
+        self._decide_owner(session_key)
+        return self._on_lane(session_key, None, work)
+
+    def _decide_owner(self, session_key: str) -> None:
+        """Have it decided who is in a lane, before the transaction that asks for it."""
+        engine = self._engine
+        try:
+            if parse_key(session_key).platform not in WITH_ALIASES:
+                return
+        except InvalidInput:
+            return
+        with engine.store.provider.read() as tx:
+            lane = engine.lanes.find(tx, engine.namespace, session_key)
+        if lane is not None:
+            engine.owner_of(lane.key, lane.origin)
+
+    def switch(self, session_key: str, target_id: str, scope: Scope) -> Placed | None:
+        """See `SessionStore.switch_session`."""
+
+        def work(tx: WriteTransaction, lane: Lane, now: float) -> Placed:
+            found = lane_sessions.find_in_scope(tx, target_id, scope)
+            if found is None:
+                raise NotFound(
+                    f"There is no session {target_id!r} to switch to. It may be in the trash, or "
+                    f"belong to somebody else; see: hermes sessions list"
+                )
+            target = lane_sessions.tip_of(tx, found)
+            if not target.is_there:
+                target = found
+            cause = Cause("switch", "requested", "user")
+            if target.id != lane.session_id:
+                return switch_session(
+                    tx, self._engine, lane, target, cause, now, leaves=_current(tx, lane)
+                )
+            if lane.status != "active":
+                # Who asks for the session that is there wants to go on with it.
+                lane = set_status(tx, self._engine, lane, "active", cause, now)
+            return Placed(lane, target)
+
+        return self._on_lane(session_key, None, work)
+
+    def accept_handoff(self, session_id: str, source: SessionSource) -> Placed | None:
+        """See `SessionStore.accept_handoff`."""
+        engine, now = self._engine, self._engine.store.clock()
+        key = engine.key_of(source)
+
+        def work(tx: WriteTransaction) -> Placed | None:
+            if not Handoffs.is_pending(tx, session_id, key.platform):
+                return None
+            # Lanes are locked before sessions, by everybody.
+            lane = engine.lanes.ensure(tx, engine.namespace, key, now=now, origin=source)
+            found = lane_sessions.find(tx, session_id)
+            if found is None or not Handoffs.accept(tx, session_id, key.platform):
+                return None
+            target = lane_sessions.tip_of(tx, found)
+            target = target if target.is_there else found
+            cause = Cause("switch", "handoff", "gateway")
+            leaves = _current(tx, lane)
+            return switch_session(tx, engine, lane, target, cause, now, leaves=leaves)
+
+        return engine.store.provider.write(work, isolated=False)
+
+    def suspend(self, session_key: str, reason: str, first: First | None = None) -> bool:
+        """See `SessionStore.suspend_session`."""
+
+        def work(tx: WriteTransaction, lane: Lane, now: float) -> bool:
+            if first is not None and not first(tx, lane):
+                return False
+            if lane.session_id == NO_SESSION:
+                return False
+            if lane.status != "suspended":
+                cause = Cause("suspend", reason, "user")
+                set_status(tx, self._engine, lane, "suspended", cause, now)
+            return True
+
+        return self._on_lane(session_key, False, work)
+
+    def mark_resume(self, session_key: str, reason: str) -> bool:
+        """See `SessionStore.mark_resume_pending`."""
+
+        def work(tx: WriteTransaction, lane: Lane, now: float) -> bool:
+            if lane.session_id == NO_SESSION or lane.status == "suspended":
+                return False
+            cause = Cause("mark", reason, "gateway")
+            set_status(tx, self._engine, lane, "resume_pending", cause, now)
+            return True
+
+        return self._on_lane(session_key, False, work)
+
+    def clear_resume(self, session_key: str, session_id: str | None) -> bool:
+        """See `SessionStore.clear_resume_pending`."""
+
+        def work(tx: WriteTransaction, lane: Lane, now: float) -> bool:
+            if lane.status != "resume_pending":
+                return False
+            if session_id is not None and lane.session_id not in {
+                session_id,
+                *lane_sessions.in_thread(tx, session_id),
+            }:
+                return False
+            cause = Cause("unmark", "completed", "gateway")
+            cleared = set_status(tx, self._engine, lane, "active", cause, now)
+            if cleared.unfinished_starts:
+                self._engine.lanes.change(tx, cleared, unfinished_starts=0)
+            return True
+
+        return self._on_lane(session_key, False, work)
+
+    def take_notice(self, session_key: str) -> Notice | None:
+        """See `SessionStore.take_notice`."""
+
+        def work(tx: WriteTransaction, lane: Lane, _now: float) -> Notice | None:
+            if lane.notice is not None:
+                self._engine.lanes.change(tx, lane, notice=None)
+            return lane.notice
+
+        return self._on_lane(session_key, None, work)
+
+    def used(
+        self, session_key: str, last_prompt_tokens: int | None, session_id: str | None
+    ) -> bool:
+        """See `SessionStore.update_session`."""
+        engine = self._engine
+        changes, params = ["updated_at = ?"], list[object]([engine.store.clock()])
+        if last_prompt_tokens is not None:
+            changes.append("last_prompt_tokens = ?")
+            params.append(_require_count(last_prompt_tokens))
+        if not (digests := digests_of(session_key)):
+            return False
+        conditions = [
+            "namespace = ?",
+            f"key_hash IN ({placeholders(len(digests))})",
+            "session_id <> ?",
+        ]
+        params += [engine.namespace, *digests, NO_SESSION]
+        if session_id is not None:
+            conditions.append(lane_sessions.IS_IN_THREAD)
+            params += [session_id, session_id]
+        statement = f"UPDATE lanes SET {', '.join(changes)} WHERE {' AND '.join(conditions)}"
+        return bool(
+            engine.store.provider.write(lambda tx: tx.run(statement, params), isolated=False)
+        )
+
+
+def _current(tx: WriteTransaction, lane: Lane) -> PointedSession | None:
+    """Return the session that a lane is in: where it was continued by compaction, the latest."""
+    found = None if lane.session_id == NO_SESSION else lane_sessions.find(tx, lane.session_id)
+    return lane_sessions.tip_of(tx, found) if found is not None and found.is_there else found
+
+
+def _require_count(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InvalidInput(f"last_prompt_tokens must be a whole number from 0 on, not {value!r}.")
+    return value

@@ -1,0 +1,194 @@
+"""Changes of lanes, applied inside a transaction with all their effects.
+
+A lane that gets another session: the old session's row is ended, the new one's is there, the lane
+points at it, and the transition says why; all of it or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.model.lane import Lane, Notice, NoticeKind
+from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories import lane_sessions
+from hermes_sessions.storage.repositories.lane_sessions import PointedSession
+from hermes_sessions.storage.repositories.lane_transitions import Transition
+from hermes_sessions.storage.repositories.lanes import NO_SESSION
+
+#: How sessions end that a lane left behind, as documented.
+SESSION_RESET: Final = "session_reset"
+SESSION_SWITCH: Final = "session_switch"
+#: The lane itself was forgotten.
+LANE_PRUNED: Final = "lane_pruned"
+
+#: What a session of its own starts with.
+_FROM_THE_START: Final[dict[str, Any]] = {
+    "status": "active",
+    "status_reason": None,
+    "status_at": None,
+    "last_prompt_tokens": 0,
+    "unfinished_starts": 0,
+    "finalized_at": None,
+    "finalize_attempts": 0,
+    "finalize_error": None,
+}
+
+
+class Cause(NamedTuple):
+    """Why a lane changes."""
+
+    action: str
+    reason: str | None = None
+    #: The part of the program that asked for it.
+    actor: str = "store"
+    #: What a decision looked at; the policy among them is kept apart.
+    facts: Mapping[str, Any] | None = None
+
+
+class Placed(NamedTuple):
+    """A lane and the session it points at now."""
+
+    lane: Lane
+    session: PointedSession | None
+
+
+def record(
+    tx: WriteTransaction,
+    engine: Engine,
+    lane: Lane,
+    cause: Cause,
+    now: float,
+    *,
+    to_session_id: str | None = None,
+) -> None:
+    """Write down why *lane*, as it was before, changes; without another session, it keeps its."""
+    facts = dict(cause.facts or {})
+    policy = facts.pop("policy", None)
+    from_id = None if lane.session_id == NO_SESSION else lane.session_id
+    engine.lanes.record(
+        tx,
+        Transition(
+            lane.id,
+            now,
+            cause.action,
+            cause.reason,
+            cause.actor,
+            from_id,
+            to_session_id or from_id,
+            policy,
+            facts or None,
+        ),
+    )
+
+
+def begin_session(
+    tx: WriteTransaction,
+    engine: Engine,
+    lane: Lane,
+    cause: Cause,
+    now: float,
+    *,
+    leaves: PointedSession | None,
+    notice: NoticeKind,
+    source: SessionSource | None = None,
+    **changes: Any,
+) -> Placed:
+    """Give a locked lane a new session and end the one it *leaves*."""
+    origin = source or lane.origin
+    session = lane_sessions.begin(
+        tx,
+        _unused_id(tx, engine, now),
+        source=lane.key.platform,
+        user_id=engine.owner_of(lane.key, origin),
+        now=now,
+    )
+    if source is not None:
+        changes = {"origin": source, "display_name": source.chat_name, **changes}
+    return _point(tx, engine, lane, session, cause, now, leaves, notice, SESSION_RESET, changes)
+
+
+def _unused_id(tx: WriteTransaction, engine: Engine, now: float) -> str:
+    """Return an id for a new session. Of thousands made in a second, two may be the same; if the
+    other is made at the same moment elsewhere, the database says so, and this is done again.
+    """
+    while lane_sessions.exists(tx, session_id := engine.new_session_id(now)):
+        pass
+    return session_id
+
+
+def switch_session(
+    tx: WriteTransaction,
+    engine: Engine,
+    lane: Lane,
+    target: PointedSession,
+    cause: Cause,
+    now: float,
+    *,
+    leaves: PointedSession | None,
+) -> Placed:
+    """Point a locked lane at a session that there is, and end the one it *leaves*."""
+    # Also one that is open: its row is locked so, and whoever leaves it now, and would end it, sees
+    # first that this lane is in it.
+    lane_sessions.reopen(tx, target.id)
+    return _point(tx, engine, lane, target, cause, now, leaves, "switched", SESSION_SWITCH, {})
+
+
+def _point(
+    tx: WriteTransaction,
+    engine: Engine,
+    lane: Lane,
+    session: PointedSession,
+    cause: Cause,
+    now: float,
+    leaves: PointedSession | None,
+    notice: NoticeKind,
+    end_reason: str,
+    changes: dict[str, Any],
+) -> Placed:
+    if leaves is not None and leaves.id != session.id:
+        lane_sessions.end(tx, leaves.id, end_reason, now=now, left_by=lane.id)
+    record(tx, engine, lane, cause, now, to_session_id=session.id)
+    said = Notice(
+        notice,
+        cause.reason,
+        had_activity=leaves is not None and leaves.message_count > 0,
+        previous_session_id=None if lane.session_id == NO_SESSION else lane.session_id,
+        at=now,
+        suspended_for=lane.status_reason if lane.status == "suspended" else None,
+    )
+    changed = engine.lanes.change(
+        tx,
+        lane,
+        session_id=session.id,
+        created_at=now,
+        updated_at=now,
+        notice=said,
+        **_FROM_THE_START,
+        **changes,
+    )
+    return Placed(changed, session)
+
+
+def follow(
+    tx: ReadTransaction, lane: Lane, current: PointedSession
+) -> tuple[Lane, PointedSession, dict[str, Any]]:
+    """Go on where the session was continued by compaction; returns what is to be written, too."""
+    tip = lane_sessions.tip_of(tx, current)
+    if tip.id == current.id or not tip.is_there:
+        return lane, current, {}
+    changes: dict[str, Any] = {"session_id": tip.id, "last_prompt_tokens": 0}
+    return lane._replace(**changes), tip, changes
+
+
+def set_status(
+    tx: WriteTransaction, engine: Engine, lane: Lane, status: str, cause: Cause, now: float
+) -> Lane:
+    """Bring a locked lane into another state, or into the same for another reason."""
+    record(tx, engine, lane, cause, now)
+    marked = {"status_reason": cause.reason, "status_at": now}
+    if status == "active":
+        marked = dict.fromkeys(marked)
+    return engine.lanes.change(tx, lane, status=status, **marked)

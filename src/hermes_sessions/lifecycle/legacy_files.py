@@ -1,0 +1,326 @@
+"""What an older installation left: its ``sessions.json``, and transcripts, ``{session_id}.jsonl``.
+
+It is taken over once, before anything is written there. What the database knows already stays as it
+is. An entry or a transcript that cannot be read costs itself alone, and is reported; the entry goes
+on standing in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.lifecycle.index_file import FILE_NAME
+from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_updates import Cause, record
+from hermes_sessions.lifecycle.session_entry import SessionEntry
+from hermes_sessions.lifecycle.transcript_messages import stored_form
+from hermes_sessions.model.ids import require_id
+from hermes_sessions.model.key import LaneKey, parse_key
+from hermes_sessions.model.lane import Notice
+from hermes_sessions.storage.codec import from_json, to_json
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories import lane_sessions
+from hermes_sessions.storage.repositories.lanes import NO_SESSION
+from hermes_sessions.storage.repositories.meta import Meta
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.transfer.copy_ledger import identity
+
+logger = Logger(__name__)
+
+_SESSION_ID: Final = re.compile(r"\d{8}_\d{6}_[0-9a-f]{6,8}")
+#: Lines that describe a transcript instead of being part of it.
+_NO_MESSAGES: Final = frozenset({"session_meta"})
+
+
+class Skipped(NamedTuple):
+    """Something that could not be taken over."""
+
+    #: A key of ``sessions.json``, or the name of a file.
+    what: str
+    why: str
+
+
+class ImportReport(NamedTuple):
+    """What was taken over from an older installation."""
+
+    #: Lanes that there are now.
+    entries: int = 0
+    #: Sessions whose messages came from files.
+    transcripts: int = 0
+    skipped: tuple[Skipped, ...] = ()
+    #: ``sessions.json`` as a whole cannot be read; it is left alone.
+    unreadable: str | None = None
+
+
+class OlderFiles:
+    """The files of an older installation in a directory."""
+
+    def __init__(self, directory: Path, db: SessionDB, engine: Engine) -> None:
+        self._directory = directory
+        self._db = db
+        self._engine = engine
+        self._meta = Meta(engine.store)
+
+    @cached_property
+    def _mark(self) -> str:
+        """The name under which the database knows that these files were taken over.
+
+        It names the database, too: after sessions were moved to another one, the lanes come from
+        the file that the first one left.
+        """
+        return _named("sessions_json_imported", [self._engine.namespace, *self._place])
+
+    @property
+    def _place(self) -> list[str]:
+        return [
+            platform.node(),
+            os.path.realpath(self._directory),
+            identity(self._engine.store.provider),
+        ]
+
+    def owner(self) -> str:
+        """Return the bot whose files these are: of several in one directory, the first.
+
+        Otherwise one would take over the lanes that another wrote down, and people who know both
+        would go on with one in what they had said to the other.
+        """
+        mark = _named("sessions_json_owner", self._place)
+        return self._meta.find(mark) or self._engine.store.provider.write(
+            lambda tx: self._own(tx, mark)
+        )
+
+    def _own(self, tx: WriteTransaction, mark: str) -> str:
+        row = tx.one('SELECT value FROM state_meta WHERE "key" = ?', (mark,))
+        if row is not None:
+            return str(row[0])
+        self._meta.put(tx, mark, self._engine.namespace)
+        return self._engine.namespace
+
+    def are_there(self) -> bool:
+        """Tell whether the directory has any such file."""
+        has_transcripts = next(self._directory.glob("*.jsonl"), None) is not None
+        return has_transcripts or (self._directory / FILE_NAME).exists()
+
+    def import_once(self) -> ImportReport | None:
+        """Take over what is there, unless that was done before; None when there is nothing to do.
+
+        Raises:
+            StoreError: the database failed; the next start tries again.
+        """
+        if not self.are_there():
+            return None
+        transcripts = sorted(self._directory.glob("*.jsonl"))
+        if self._meta.find(self._mark) is not None:
+            return None
+        try:
+            found = self._read()
+        except (OSError, ValueError, RecursionError) as error:
+            report = ImportReport(unreadable=str(error))
+        else:
+            report = self._take_over(found, transcripts)
+        self._tell(report)
+        return report
+
+    def kept_entries(self) -> dict[str, Any]:
+        """Return what could not be read in ``sessions.json``, to be written there again."""
+        remembered = from_json(self._meta.find(self._mark), {})
+        kept = remembered.get("kept") if isinstance(remembered, dict) else None
+        return kept if isinstance(kept, dict) else {}
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            # A name that was cut inside a character, or an editor's mark, costs no entry.
+            file = self._directory / FILE_NAME
+            text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
+        except FileNotFoundError:
+            return {}
+        found = json.loads(text)
+        if not isinstance(found, dict):
+            raise InvalidInput(f"it holds a {type(found).__name__} instead of an object")
+        return found
+
+    def _take_over(self, found: dict[str, Any], transcripts: Iterable[Path]) -> ImportReport:
+        entries: dict[str, tuple[SessionEntry, LaneKey]] = {}
+        skipped: list[Skipped] = []
+        for name, value in found.items():
+            if name.startswith("_"):
+                continue  # A remark for readers, which later versions write.
+            try:
+                entry = SessionEntry.from_dict(value)
+                require_id(entry.session_id)
+                entries[name] = entry, _key_of(self._engine, entry)
+            except InvalidInput as error:
+                skipped.append(Skipped(name, str(error)))
+        imported = self._import_transcripts(
+            transcripts, {entry.session_id: entry for entry, _ in entries.values()}, skipped
+        )
+        kept = {name: found[name] for name, _ in skipped if name in found}
+
+        def work(tx: WriteTransaction) -> int:
+            taken = sum(_add(tx, self._engine, entry, key) for entry, key in entries.values())
+            self._meta.put(tx, self._mark, to_json({"entries": taken, "kept": kept}))
+            return taken
+
+        taken = self._engine.store.provider.write(work, isolated=False)
+        return ImportReport(taken, imported, tuple(skipped))
+
+    def _import_transcripts(
+        self, files: Iterable[Path], entries: Mapping[str, SessionEntry], skipped: list[Skipped]
+    ) -> int:
+        wanted = {
+            file.stem: file
+            for file in files
+            if file.stem in entries or _SESSION_ID.fullmatch(file.stem)
+        }
+        with self._engine.store.provider.read() as tx:
+            known = lane_sessions.find_many(tx, wanted)
+        imported = 0
+        for session_id, file in wanted.items():
+            if session_id in known:
+                continue
+            try:
+                self._import_transcript(session_id, file, entries.get(session_id))
+                imported += 1
+            except (OSError, ValueError, RecursionError) as error:
+                skipped.append(Skipped(file.name, str(error)))
+        return imported
+
+    def _import_transcript(self, session_id: str, file: Path, entry: SessionEntry | None) -> None:
+        origin = entry.origin if entry else None
+        messages = list(_messages(file))
+        known = [message["timestamp"] for message in messages if "timestamp" in message]
+        started = entry.created_at.timestamp() if entry else file.stat().st_mtime
+        began = min([started, *known])
+        # Those without a time are as old as the one before.
+        latest = began
+        for message in messages:
+            latest = message.setdefault("timestamp", latest)
+        result = self._db.import_sessions(
+            [
+                {
+                    "id": session_id,
+                    "source": origin.platform.value if origin else "unknown",
+                    "user_id": origin and (origin.user_id_alt or origin.user_id),
+                    "started_at": began,
+                    # Nobody uses it any more where no lane points at it.
+                    "ended_at": None if entry else latest,
+                    "end_reason": None if entry else "imported",
+                    "messages": messages,
+                }
+            ],
+            leave_out_invalid=True,
+        )
+        if result["errors"]:
+            raise InvalidInput(result["errors"][0]["error"])
+
+    def _tell(self, report: ImportReport) -> None:
+        file = self._directory / FILE_NAME
+        if report.unreadable is not None:
+            logger.warning(
+                "%s cannot be read and is left alone: %s. Repair it, or move it away.",
+                file,
+                report.unreadable,
+            )
+        for what, why in report.skipped:
+            logger.warning("%s: %s was not taken over: %s", self._directory, what, why)
+        if report.entries or report.transcripts:
+            logger.info(
+                "%s: took over %d lanes and %d transcripts",
+                self._directory,
+                report.entries,
+                report.transcripts,
+            )
+
+
+def _named(what: str, facts: list[str]) -> str:
+    return f"{what}:{hashlib.sha256(to_json(facts).encode()).hexdigest()}"
+
+
+def _messages(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a transcript; a last line that was cut off is left out.
+
+    Raises:
+        InvalidInput: something else in it is no message.
+    """
+    lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):
+                return
+            raise InvalidInput(f"line {number} is no JSON: {error}") from error
+        role = value.get("role") if isinstance(value, dict) else None
+        if isinstance(role, str) and role in _NO_MESSAGES:
+            continue
+        yield stored_form(value)
+
+
+def _key_of(engine: Engine, entry: SessionEntry) -> LaneKey:
+    """Return the key of an entry; older keys did not escape what their parts contain.
+
+    Raises:
+        InvalidInput: it is no key.
+    """
+    if entry.origin is not None:
+        key = engine.key_of(entry.origin)
+        parts = (key.chat_id, key.thread_id, key.participant_id)
+        plain = ["agent", key.profile, key.platform, key.chat_type, *filter(None, parts)]
+        if entry.session_key in {key.render(), ":".join(plain)}:
+            return key
+    return parse_key(entry.session_key)
+
+
+def _add(tx: WriteTransaction, engine: Engine, entry: SessionEntry, key: LaneKey) -> bool:
+    """Make the lane of an entry, unless there is one; return whether it was made."""
+    used = entry.updated_at.timestamp()
+    lane = engine.lanes.ensure(tx, engine.namespace, key, now=used, origin=entry.origin)
+    if lane.session_id != NO_SESSION:
+        return False
+    record(
+        tx,
+        engine,
+        lane,
+        Cause("import", FILE_NAME, "import"),
+        engine.store.clock(),
+        to_session_id=entry.session_id,
+    )
+    changes: dict[str, Any] = {
+        "session_id": entry.session_id,
+        "created_at": entry.created_at.timestamp(),
+        "updated_at": used,
+        "display_name": entry.display_name,
+        "last_prompt_tokens": entry.last_prompt_tokens,
+        "notice": _notice(entry),
+        "finalized_at": used if entry.expiry_finalized else None,
+    }
+    if entry.suspended:
+        changes |= {"status": "suspended", "status_at": used}
+    elif entry.resume_pending:
+        marked = entry.last_resume_marked_at
+        changes |= {
+            "status": "resume_pending",
+            "status_reason": entry.resume_reason,
+            "status_at": marked.timestamp() if marked else used,
+        }
+    engine.lanes.change(tx, lane, **changes)
+    return True
+
+
+def _notice(entry: SessionEntry) -> Notice | None:
+    at = entry.created_at.timestamp()
+    if entry.was_auto_reset:
+        return Notice("auto_reset", entry.auto_reset_reason, entry.reset_had_activity, None, at)
+    return Notice("fresh_reset", None, at=at) if entry.is_fresh_reset else None

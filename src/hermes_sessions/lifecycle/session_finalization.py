@@ -1,0 +1,149 @@
+"""Ending the session of a lane that has expired: exactly once, with hooks that may fail.
+
+A lane is claimed in the transaction that decides about it; the claim lapses, so that a process that
+dies in the middle holds up nobody: on its own host at once. Hooks run outside of any transaction.
+They are called at least once: again in a later pass when one failed, and after the third time the
+lane is finalised nevertheless, which is written down and reported.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+from hermes_sessions.lifecycle.decide import Decision, decide
+from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_updates import SESSION_RESET, Cause, follow, record
+from hermes_sessions.model.lane import Lane
+from hermes_sessions.storage.codec import from_json
+from hermes_sessions.storage.host_processes import has_ended
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories import lane_sessions
+from hermes_sessions.storage.repositories.lanes import NO_SESSION
+from hermes_sessions.storage.repositories.mailbox import Mailbox
+
+ATTEMPTS: Final = 3
+_ACTOR: Final = "expiry"
+
+
+class Claim(NamedTuple):
+    """A lane whose session this process may end."""
+
+    lane: Lane
+    decision: Decision
+    #: The first is 1.
+    attempt: int
+    message_count: int
+
+    @property
+    def session_id(self) -> str:
+        """The session that ends."""
+        return self.lane.session_id
+
+    @property
+    def reason(self) -> str:
+        """``idle``, ``daily`` or ``suspended``."""
+        return self.decision.reason or "expired"
+
+
+class Finalizing:
+    """Claims lanes and closes them, one transaction each."""
+
+    def __init__(self, engine: Engine, who: str, claim_seconds: float) -> None:
+        """*who* claims, for *claim_seconds*."""
+        self._engine = engine
+        self._who = who
+        self._claim_seconds = claim_seconds
+
+    def claim(self, seen: Lane, now: float, *, has_processes: bool) -> Claim | None:
+        """Decide about a lane and claim it; None when its session goes on, when something of it
+        runs or waits, or when somebody else is at it.
+        """
+
+        def work(tx: WriteTransaction) -> Claim | None:
+            lane = self._engine.lanes.lock_by_id(tx, seen.id)
+            if lane is None or lane.finalized_at is not None or lane.session_id == NO_SESSION:
+                return None
+            if self._is_claimed(lane, now):
+                return None
+            found = lane_sessions.find(tx, lane.session_id)
+            session = found if found is not None and found.is_there else None
+            busy = has_processes or self._is_busy(tx, lane, session, now)
+            decision = decide(
+                lane,
+                self._engine.policy_for(lane.key),
+                now,
+                busy=busy,
+                freshness=self._engine.config.auto_continue_freshness,
+                session_exists=session is not None,
+            )
+            if session is None:
+                # Somebody deleted it: there is nothing to save and nothing to end.
+                self._close(tx, lane, Cause("finalize", "session_missing", _ACTOR), now, None)
+                return None
+            if decision.action != "reset" or busy:
+                return None
+            # What ends is the session in which the thread goes on: that one has what was said last,
+            # and is what a message would leave behind.
+            as_it_was = lane
+            lane, session, followed = follow(tx, lane, session)
+            if followed:
+                cause = Cause("follow", "compaction", _ACTOR)
+                record(tx, self._engine, as_it_was, cause, now, to_session_id=lane.session_id)
+            attempt = lane.finalize_attempts + 1
+            claim = {"claimed_by": self._who, "until": now + self._claim_seconds}
+            changes = {"finalize_attempts": attempt, "finalize_error": json.dumps(claim)}
+            lane = self._engine.lanes.change(tx, lane, **followed, **changes)
+            return Claim(lane, decision, attempt, session.message_count)
+
+        return self._engine.store.provider.write(work, isolated=False)
+
+    def close(self, claim: Claim, now: float, *, error: str | None = None) -> bool:
+        """End what was claimed; with an *error* only after the last attempt. Return whether the
+        lane is finalised: not when it has gone on meanwhile, or is to be tried again.
+        """
+
+        def work(tx: WriteTransaction) -> bool:
+            lane = self._engine.lanes.lock_by_id(tx, claim.lane.id)
+            if (
+                lane is None
+                or lane.session_id != claim.session_id
+                or lane.finalize_attempts != claim.attempt
+            ):
+                return False
+            if error is not None and claim.attempt < ATTEMPTS:
+                self._engine.lanes.change(tx, lane, finalize_error=error)
+                return False
+            facts = {**claim.decision.facts, "attempt": claim.attempt, "error": error}
+            self._close(tx, lane, Cause("finalize", claim.reason, _ACTOR, facts), now, error)
+            return True
+
+        return self._engine.store.provider.write(work, isolated=False)
+
+    def _close(
+        self, tx: WriteTransaction, lane: Lane, cause: Cause, now: float, error: str | None
+    ) -> None:
+        session = lane_sessions.find(tx, lane.session_id)
+        if session is not None:
+            # Where it was continued by compaction, the earlier parts have ended already.
+            tip = lane_sessions.tip_of(tx, session)
+            lane_sessions.end(tx, tip.id, SESSION_RESET, now=now, left_by=lane.id)
+        record(tx, self._engine, lane, cause, now)
+        self._engine.lanes.change(tx, lane, finalized_at=now, finalize_error=error)
+
+    def _is_claimed(self, lane: Lane, now: float) -> bool:
+        claim: Any = from_json(lane.finalize_error, None)
+        if not isinstance(claim, dict) or claim.get("claimed_by") is None:
+            return False
+        if has_ended(str(claim["claimed_by"])):
+            return False
+        # A clock that was set back does not make a claim last for ever.
+        return 0 < float(claim["until"]) - now <= self._claim_seconds
+
+    @staticmethod
+    def _is_busy(
+        tx: ReadTransaction, lane: Lane, session: lane_sessions.PointedSession | None, now: float
+    ) -> bool:
+        if Mailbox.has_any(tx, lane.id):
+            return True
+        return session is not None and lane_sessions.is_running(tx, session.chain_id, now)

@@ -1,0 +1,175 @@
+"""A message arrives: which session does it belong to? Load, decide, apply, in one transaction."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hermes_sessions.lifecycle.decide import Decision, decide
+from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_updates import (
+    Cause,
+    Placed,
+    begin_session,
+    follow,
+    record,
+    switch_session,
+)
+from hermes_sessions.model.key import LaneKey
+from hermes_sessions.model.lane import Lane, NoticeKind
+from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories import lane_sessions, topics
+from hermes_sessions.storage.repositories.lane_sessions import PointedSession
+from hermes_sessions.storage.repositories.lanes import NO_SESSION
+
+_ACTOR = "message"
+
+
+class _Arrival(NamedTuple):
+    """What is known before the lane is looked at."""
+
+    source: SessionSource
+    key: LaneKey
+    now: float
+    force_new: bool
+    #: Whether processes of the lane run; None: nobody was asked yet.
+    has_processes: bool | None = None
+
+
+def place(engine: Engine, source: SessionSource, *, force_new: bool) -> Placed:
+    """Return the lane of *source*, in the session that a message from there belongs to now.
+
+    One transaction; a second one only when a lane would expire and somebody has to be asked
+    whether processes of it run.
+    """
+    arrival = _Arrival(source, engine.key_of(source), engine.store.clock(), force_new)
+    engine.owner_of(arrival.key, source)
+    placed = _placed(engine, arrival)
+    if placed is None:
+        asked = arrival._replace(has_processes=engine.has_processes(arrival.key.render()))
+        placed = _placed(engine, asked)
+    if placed is None:
+        raise AssertionError("a decision was not made although everything was known")
+    return placed
+
+
+def _placed(engine: Engine, arrival: _Arrival) -> Placed | None:
+    return engine.store.provider.write(lambda tx: _place(tx, engine, arrival), isolated=False)
+
+
+def _place(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> Placed | None:
+    lane = engine.lanes.ensure(
+        tx, engine.namespace, arrival.key, now=arrival.now, origin=arrival.source
+    )
+    if lane.session_id == NO_SESSION:
+        bound = None if arrival.force_new else _bound(tx, engine, arrival)
+        if bound is not None:
+            cause = Cause("switch", "topic", _ACTOR)
+            return switch_session(tx, engine, lane, bound, cause, arrival.now, leaves=None)
+        decision = _decided(engine, None, arrival, busy=False)
+        return _begin(tx, engine, lane, None, arrival, decision, "new")
+    found = lane_sessions.find(tx, lane.session_id)
+    current = found if found is not None and found.is_there else None
+    followed: dict[str, Any] = {}
+    as_it_was = lane
+    if current is not None:
+        lane, current, followed = follow(tx, lane, current)
+    decision = _decided(engine, lane, arrival, busy=False, exists=current is not None)
+    if current is not None and decision.reason in {"idle", "daily"}:
+        is_running = lane_sessions.is_running(tx, current.chain_id, arrival.now)
+        if not is_running and arrival.has_processes is None and engine.active_processes:
+            return None
+        if is_running or arrival.has_processes:
+            decision = _decided(engine, lane, arrival, busy=True)
+    # From here on there is no way back.
+    if followed:
+        cause = Cause("follow", "compaction", _ACTOR)
+        record(tx, engine, as_it_was, cause, arrival.now, to_session_id=lane.session_id)
+    if decision.action == "create":
+        # In the trash it keeps its end as it is; gone, there is nothing to end.
+        return _begin(tx, engine, lane, found, arrival, decision, "lost")
+    if decision.action == "reset":
+        kind: NoticeKind = "fresh_reset" if arrival.force_new else "auto_reset"
+        return _begin(tx, engine, lane, current, arrival, decision, kind)
+    return _keep(tx, engine, lane, current, arrival, decision, followed)
+
+
+def _bound(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> PointedSession | None:
+    """Return the open session that the topic of a private Telegram chat is bound to, if it is the
+    user's and no lane is in it: an import has brought both.
+    """
+    source = arrival.source
+    is_private = source.platform is Platform.TELEGRAM and source.chat_type == "dm"
+    if not is_private or not source.thread_id or not source.user_id:
+        return None
+    session_id = topics.bound_session(tx, source.chat_id, source.thread_id, source.user_id)
+    found = None if session_id is None else lane_sessions.find(tx, session_id)
+    if found is None or not found.is_there:
+        return None
+    session = lane_sessions.tip_of(tx, found)
+    is_theirs = session.user_id in (None, engine.owner_of(arrival.key, source))
+    is_free = tx.one("SELECT 1 FROM lanes WHERE session_id = ?", (session.id,)) is None
+    is_open = session.is_there and session.ended_at is None
+    return session if is_theirs and is_free and is_open else None
+
+
+def _decided(
+    engine: Engine, lane: Lane | None, arrival: _Arrival, *, busy: bool, exists: bool = True
+) -> Decision:
+    return decide(
+        lane,
+        engine.policy_for(arrival.key),
+        arrival.now,
+        busy=busy,
+        freshness=engine.config.auto_continue_freshness,
+        force_new=arrival.force_new,
+        session_exists=exists,
+    )
+
+
+def _begin(
+    tx: WriteTransaction,
+    engine: Engine,
+    lane: Lane,
+    leaves: PointedSession | None,
+    arrival: _Arrival,
+    decision: Decision,
+    notice: NoticeKind,
+) -> Placed:
+    return begin_session(
+        tx,
+        engine,
+        lane,
+        Cause(decision.action, decision.reason, _ACTOR, decision.facts),
+        arrival.now,
+        leaves=leaves,
+        notice=notice,
+        source=arrival.source,
+    )
+
+
+def _keep(
+    tx: WriteTransaction,
+    engine: Engine,
+    lane: Lane,
+    current: PointedSession | None,
+    arrival: _Arrival,
+    decision: Decision,
+    followed: dict[str, Any],
+) -> Placed:
+    changes = {**followed, "updated_at": arrival.now}
+    cause = Cause(decision.action, decision.reason, _ACTOR, decision.facts)
+    if decision.facts["expired"] is not None:
+        # Worth telling: by its policy alone it would have been reset.
+        record(tx, engine, lane, cause, arrival.now)
+    if lane.status == "resume_pending" and decision.action == "keep":
+        # The mark is too old to mean anything; otherwise it stays until a turn succeeds.
+        record(tx, engine, lane, cause._replace(action="unmark", reason="stale"), arrival.now)
+        changes |= {"status": "active", "status_reason": None, "status_at": None}
+    if lane.finalized_at is not None:
+        changes |= {"finalized_at": None, "finalize_attempts": 0, "finalize_error": None}
+    if current is not None and (current.ended_at or lane.finalized_at) is not None:
+        # Also when another lane kept it open, which may leave it just now.
+        lane_sessions.reopen(tx, current.id)
+        current = current._replace(ended_at=None)
+    return Placed(engine.lanes.change(tx, lane, **changes), current)

@@ -1,0 +1,360 @@
+"""SessionStore: which session each conversation is in.
+
+The documented verbs, each one line of delegation. Lanes are rows beside the sessions they point at,
+so that a change of both is one transaction, and two processes on one lane agree. Every verb is safe
+to call from any thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.config.paths import hermes_home
+from hermes_sessions.lifecycle.database import open_database
+from hermes_sessions.lifecycle.index_file import FILE_NAME, IndexFile
+from hermes_sessions.lifecycle.lane_engine import Engine, HasActiveProcesses
+from hermes_sessions.lifecycle.lane_explanation import STOPPED, Explanation, explain_lane
+from hermes_sessions.lifecycle.lane_operations import Changes, First
+from hermes_sessions.lifecycle.lane_updates import Placed
+from hermes_sessions.lifecycle.legacy_files import ImportReport, OlderFiles
+from hermes_sessions.lifecycle.lid_mapping import LidMapping
+from hermes_sessions.lifecycle.looking import Looks
+from hermes_sessions.lifecycle.session_entry import SessionEntry, entry_of
+from hermes_sessions.lifecycle.session_routing import place
+from hermes_sessions.lifecycle.sweeping import Sweeps
+from hermes_sessions.lifecycle.transcript_messages import Transcripts
+from hermes_sessions.model.lane import Notice
+from hermes_sessions.model.scope import OWNER, Scope
+from hermes_sessions.model.source import SessionSource
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.repositories.identities import Identities
+from hermes_sessions.storage.repositories.lanes import Lanes
+from hermes_sessions.storage.sessiondb import SessionDB
+
+logger = Logger(__name__)
+
+Record = dict[str, Any]
+
+
+class SessionStore:
+    """The lanes of one bot, and the sessions they point at."""
+
+    def __init__(
+        self,
+        sessions_dir: str | PathLike[str],
+        config: GatewayConfig | None = None,
+        has_active_processes_fn: HasActiveProcesses | None = None,
+        *,
+        db: SessionDB | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Open the lanes; what an older installation left in *sessions_dir* is taken over first.
+
+        Args:
+            sessions_dir: where ``sessions.json`` is.
+            config: policies, isolation, namespace; the documented defaults without one.
+            has_active_processes_fn: tells by a lane's key whether background processes of it run:
+                then it neither expires nor is pruned. One that raises might have some.
+            db: the store, which stays open when this is closed. Without it, the configured one;
+                where none is, ``state.db`` beside the home's own ``sessions`` folder, and inside
+                any other.
+            clock: seconds since the epoch; the store's without one.
+
+        Raises:
+            StoreError: the store cannot be used.
+            ConfigError: config.yaml is wrong.
+        """
+        directory = Path(sessions_dir)
+        self._owns_db = db is None
+        self.db = open_database(directory, clock or time.time) if db is None else db
+        try:
+            store = self.db.store if clock is None else self.db.store._replace(clock=clock)
+            self.engine = Engine(
+                store,
+                config or GatewayConfig(),
+                Lanes(store),
+                Identities(store, LidMapping(hermes_home()).aliases_of).canonical,
+                has_active_processes_fn,
+                changed=self._changed,
+            )
+            self._changes = Changes(self.engine)
+            self._sweeps = Sweeps(self.engine)
+            self._looks = Looks(self.engine)
+            self._index = self._open_files(directory)
+        except BaseException:
+            self.close()
+            raise
+
+    _index: IndexFile | None = None
+    #: What was taken over from an older installation just now; None: nothing was there, or it had
+    #: been done before.
+    import_report: ImportReport | None = None
+
+    def _open_files(self, directory: Path) -> IndexFile | None:
+        if self.db.provider.read_only:
+            return None
+        older = OlderFiles(directory, self.db, self.engine)
+        wanted = self.engine.config.write_sessions_json
+        if wanted is None:
+            wanted = self.db.provider.name == "sqlite"
+        if (wanted or older.are_there()) and (owner := older.owner()) != self.engine.namespace:
+            logger.info("%s is kept for the bot %r, not for this one", directory / FILE_NAME, owner)
+            return None
+        self.import_report = older.import_once()
+        if not wanted or (self.import_report and self.import_report.unreadable is not None):
+            return None
+        index = IndexFile(directory / FILE_NAME, lambda: self._document(older))
+        if (directory / FILE_NAME).exists():
+            # It may be older than the database: of a process that died, or of another installation.
+            index.changed()
+        return index
+
+    def _document(self, older: OlderFiles) -> Record:
+        document = dict(older.kept_entries())
+        lanes: Record = {}
+        for entry in self._looks.entries(None):
+            # Of two lanes with the same string, the one that was used last.
+            lanes.setdefault(entry.session_key, entry.to_dict())
+        return document | lanes
+
+    @property
+    def config(self) -> GatewayConfig:
+        """Policies, isolation, namespace."""
+        return self.engine.config
+
+    def close(self) -> None:
+        """Write ``sessions.json`` if something changed, and release the store if it was opened
+        here. A second call does nothing.
+        """
+        if self._index is not None:
+            self._index.close()
+        if self._owns_db:
+            self.db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def flush(self) -> None:
+        """Write ``sessions.json`` now, where it is written at all and something changed.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._index is not None:
+            self._index.flush()
+
+    def _changed(self) -> None:
+        if self._index is not None:
+            self._index.changed()
+
+    def _shown(self, placed: Placed | None) -> SessionEntry | None:
+        if placed is None:
+            return None
+        self._changed()
+        return entry_of(*placed)
+
+    def _noted(self, has_changed: bool) -> bool:
+        if has_changed:
+            self._changed()
+        return has_changed
+
+    # ── the session of a lane ─────────────────────────────────────────────────────────────────
+
+    def session_key(self, source: SessionSource) -> str:
+        """Return the key of the lane that messages from *source* belong to."""
+        return self.engine.key_of(source).render()
+
+    def get_or_create_session(self, source: SessionSource, force_new: bool = False) -> SessionEntry:
+        """Return the lane of *source* in the session that a message from there belongs to now.
+
+        A suspended lane gets a new session; one that was interrupted goes on, if that was recent;
+        an expired one gets a new session, unless a turn or a process of it runs; any other goes on.
+        A lane whose session was compacted follows it; one whose session is gone or in the trash
+        gets a new one. *force_new* begins one in any case. What happens is one transaction: the old
+        session ended, the new one created, the lane changed, and why.
+        """
+        placed = place(self.engine, source, force_new=force_new)
+        self._changed()
+        return entry_of(*placed)
+
+    def peek(self, source: SessionSource) -> SessionEntry | None:
+        """Return the lane of *source* as it is, without deciding or changing anything; None when it
+        has had no session. After compaction it is in the continuation.
+        """
+        return self._looks.find(self.engine.key_of(source))
+
+    def update_session(
+        self,
+        session_key: str,
+        last_prompt_tokens: int | None = None,
+        *,
+        session_id: str | None = None,
+    ) -> bool:
+        """Note that a lane was used just now, and how long the last prompt was; return whether
+        there is such a lane.
+
+        With *session_id*, only if the lane is still in that session, or in one that this continues
+        or is continued by after compaction: a run that ends after a reset must not touch the new
+        session.
+        """
+        return self._noted(self._changes.used(session_key, last_prompt_tokens, session_id))
+
+    def reset_session(
+        self, session_key: str, display_name: str | None = None, *, first: First | None = None
+    ) -> SessionEntry | None:
+        """Give a lane a new session because somebody asked for it; None for an unknown key.
+
+        *first* is done before, in the same transaction; where it says False, nothing else is.
+        """
+        return self._shown(self._changes.reset(session_key, display_name, first))
+
+    def switch_session(
+        self, session_key: str, target_session_id: str, *, scope: Scope = OWNER
+    ) -> SessionEntry | None:
+        """Point a lane at another session, or where that is continued now; None for an unknown key.
+
+        The current session ends, the other one is open again.
+
+        Raises:
+            NotFound: there is no such session, it is in the trash, or out of *scope*; nothing has
+                changed.
+        """
+        return self._shown(self._changes.switch(session_key, target_session_id, scope))
+
+    def accept_handoff(self, session_id: str, source: SessionSource) -> SessionEntry | None:
+        """Let a session that was handed to the platform of *source* go on in its lane; None when
+        that is not asked for (any more): of several who accept it, one does.
+
+        One transaction: the handoff is completed and the lane is in the session, or neither. So
+        nothing is left half handed over, whoever dies.
+        """
+        return self._shown(self._changes.accept_handoff(session_id, source))
+
+    def suspend_session(
+        self, session_key: str, reason: str = STOPPED, *, first: First | None = None
+    ) -> bool:
+        """Have the next message start a new session, whatever else holds; False for an unknown
+        key. *first* is as in `reset_session`.
+        """
+        return self._noted(self._changes.suspend(session_key, reason, first))
+
+    def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
+        """Have an interrupted lane go on in its session; False when it is suspended or unknown."""
+        return self._noted(self._changes.mark_resume(session_key, reason))
+
+    def clear_resume_pending(self, session_key: str, *, session_id: str | None = None) -> bool:
+        """Take the mark away after a turn that succeeded; return whether it was there.
+
+        With *session_id*, only if the lane is still in that session, as in `update_session`.
+        """
+        return self._noted(self._changes.clear_resume(session_key, session_id))
+
+    def take_notice(self, session_key: str) -> Notice | None:
+        """Return what is to be said about the lane's last change, and never again: of any number
+        of callers, in any process, one gets it.
+        """
+        notice = self._changes.take_notice(session_key)
+        self._noted(notice is not None)
+        return notice
+
+    def explain(self, session_key: str) -> Explanation | None:
+        """Return everything that happened to a lane and why, in words; None for an unknown key."""
+        return explain_lane(self.engine.store, self.engine.namespace, session_key)
+
+    # ── many lanes ────────────────────────────────────────────────────────────────────────────
+
+    def suspend_recently_active(self, max_age_seconds: float = 120) -> int:
+        """Mark lanes used in the last *max_age_seconds* as interrupted; return how many.
+
+        For a start after a crash, when nothing more is known; suspended lanes and those marked
+        already stay as they are.
+        """
+        marked = self._sweeps.mark_recent(max_age_seconds, "restart_interrupted")
+        self._noted(marked > 0)
+        return marked
+
+    def prune_old_entries(self, max_age_days: float | None = None) -> int:
+        """Forget lanes that were not used for so many days (as configured, unless given) and end
+        their sessions, so that retention sees them; return how many. 0 forgets none.
+
+        Lanes stay that are suspended, have something to do, or run a process or might.
+        """
+        days = self.config.session_store_max_age_days if max_age_days is None else max_age_days
+        if days <= 0:
+            return 0
+        pruned = self._sweeps.prune(days)
+        self._noted(pruned > 0)
+        return pruned
+
+    def list_sessions(self, active_minutes: float | None = None) -> list[SessionEntry]:
+        """Return all lanes, or those used in the last *active_minutes*, latest use first."""
+        return list(self._looks.entries(active_minutes))
+
+    def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
+        """Return the lane that is in this session, or in one that it continues or is continued by
+        after compaction; None when none is.
+        """
+        return self._looks.by_session(session_id)
+
+    def has_any_sessions(self, *, besides: str | None = None) -> bool:
+        """Return whether any session was ever stored, *besides* the one with this id."""
+        return self._looks.has_any_sessions(besides)
+
+    # ── transcripts ───────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _transcripts(self) -> Transcripts:
+        return Transcripts(self.db)
+
+    def append_to_transcript(
+        self,
+        session_id: str,
+        message: Mapping[str, Any],
+        skip_db: bool = False,
+        *,
+        fence: int | None = None,
+    ) -> int | None:
+        """Store a message at the end of a session and return its id; with *skip_db* the agent has
+        stored it, and nothing is done.
+
+        A message without a role is ``unknown``. One with ``platform_message_id`` or ``message_id``
+        is stored once.
+
+        Raises:
+            UnknownSession, InvalidInput, MessageTooLarge: nothing was written.
+            StaleFence, ConversationHeld: another holds the conversation; nothing was written.
+        """
+        return None if skip_db else self._transcripts.append(session_id, message, fence)
+
+    def rewrite_transcript(
+        self,
+        session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        fence: int | None = None,
+    ) -> None:
+        """Replace the messages of a session, all or nothing; raises as `append_to_transcript`."""
+        self._transcripts.rewrite(session_id, messages, fence)
+
+    def load_transcript(self, session_id: str) -> list[Record]:
+        """Return the messages of a session in the form that models take; [] for an unknown id."""
+        return self._transcripts.load(session_id)
+
+    def rewind_session(
+        self, session_id: str, n: int = 1, *, fence: int | None = None
+    ) -> Record | None:
+        """Take back the last *n* user turns, at least one and at most all; nothing is deleted.
+
+        Returns ``rewound_count``, ``turns_undone`` and ``target_text``; None when nobody has said
+        anything yet.
+        """
+        return self._transcripts.rewind(session_id, n, fence)

@@ -1,0 +1,103 @@
+"""Browse: the conversations of late."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from hermes_sessions.model.lineage import SUBAGENT
+from hermes_sessions.recall.arguments import Arguments
+from hermes_sessions.recall.asking import Asker
+from hermes_sessions.recall.budget import room_for
+from hermes_sessions.recall.cutting import written_length
+from hermes_sessions.recall.message_excerpts import label
+from hermes_sessions.recall.scoped_store import ScopedStore
+from hermes_sessions.recall.sources import DEMOTED_WHEN_BROWSING, HIDDEN_WHEN_BROWSING
+
+Record = dict[str, Any]
+
+_PAGE: Final = 100
+#: Sessions that are looked at, at most, to find some that were active in the time asked for.
+_LOOKED_AT: Final = 5_000
+
+
+def browse(asker: Asker, arguments: Arguments) -> Record:
+    """Return one row per conversation, newest activity first."""
+    left_out = set(asker.conversations_left_out(arguments.exclude))
+    rows: list[Record] = []
+    for sessions in _tiers(asker.store, arguments):
+        for session in sessions:
+            if len(rows) == arguments.limit:
+                break
+            conversation = session["conversation_id"]
+            if conversation in left_out or _is_for_another(asker.store, session):
+                continue
+            left_out.add(conversation)
+            rows.append(_row(asker, session))
+    message = (
+        "The most recent conversations. Search them with query, or open one with session_id."
+        if rows
+        else "There are no past conversations."
+    )
+    result: Record = arguments.opening() | {"results": [], "count": len(rows), "message": message}
+    room = room_for(result, arguments.max_tokens)
+    for row in rows:
+        room -= written_length(row) + 2
+        if room < 0:
+            break
+        result["results"].append(row)
+    result["count"] = len(result["results"])
+    return result
+
+
+def _is_for_another(store: ScopedStore, session: Record) -> bool:
+    """Whether a session worked for another, which stands for the conversation."""
+    parent = session["parent_session_id"]
+    if parent is None or session["edge_kind"] == SUBAGENT:
+        return parent is not None
+    return session["edge_kind"] is None and store.find_session(parent) is not None
+
+
+def _row(asker: Asker, session: Record) -> Record:
+    return {
+        "session_id": session["id"],
+        "title": label(session["title"]),
+        "source": label(session["source"]),
+        "started_at": session["started_at"],
+        "last_active": session["last_active"],
+        "when": asker.date(session["started_at"]),
+        "last_active_when": asker.date(session["last_active"]),
+        "message_count": session["message_count"],
+        "preview": label(session["preview"]),
+    }
+
+
+def _tiers(store: ScopedStore, arguments: Arguments) -> Iterator[Iterator[Record]]:
+    """Yield sessions by group of sources, each newest first."""
+    if arguments.sources is not None:
+        streams = [_recent(store, arguments, source=source) for source in arguments.sources]
+        yield heapq.merge(*streams, key=lambda session: -session["last_active"])
+        return
+    yield _recent(store, arguments, exclude=(*HIDDEN_WHEN_BROWSING, *DEMOTED_WHEN_BROWSING))
+    for source in DEMOTED_WHEN_BROWSING:
+        yield _recent(store, arguments, source=source)
+
+
+def _recent(
+    store: ScopedStore,
+    arguments: Arguments,
+    *,
+    source: str | None = None,
+    exclude: Sequence[str] = (),
+) -> Iterator[Record]:
+    """Yield sessions that were active in the time asked for, newest first."""
+    for offset in range(0, _LOOKED_AT, _PAGE):
+        page = store.list_recent(source=source, exclude_sources=exclude, limit=_PAGE, offset=offset)
+        for session in page:
+            if arguments.after is not None and session["last_active"] < arguments.after:
+                return
+            if arguments.before is None or session["last_active"] < arguments.before:
+                yield session
+        if len(page) < _PAGE:
+            return

@@ -1,0 +1,163 @@
+"""Collects hits so that many conversations have their say.
+
+A search gives the best hits; a session that mentions the words a thousand times could fill them
+all, and so could a thousand runs of a scheduled job. So the question is asked again without the
+conversations that have already answered, first among ordinary sources and then among those that
+are demoted, until there are enough conversations to choose from or no more hits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from hermes_sessions.recall.scoped_store import ScopedStore
+from hermes_sessions.recall.sources import DEMOTED_WHEN_SEARCHING
+from hermes_sessions.storage.search.answer import Account, Answer, Hit
+from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS, steps
+from hermes_sessions.text.query.tree import Node, Query
+
+#: Hits of one search.
+_PAGE: Final = 60
+#: Where any word will do, a search gives a part of each word's hits, this many or more; so fewer
+#: hits than this are all there are.
+_PART: Final = 50
+#: To choose the best, there should be this many times the conversations that are shown; asked for
+#: in a few rounds. To have enough at all, as many rounds as it takes.
+_CHOICE: Final = 3
+_ROUNDS_FOR_CHOICE: Final = 3
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Hits of one or more searches, and how they were found."""
+
+    account: Account
+    #: How the question was read: what the first hits match, then what weaker ones do.
+    readings: list[Node]
+    #: Whether demoted sources count as any other, because they were asked for.
+    is_level: bool
+    hits: list[Hit] = field(default_factory=list)
+    searches: int = 0
+
+    @property
+    def tree(self) -> Node | None:
+        """The strictest reading that found something."""
+        return self.readings[0] if self.readings else None
+
+    @property
+    def is_relaxed(self) -> bool:
+        """Whether the question found nothing as it was asked."""
+        return self.account.step != AS_ASKED
+
+    def add(self, answer: Answer) -> None:
+        """Take over the hits of one more search."""
+        self.hits += answer.hits
+        self.searches += 1
+        self.account.complete = self.account.complete and answer.account.complete
+
+    def is_demoted(self, hit: Hit) -> bool:
+        """Whether a hit comes after those of people's conversations."""
+        return not self.is_level and hit.source in DEMOTED_WHEN_SEARCHING
+
+    def conversations(self, *, demoted: bool) -> set[str]:
+        """Return the conversations with hits of this kind."""
+        return {hit.conversation_id for hit in self.hits if self.is_demoted(hit) is demoted}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of the store, and how many conversations are to be shown."""
+
+    text: str
+    parsed: Query
+    conditions: Conditions
+    sort: str
+    wanted: int
+
+
+def gather(store: ScopedStore, question: Question) -> Gathered:
+    """Return hits of as many conversations as wanted, if there are that many, and of more to
+    choose from.
+    """
+    first = store.search(
+        question.text, question.conditions, limit=_PAGE, sort=question.sort, relax=True
+    )
+    filters = question.parsed.filters
+    gathered = Gathered(
+        account=first.account,
+        readings=_readings(question.parsed.node, first.account.step),
+        is_level=question.conditions.sources is not None
+        or any(item.name == "source" and not item.excluded for item in filters),
+    )
+    gathered.add(first)
+    if not _is_all(first, gathered):
+        for tier in _tiers(question.conditions, gathered):
+            _ask_again(store, question, tier, gathered)
+    return gathered
+
+
+@dataclass(frozen=True, slots=True)
+class _Tier:
+    """A group of sources, by whether they are demoted."""
+
+    conditions: Conditions
+    demoted: bool
+
+
+def _tiers(conditions: Conditions, gathered: Gathered) -> Iterator[_Tier]:
+    if gathered.is_level:
+        yield _Tier(conditions, demoted=False)
+        return
+    excluded = (*conditions.exclude_sources, *DEMOTED_WHEN_SEARCHING)
+    yield _Tier(replace(conditions, exclude_sources=excluded), demoted=False)
+    yield _Tier(replace(conditions, sources=DEMOTED_WHEN_SEARCHING), demoted=True)
+
+
+def _ask_again(store: ScopedStore, question: Question, tier: _Tier, gathered: Gathered) -> None:
+    while not _is_enough(gathered, tier, question.wanted):
+        known = gathered.conversations(demoted=tier.demoted)
+        left_out = (*tier.conditions.exclude_conversations, *sorted(known))
+        answer = store.search(
+            question.text,
+            replace(tier.conditions, exclude_conversations=left_out),
+            limit=_PAGE,
+            sort=question.sort,
+            relax=gathered.is_relaxed,
+        )
+        if answer.account.step == INSIDE_WORDS != gathered.account.step:
+            # The last resort, for questions that find nothing else.
+            return
+        gathered.add(answer)
+        if _is_all(answer, gathered):
+            return
+
+
+def _is_all(answer: Answer, gathered: Gathered) -> bool:
+    """Whether a search gave every hit there is."""
+    if not answer.hits:
+        return True
+    is_part = gathered.is_relaxed and len(answer.hits) >= _PART
+    return answer.next_cursor is None and not is_part
+
+
+def _is_enough(gathered: Gathered, tier: _Tier, wanted: int) -> bool:
+    found = len(gathered.conversations(demoted=False))
+    if tier.demoted:
+        # Only to fill up what ordinary sources leave empty.
+        return found + len(gathered.conversations(demoted=True)) >= wanted
+    if found >= wanted and gathered.searches >= _ROUNDS_FOR_CHOICE:
+        return True
+    return found >= wanted * _CHOICE
+
+
+def _readings(node: Node | None, step: str) -> list[Node]:
+    """Return the trees of this step and those after it."""
+    if node is None:
+        return []
+    named = list(steps(node))
+    names = [name for name, _ in named]
+    start = names.index(step) if step in names else 0
+    return [tree for _, tree in named[start:]]

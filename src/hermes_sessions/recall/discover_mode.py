@@ -1,0 +1,233 @@
+"""Discover: which conversations answer a question, and where in them the answer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hermes_sessions.recall.arguments import DEFAULT_ROLES, Arguments
+from hermes_sessions.recall.asking import Asker
+from hermes_sessions.recall.budget import room_for, share_out
+from hermes_sessions.recall.conversation_search import Question, gather
+from hermes_sessions.recall.cutting import cut_to_written, written_length
+from hermes_sessions.recall.explaining import how_it_was_read, why_nothing
+from hermes_sessions.recall.marking import marker_of
+from hermes_sessions.recall.message_excerpts import Draft, Marker, fit, label, wanted_room
+from hermes_sessions.recall.ranking import Found, best_conversations
+from hermes_sessions.recall.summaries import Summaries, Topic
+from hermes_sessions.storage.search.answer import Hit
+from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.parser import parse
+
+Record = dict[str, Any]
+
+#: Filters in the text that ask for messages which the default roles would hide.
+_ABOUT_ROLES: Final = frozenset({"role", "tool", "has"})
+_OTHER_MATCHES: Final = 2
+_ECHO: Final = 200
+_LONGEST_SNIPPET: Final = 300
+#: A conversation gets at least this much room, so that few are shown well rather than many badly.
+_WORTH_SHOWING: Final = 200
+#: Bookends come after the nearest neighbours of the match and before the farther ones.
+_BOOKEND_PRIORITY: Final = 2.5
+
+
+def discover(asker: Asker, arguments: Arguments, summaries: Summaries | None) -> Record:
+    """Return the conversations that answer best, each with its match in context."""
+    result = arguments.opening() | {
+        "query": cut_to_written(arguments.query, _ECHO),
+        "results": [],
+        "count": 0,
+    }
+    question = _question(asker, arguments)
+    if question.parsed.is_empty:
+        return result | {"message": "There is nothing to search for in this query."}
+    gathered = gather(asker.store, question)
+    found = best_conversations(asker.store, gathered, sort=arguments.sort, limit=arguments.limit)
+    entries = [entry for item in found if (entry := _entry(asker, item)) is not None]
+    if not entries:
+        as_asked = asker.store.search(
+            question.text, question.conditions, limit=1, sort=question.sort, count=True
+        )
+        message = why_nothing(as_asked.account)
+        return result | how_it_was_read(gathered.account) | {"message": message}
+    marker = marker_of(gathered.tree)
+    if summaries is not None:
+        _summarise(asker, arguments.query, entries, marker, summaries)
+    searched = {hit.conversation_id for hit in gathered.hits}
+    result |= {"count": len(entries), "sessions_searched": len(searched)}
+    result |= how_it_was_read(gathered.account)
+    result["results"] = _fitted(entries, room_for(result, arguments.max_tokens), marker)
+    result["count"] = len(result["results"])
+    if not result["results"]:
+        result["message"] = "max_tokens is too small to show what was found."
+    return result
+
+
+def _question(asker: Asker, arguments: Arguments) -> Question:
+    parsed = parse(arguments.query)
+    roles = arguments.roles
+    if roles is None:
+        named = {item.name for item in parsed.filters}
+        roles = () if named & _ABOUT_ROLES else DEFAULT_ROLES
+    conditions = Conditions(
+        roles=roles,
+        sources=arguments.sources,
+        after=arguments.after,
+        before=arguments.before,
+        exclude_conversations=asker.conversations_left_out(arguments.exclude),
+    )
+    return Question(
+        text=arguments.query,
+        parsed=parsed,
+        conditions=conditions,
+        sort=arguments.sort,
+        wanted=arguments.limit,
+    )
+
+
+# ── one conversation ──────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A conversation on its way into the answer."""
+
+    hit: Hit
+    facts: Record
+    messages: list[Draft]
+    #: How many of the messages are the first bookend, and how many the last.
+    first: int
+    last: int
+    counts: Record
+
+    def shown(self, room: int, marker: Marker) -> Record:
+        """Return the entry with its messages cut to *room* characters."""
+        shown = fit(self.messages, room, marker)
+        end = len(shown) - self.last
+        entry = self.facts | {
+            "bookend_start": [item for item in shown[: self.first] if item],
+            "messages": [item for item in shown[self.first : end] if item],
+            "bookend_end": [item for item in shown[end:] if item],
+            **self.counts,
+        }
+        if None in shown:
+            entry["left_out"] = shown.count(None)
+        return entry
+
+    def lighten(self, room: int) -> None:
+        """Shed what can be done without, if the entry does not fit otherwise."""
+        excess = self.frame_length() + _WORTH_SHOWING - room
+        if excess > 0:
+            self.facts.pop("other_matches", None)
+            excess = self.frame_length() + _WORTH_SHOWING - room
+        summary = self.facts.get("summary")
+        if excess > 0 and summary:
+            size = written_length(summary) - 2 - excess
+            self.facts["summary"] = cut_to_written(summary, max(size, _WORTH_SHOWING))
+
+    def frame_length(self) -> int:
+        """Return how much room the entry takes without its messages."""
+        empty: Record = {"bookend_start": [], "messages": [], "bookend_end": [], "left_out": 99}
+        return written_length(self.facts | self.counts | empty) + 2
+
+
+def _entry(asker: Asker, found: Found) -> _Entry | None:
+    """Return the entry of a conversation; None when it vanished meanwhile."""
+    hit = found.hits[0]
+    view = asker.store.anchored_view(hit.session_id, hit.id)
+    window: list[Record] = view["window"]
+    if not window:
+        return None
+    middle = next(i for i, message in enumerate(window) if message["id"] == hit.id)
+    start, end = view["bookend_start"], view["bookend_end"]
+    drafts = [
+        *[Draft(message, _BOOKEND_PRIORITY + i) for i, message in enumerate(start)],
+        *[
+            Draft(message, abs(i - middle), _weight(abs(i - middle)), anchor=i == middle)
+            for i, message in enumerate(window)
+        ],
+        *[Draft(message, _BOOKEND_PRIORITY + i) for i, message in enumerate(end[::-1])][::-1],
+    ]
+    in_sight = {message["id"] for message in (*start, *window, *end)}
+    return _Entry(
+        hit=hit,
+        facts=_facts(asker, found, in_sight),
+        messages=drafts,
+        first=len(start),
+        last=len(end),
+        counts={name: view[name] for name in ("messages_before", "messages_after")},
+    )
+
+
+def _weight(distance: int) -> int:
+    return 4 if distance == 0 else 2 if distance <= 2 else 1
+
+
+def _facts(asker: Asker, found: Found, in_sight: set[int]) -> Record:
+    hit = found.hits[0]
+    facts: Record = {
+        "session_id": hit.session_id,
+        "when": asker.date(hit.session_started),
+        "source": label(hit.source),
+        "model": label(hit.model),
+        "title": label(hit.title),
+        "matched_role": label(hit.role),
+        "match_message_id": hit.id,
+        "match_when": asker.date(hit.timestamp),
+        "snippet": cut_to_written(hit.snippet, _LONGEST_SNIPPET),
+    }
+    if hit.matched != "message":
+        facts["matched"] = hit.matched
+    if found.conversation_id != hit.session_id:
+        root = asker.store.find_session(found.conversation_id)
+        if root is not None:
+            facts["parent_session_id"] = root["id"]
+    others = [other for other in found.hits[1:] if other.id not in in_sight]
+    if others:
+        facts["other_matches"] = [
+            {
+                "session_id": other.session_id,
+                "message_id": other.id,
+                "role": label(other.role),
+                "snippet": cut_to_written(other.snippet, _LONGEST_SNIPPET),
+            }
+            for other in others[:_OTHER_MATCHES]
+        ]
+    return facts
+
+
+# ── all of them ───────────────────────────────────────────────────────────────────────────────
+
+
+def _fitted(entries: list[_Entry], room: int, marker: Marker) -> list[Record]:
+    """Return as many entries as there is room for, which they share fairly."""
+    kept: list[_Entry] = []
+    frames = 0
+    for entry in entries:
+        left = room - frames - _WORTH_SHOWING * len(kept)
+        entry.lighten(left)
+        if entry.frame_length() > (left - _WORTH_SHOWING if kept else left):
+            break
+        frames += entry.frame_length()
+        kept.append(entry)
+    rooms = share_out(
+        [wanted_room(entry.messages) for entry in kept], [1] * len(kept), room - frames
+    )
+    return [entry.shown(size, marker) for entry, size in zip(kept, rooms, strict=True)]
+
+
+def _summarise(
+    asker: Asker, query: str, entries: list[_Entry], marker: Marker, summaries: Summaries
+) -> None:
+    topics = []
+    for entry in entries[: summaries.bounds.sessions]:
+        hit = entry.hit
+        around = asker.store.messages_around(
+            hit.session_id, hit.id, summaries.bounds.messages_each_side
+        )
+        topics.append(Topic(query=query, messages=around["window"], marker=marker))
+    for entry, outcome in zip(entries, summaries.of(topics), strict=False):
+        entry.facts |= outcome
+    for entry in entries[len(topics) :]:
+        entry.facts |= {"summary": None, "summary_note": "not summarised: plain result"}

@@ -1,0 +1,113 @@
+"""Scroll and read: one session, around a message or from its ends."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hermes_sessions.errors import NotFound
+from hermes_sessions.recall.arguments import Arguments
+from hermes_sessions.recall.asking import Asker
+from hermes_sessions.recall.budget import room_for
+from hermes_sessions.recall.marking import marker_of
+from hermes_sessions.recall.message_excerpts import Draft, fit
+from hermes_sessions.text.query.parser import parse
+
+Record = dict[str, Any]
+
+#: A session is read whole up to this length; a longer one from both ends.
+WHOLE: Final = 30
+FIRST: Final = 20
+LAST: Final = 10
+
+
+def scroll(asker: Asker, arguments: Arguments) -> Record:
+    """Return the messages around one of a session.
+
+    Raises:
+        NotFound: there is no such session or message, or none that the asker may see.
+        InvalidInput: the session belongs to the current conversation.
+    """
+    session = asker.past_session(arguments.session_id or "")
+    message_id = arguments.around_message_id or 0
+    around = asker.store.messages_around(session["id"], message_id, arguments.window)
+    warning = None
+    if not around["window"]:
+        asked = session["id"]
+        session, around = _elsewhere(asker, session, message_id, arguments.window)
+        warning = f"The message is not in session {asked} but in {session['id']}, shown here."
+    result = arguments.opening() | {
+        "session_id": session["id"],
+        "around_message_id": message_id,
+        "session_meta": asker.meta(session),
+        "window": arguments.window,
+        "messages": [],
+        "messages_before": around["messages_before"],
+        "messages_after": around["messages_after"],
+    }
+    if warning:
+        result["warning"] = warning
+    records = around["window"]
+    middle = next(i for i, record in enumerate(records) if record["id"] == message_id)
+    drafts = [
+        Draft(record, abs(i - middle), 4 if i == middle else 1, anchor=i == middle)
+        for i, record in enumerate(records)
+    ]
+    # Counts grow when messages are left out; the room is taken with the longest they can be.
+    widest = result | {
+        name: result[name] + len(records) for name in ("messages_before", "messages_after")
+    }
+    shown = fit(
+        drafts, room_for(widest, arguments.max_tokens), marker_of(parse(arguments.query).node)
+    )
+    result["messages"] = [message for message in shown if message is not None]
+    result["messages_before"] += shown[:middle].count(None)
+    result["messages_after"] += shown[middle:].count(None)
+    return result
+
+
+def _elsewhere(
+    asker: Asker, session: Record, message_id: int, window: int
+) -> tuple[Record, Record]:
+    """Return the session of the same conversation that has the message, and its surroundings."""
+    for relative in asker.store.list_conversation(session["id"]):
+        around = asker.store.messages_around(relative["id"], message_id, window)
+        if around["window"]:
+            return relative, around
+    raise NotFound("There is no message with that id in that session.")
+
+
+def read(asker: Asker, arguments: Arguments) -> Record:
+    """Return a session from its ends.
+
+    Raises:
+        NotFound: there is no such session, or none that the asker may see.
+        InvalidInput: the session belongs to the current conversation.
+    """
+    session = asker.past_session(arguments.session_id or "")
+    records = asker.store.list_messages(session["id"], limit=WHOLE + 1)
+    is_long = len(records) > WHOLE
+    if is_long:
+        last = max(session["message_count"] - LAST, FIRST)
+        ending = asker.store.list_messages(session["id"], limit=LAST, offset=last)
+        records = [*records[:FIRST], *ending]
+    result = arguments.opening() | {
+        "session_id": session["id"],
+        "session_meta": asker.meta(session),
+        "message_count": session["message_count"],
+        "truncated": is_long,
+        "messages": [],
+        "message": "Not all messages are shown; see the rest with around_message_id.",
+        "left_out": len(records),
+    }
+    from_the_ends = [min(i, len(records) - 1 - i) for i in range(len(records))]
+    drafts = [Draft(record, far) for record, far in zip(records, from_the_ends, strict=True)]
+    shown = fit(
+        drafts, room_for(result, arguments.max_tokens), marker_of(parse(arguments.query).node)
+    )
+    result["messages"] = [message for message in shown if message is not None]
+    result["left_out"] = shown.count(None)
+    if not result["left_out"]:
+        del result["left_out"]
+        if not is_long:
+            del result["message"]
+    return result

@@ -1,0 +1,153 @@
+"""Looking into backups, and taking something out of them: for erasing what must not be kept.
+
+A backup is opened as a store of its own, whatever its kind, in a private directory beside it. What
+is changed there is packed again, verified, and put in the place of the old backup by a rename, with
+the same date and kind; so a backup without somebody's sessions is as good as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hermes_sessions.errors import BackupRefused
+from hermes_sessions.storage.care.backups.backup_directory import (
+    UNFINISHED,
+    Backup,
+    described,
+    list_backups,
+    read_manifest,
+    sole_changer,
+)
+from hermes_sessions.storage.care.backups.container import Container, opened
+from hermes_sessions.storage.care.backups.creation import PATIENCE, give_name, pack_image
+from hermes_sessions.storage.care.backups.portable_format import read_sums
+from hermes_sessions.storage.care.backups.room import require_room
+from hermes_sessions.storage.care.backups.row_loader import fill
+from hermes_sessions.storage.care.backups.verification import (
+    SESSIONS,
+    place_to_unpack,
+    unpack_image,
+)
+from hermes_sessions.storage.fsync import sync_directory
+from hermes_sessions.storage.provider import SessionDBProvider
+
+
+class Containing(NamedTuple):
+    """A backup, and which of the sessions in question it holds."""
+
+    backup: Backup
+    sessions: tuple[str, ...]
+
+
+def backups_containing(
+    directory: Path, session_ids: Collection[str]
+) -> tuple[list[Containing], list[Backup]]:
+    """Return the backups that hold any of these sessions, and those that could not be read, which
+    may hold them, too. Only lists of sessions are read, not the sessions.
+    """
+    wanted = frozenset(session_ids)
+    found: list[Containing] = []
+    unknown: list[Backup] = []
+    for backup in list_backups(directory):
+        if backup.state != "complete":
+            unknown.append(backup)
+            continue
+        try:
+            with opened(backup.path) as container:
+                held = tuple(
+                    one.session_id
+                    for one in read_sums(container, SESSIONS)
+                    if one.session_id in wanted
+                )
+        except BackupRefused as error:
+            unknown.append(backup._replace(state="damaged", problem=str(error)))
+            continue
+        if held:
+            found.append(Containing(backup, held))
+    return found, unknown
+
+
+@contextmanager
+def opened_as_store(path: Path) -> Iterator[SessionDBProvider]:
+    """Lend a backup as a store of its own, to look into; the backup is only read.
+
+    Raises:
+        BackupDamaged, BackupRefused: it cannot be used.
+        DiskFull: there is no room to unpack it.
+    """
+    with opened(path) as container, _unpacked(container) as (_, provider):
+        yield provider
+
+
+@contextmanager
+def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
+    from hermes_sessions.storage.sqlite.connection import Options
+    from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+
+    # A rollback journal: what is left when it is closed is one file.
+    options = Options(journal="delete", durability="normal", back_up_first=False)
+    backup = described(container)
+    with place_to_unpack(container.path.parent) as place:
+        file = place / "store.db"
+        require_room(place, sum(section.raw_length for section in container.sections.values()))
+        if backup.kind == "image":
+            unpack_image(container, file)
+        provider = SQLiteSessionDBProvider(file, options)
+        try:
+            if backup.kind == "portable":
+                fill(provider, container, at_once=False, check=lambda _: None)
+            yield file, provider
+        finally:
+            provider.close()
+
+
+def rewrite_backup(path: Path, change: Callable[[SessionDBProvider], None]) -> Backup:
+    """Let *change* work on a backup's store, and put what it leaves in the backup's place.
+
+    The old file is replaced by a rename once the new one is verified; before that nothing is
+    changed. Free pages do not go into the new one, so what was deleted is not in it. The bytes of
+    the old file are the file system's to forget.
+
+    Raises:
+        BackupDamaged, BackupRefused: it cannot be read, so it cannot be rewritten: see
+            `remove_backup`.
+        StoreLocked: another process makes or removes backups there.
+        DiskFull, StoreError: nothing was changed.
+    """
+    with sole_changer(path.parent, PATIENCE):
+        partial = path.with_name(f".{path.name}{UNFINISHED}")
+        try:
+            with opened(path) as container:
+                manifest = dict(container.manifest)
+                with _unpacked(container) as (file, provider):
+                    change(provider)
+                    provider.reclaim()
+                    manifest["steps"] = list(provider.steps().taken)
+                    provider.close()
+                    _pack(partial, manifest, file)
+            give_name(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+        return read_manifest(path)
+
+
+def _pack(partial: Path, manifest: dict[str, Any], file: Path) -> None:
+    kept = ("product", "provider", "store", "steps", "created", "reason")
+    facts = {name: manifest[name] for name in kept}
+    portable = manifest["kind"] == "portable"
+    pack_image(partial, {**facts, "left_out": {}, "unsummed": 0}, file, portable=portable)
+
+
+def remove_backup(path: Path) -> None:
+    """Remove a backup for good, whatever state it is in.
+
+    Raises:
+        StoreLocked: another process makes or removes backups there.
+        OSError: the system refused.
+    """
+    with sole_changer(path.parent, PATIENCE):
+        path.unlink()
+        sync_directory(path.parent)

@@ -1,0 +1,272 @@
+"""Making a backup: written under another name, read back, and only then called one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from hermes_sessions.errors import StoreCorrupt
+from hermes_sessions.storage.care.backups.backup_directory import (
+    SUFFIX,
+    UNFINISHED,
+    Backup,
+    Reason,
+    read_manifest,
+    sole_changer,
+)
+from hermes_sessions.storage.care.backups.carried import NOT_CARRIED, count, present
+from hermes_sessions.storage.care.backups.container import ContainerWriter
+from hermes_sessions.storage.care.backups.portable_format import SessionSum, sum_line, write_rows
+from hermes_sessions.storage.care.backups.room import explained, require_room
+from hermes_sessions.storage.care.backups.verification import (
+    IMAGE,
+    ROWS,
+    SESSIONS,
+    read_back,
+    sums_of,
+)
+from hermes_sessions.storage.fsync import sync_directory
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.migration_backup import CopyImage, Source
+from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.sessiondb import SessionDB
+
+logger = Logger(__name__)
+
+#: Called with what is being done, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+
+_CHUNK: Final = 1024 * 1024
+_KEPT_IN_MEMORY: Final = 1024 * 1024
+#: Seconds that one who makes a backup waits for another.
+PATIENCE: Final = 5.0
+
+
+def silent(_what: str, _done: int, _total: int) -> None:
+    """Say nothing about the progress."""
+
+
+def create_backup(
+    store: SessionDB | SessionDBProvider,
+    directory: str | Path | None = None,
+    *,
+    portable: bool = False,
+    on_progress: Progress = silent,
+    now: Callable[[], float] = time.time,
+) -> Backup:
+    """Back up one state of a store that others may be writing, and return the backup.
+
+    A store in a SQLite file is copied as it is; one on a server, or with *portable*, is written in
+    a form that restores on every database. The file gets its name in *directory* (the configured
+    one without) only after it was read back and compared; when this raises, there is no new backup.
+
+    Raises:
+        StoreCorrupt: the store itself is damaged.
+        DiskFull: there is no room for the backup; a SQLite store is first copied uncompressed.
+        TransferRefused: a value has no portable form.
+        StoreLocked: another process makes a backup in this directory.
+        BackupRefused, StoreError: the directory or the store cannot be used.
+    """
+    provider = store if isinstance(store, SessionDBProvider) else store.provider
+    place = Path(directory) if directory is not None else default_directory()
+    with sole_changer(place, PATIENCE):
+        return make(source_of(provider), place, portable=portable, on_progress=on_progress, now=now)
+
+
+def default_directory() -> Path:
+    """Return where backups are kept when nothing else is said."""
+    from hermes_sessions.config import load_settings
+
+    return load_settings().backups.directory
+
+
+def source_of(provider: SessionDBProvider) -> Source:
+    """Return a provider's store as a backup needs it."""
+    from hermes_sessions.storage.transfer.copy_ledger import identity
+
+    copy_image: CopyImage | None = None
+    if provider.name == "sqlite":
+        from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+
+        if isinstance(provider, SQLiteSessionDBProvider):
+            copy_image = provider.copy_image
+    return Source(
+        provider.name,
+        identity(provider),
+        provider.steps().taken,
+        provider.size_bytes(),
+        provider.read,
+        copy_image,
+    )
+
+
+def make(
+    source: Source,
+    directory: Path,
+    *,
+    portable: bool = False,
+    reason: Reason = "asked",
+    on_progress: Progress = silent,
+    now: Callable[[], float] = time.time,
+) -> Backup:
+    """Make a backup; only for one who is the `sole_changer` of the directory."""
+    created = now()
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(created))
+    final = directory / f"{stamp}-{source.provider}-{secrets.token_hex(3)}{SUFFIX}"
+    partial = directory / f".{final.name}{UNFINISHED}"
+    facts: dict[str, Any] = {
+        "product": f"hermes-sessions {version('hermes-sessions')}",
+        "provider": source.provider,
+        "store": source.store,
+        "steps": list(source.steps),
+        "created": float(created),
+        "reason": reason,
+        "left_out": {},
+        "unsummed": 0,
+    }
+    try:
+        if source.copy_image is None:
+            with source.read() as tx, _written(partial) as container:
+                _pack_rows(container, facts, tx, source.provider, on_progress)
+        else:
+            with _copied(source, source.copy_image, directory, final, on_progress) as image:
+                pack_image(partial, facts, image, portable=portable, on_progress=on_progress)
+        give_name(partial, final, on_progress)
+    finally:
+        partial.unlink(missing_ok=True)
+    logger.info("%s: backed up to %s", source.store, final)
+    return read_manifest(final)
+
+
+def give_name(partial: Path, final: Path, on_progress: Progress = silent) -> None:
+    """Read a written file back, and let it be a backup from now on."""
+    read_back(partial, lambda done, total: on_progress("Verifying", done, total))
+    with explained(final):
+        partial.rename(final)
+        sync_directory(final.parent)
+
+
+@contextmanager
+def _copied(
+    source: Source,
+    copy_image: CopyImage,
+    directory: Path,
+    final: Path,
+    on_progress: Progress,
+) -> Iterator[Path]:
+    require_room(directory, source.size)
+    image = directory / f".{final.name}.db{UNFINISHED}"
+    try:
+        with explained(image):
+            copy_image(image, lambda done, total: on_progress("Copying", done, total))
+        yield image
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            image.with_name(image.name + suffix).unlink(missing_ok=True)
+
+
+def pack_image(
+    partial: Path,
+    facts: dict[str, Any],
+    image: Path,
+    *,
+    portable: bool,
+    on_progress: Progress = silent,
+) -> None:
+    """Write a backup of a SQLite file that nobody writes, after checking it.
+
+    Raises:
+        StoreCorrupt: it is damaged.
+    """
+    from hermes_sessions.storage.sqlite.store_image import check_image, reading_image
+
+    try:
+        check_image(image)
+    except StoreCorrupt as error:
+        raise StoreCorrupt(
+            f"{facts['store']} is damaged, so no backup of it was made: {error}. Keep the file, "
+            f"and mend it with: hermes repair"
+        ) from error
+    with reading_image(image) as tx, _written(partial) as container:
+        if portable:
+            _pack_rows(container, facts, tx, "sqlite", on_progress)
+        else:
+            _pack_pages(container, facts, tx, image, on_progress)
+
+
+@contextmanager
+def _written(partial: Path) -> Iterator[ContainerWriter]:
+    with explained(partial):
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            yield ContainerWriter(file)
+
+
+def _pack_pages(
+    container: ContainerWriter,
+    facts: dict[str, Any],
+    tx: ReadTransaction,
+    image: Path,
+    on_progress: Progress,
+) -> None:
+    size = image.stat().st_size
+    with container.section(IMAGE) as pages, image.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            pages.write(chunk)
+            on_progress("Compressing", pages.raw_length, size)
+    unsummed = 0
+    with container.section(SESSIONS) as sessions:
+        for found in sums_of(tx):
+            sessions.write_line(sum_line(found))
+            unsummed += found.checksum is None
+    facts |= {
+        "kind": "image",
+        "counts": {table.name: count(tx, table) for table in present(tx, "sqlite")},
+        "unsummed": unsummed,
+    }
+    container.finish(facts)
+
+
+def _pack_rows(
+    container: ContainerWriter,
+    facts: dict[str, Any],
+    tx: ReadTransaction,
+    dialect: str,
+    on_progress: Progress,
+) -> None:
+    row = tx.one("SELECT COUNT(*) FROM messages")
+    total, done = (int(row[0]) if row else 0), 0
+
+    def advance(messages: int) -> None:
+        nonlocal done
+        done += messages
+        on_progress("Writing", done, total)
+
+    with tempfile.SpooledTemporaryFile(_KEPT_IN_MEMORY) as aside:
+        with container.section(ROWS) as rows:
+            written = write_rows(tx, dialect, rows, lambda found: _note(aside, found), advance)
+        aside.seek(0)
+        with container.section(SESSIONS) as sessions:
+            for line in aside:
+                sessions.write_line(line)
+    facts |= {
+        "kind": "portable",
+        "counts": written.counts,
+        "left_out": written.left_out,
+        "columns": written.columns,
+        "not_carried": NOT_CARRIED,
+    }
+    container.finish(facts)
+
+
+def _note(aside: IO[bytes], found: SessionSum) -> None:
+    aside.write(sum_line(found))

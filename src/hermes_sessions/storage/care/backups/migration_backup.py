@@ -1,0 +1,163 @@
+"""The backup that is made before a new version changes the tables of a store.
+
+One process makes it, and then takes the steps; whoever opens the store meanwhile waits. On a server
+that is decided by the lock of the migration itself, so also between machines; for a SQLite file by
+the lock of the directory of backups. Older versions go on writing: what they write between the
+backup and the steps is in the store, and not in the backup.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hermes_sessions.errors import (
+    BackupRefused,
+    ConfigError,
+    DiskFull,
+    StoreLocked,
+    StoreUnavailable,
+    TransferRefused,
+)
+from hermes_sessions.storage.care.backups.backup_directory import list_backups, sole_changer
+from hermes_sessions.storage.care.backups.carried import count, present
+from hermes_sessions.storage.care.backups.creation import make
+from hermes_sessions.storage.care.backups.rotation import BackupRule, prune_alone
+from hermes_sessions.storage.care.backups.verification import check_digests
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.migration_backup import Source
+
+if TYPE_CHECKING:
+    from hermes_sessions.config.settings import BackupsSettings
+
+logger = Logger(__name__)
+
+#: A backup that is not older, of the same steps and rows, is used again: a service that dies in a
+#: migration and is started again and again does not fill the disk.
+_FRESH: Final = 3600.0
+
+
+@contextmanager
+def backed_up_first(
+    source: Source,
+    *,
+    file: Path | None,
+    patience: float,
+    still_needed: Callable[[], bool] = lambda: True,
+) -> Iterator[None]:
+    """Back a store up, then let the block change its tables; others wait until it ends.
+
+    Nothing is done for a store without rows, and where the configuration says so, with a warning.
+    *file* is where a SQLite store is; *still_needed* says, after waiting, whether the steps are
+    still to be taken.
+
+    Raises:
+        StoreLocked: another process was at it for longer than *patience* seconds.
+        DiskFull, StoreUnavailable: no backup could be made, so nothing may be changed.
+        StoreCorrupt: the store is damaged.
+    """
+    settings, directory = _settings(file)
+    if not _is_wanted(source, settings):
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(sole_changer(directory, patience))
+        except StoreLocked as error:
+            raise StoreLocked(
+                f"{source.store} is being backed up by another process before its tables change. "
+                f"Waited {patience:g} s; try again in a while."
+            ) from error
+        except BackupRefused as error:
+            raise _refused(source, error) from error
+        if still_needed():
+            _back_up(source, directory, settings)
+        yield
+
+
+def _settings(file: Path | None) -> tuple[BackupsSettings, Path]:
+    """Return what is configured, and the directory: a file that is not the configured store has its
+    backups beside it.
+    """
+    from hermes_sessions.config import default_settings, hermes_home, load_settings
+
+    try:
+        settings = load_settings()
+    except ConfigError as error:
+        # Whoever opens a file by its path does not depend on the configuration.
+        logger.warning("the configuration cannot be read (%s); defaults are used", error)
+        settings = default_settings(hermes_home())
+    if file is not None and str(file) != os.path.realpath(settings.sessiondb.sqlite.path):
+        return settings.backups, file.parent / "backups"
+    return settings.backups, settings.backups.directory
+
+
+def _is_wanted(source: Source, settings: BackupsSettings) -> bool:
+    with source.read() as tx:
+        if not any(count(tx, table) for table in present(tx, source.provider)):
+            return False
+    if not settings.before_migration:
+        logger.warning(
+            "%s is changed WITHOUT a backup: backups.before_migration is off", source.store
+        )
+        return False
+    bound = settings.before_migration_max_bytes
+    if bound is not None and source.size > bound:
+        logger.warning(
+            "%s is changed WITHOUT a backup: it takes %d bytes, more than "
+            "backups.before_migration_max_bytes (%d)",
+            source.store,
+            source.size,
+            bound,
+        )
+        return False
+    return True
+
+
+def _back_up(source: Source, directory: Path, settings: BackupsSettings) -> None:
+    now = time.time()
+    try:
+        if _has_fresh_one(source, directory, now):
+            return
+        made = make(source, directory, reason="before migration")
+    except (BackupRefused, TransferRefused, StoreUnavailable) as error:
+        raise _refused(source, error) from error
+    logger.info("%s was backed up before its tables change: %s", source.store, made.path)
+    rule = BackupRule(settings.keep, settings.max_age_days, settings.max_bytes)
+    try:
+        prune_alone(directory, rule, now)
+    except OSError as error:
+        logger.warning("old backups in %s were not removed: %s", directory, error)
+
+
+def _has_fresh_one(source: Source, directory: Path, now: float) -> bool:
+    candidates = [
+        backup
+        for backup in list_backups(directory)
+        if backup.state == "complete"
+        and backup.reason == "before migration"
+        and (backup.store, backup.steps) == (source.store, source.steps)
+        and now - _FRESH < backup.created <= now
+    ]
+    if not candidates:
+        return False
+    with source.read() as tx:
+        counts = {table.name: count(tx, table) for table in present(tx, source.provider)}
+    for backup in candidates:
+        if backup.counts == counts:
+            check_digests(backup.path)
+            logger.info("%s: the backup %s holds what is there", source.store, backup.path)
+            return True
+    return False
+
+
+def _refused(source: Source, error: Exception) -> StoreUnavailable:
+    kind = DiskFull if isinstance(error, DiskFull) else StoreUnavailable
+    return kind(
+        f"{source.store} was not changed, because it could not be backed up first: {error} To "
+        f"change it without a backup, set backups.before_migration to false in config.yaml."
+    )

@@ -1,0 +1,317 @@
+"""Restoring a backup: verified first, made ready apart, and put in its place in one step.
+
+A SQLite store becomes a file beside the old one, is compared there with the backup, and replaces it
+in one transaction; the replaced one is kept. A store on a server must be empty: it is filled in a
+single transaction, and what was used before stays where it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hermes_sessions.errors import BackupRefused, InvalidInput, StoreLocked
+from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED, Backup, described
+from hermes_sessions.storage.care.backups.carried import DECLARED, count
+from hermes_sessions.storage.care.backups.container import Container, opened
+from hermes_sessions.storage.care.backups.creation import Progress, pack_image, silent
+from hermes_sessions.storage.care.backups.portable_format import read_sums
+from hermes_sessions.storage.care.backups.room import explained, require_room
+from hermes_sessions.storage.care.backups.row_loader import fill
+from hermes_sessions.storage.care.backups.verification import (
+    SESSIONS,
+    check_unpacked,
+    compare_sums,
+    sums_of,
+    unpack_image,
+    unpacked_image,
+    verify_backup,
+)
+from hermes_sessions.storage.fsync import sync_file
+from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.sessiondb import SessionDB
+
+#: Seconds to wait for a store that is just being left.
+PATIENCE: Final = 2.0
+#: A process that was heard of so many seconds ago may still run.
+_STILL_ALIVE: Final = 120.0
+_RESTORING: Final = ".restoring"
+
+
+class Restored(NamedTuple):
+    """What was restored, and where."""
+
+    backup: Backup
+    #: Never a secret.
+    store: str
+    #: The store that was there before; None when there was none.
+    kept: Path | None = None
+
+
+def restore_backup(
+    path: str | Path,
+    into: str | Path | SessionDB | SessionDBProvider,
+    *,
+    on_progress: Progress = silent,
+    now: Callable[[], float] = time.time,
+) -> Restored:
+    """Restore a backup: as the SQLite file that *into* names by path or URL, or into the empty
+    store that it is or names. See `restore_file` and `restore_into`, also for what they raise.
+    """
+    from hermes_sessions.storage.provider_registry import open_url
+
+    if not isinstance(into, str | Path):
+        provider = into if isinstance(into, SessionDBProvider) else into.provider
+        return restore_into(path, provider, on_progress=on_progress, now=now)
+    text = str(into)
+    if "://" not in text or text.lower().startswith("sqlite:"):
+        return restore_file(path, _file_of(text), on_progress=on_progress, now=now)
+    provider = open_url(text)
+    try:
+        return restore_into(path, provider, on_progress=on_progress, now=now)
+    finally:
+        provider.close()
+
+
+def _file_of(text: str) -> str:
+    from urllib.parse import unquote
+
+    place = text.partition("://")[2] if "://" in text else f"/{text}"
+    if not place.startswith("/") or place in ("/", "/:memory:"):
+        raise InvalidInput(
+            f"{text!r} names no file. A SQLite URL looks like sqlite:////tmp/file.db."
+        )
+    return unquote(place[1:]) if "://" in text else place[1:]
+
+
+# ── a SQLite file ─────────────────────────────────────────────────────────────────────────────
+
+
+def restore_file(
+    path: str | Path,
+    target: str | Path,
+    *,
+    on_progress: Progress = silent,
+    now: Callable[[], float] = time.time,
+    patience: float = PATIENCE,
+) -> Restored:
+    """Restore a backup of any kind as the SQLite store at *target*.
+
+    A store that is there is kept beside it, as ``NAME.replaced-DATE``. Until the very last step,
+    one transaction, the old store is in its place: after a failure, and after the death of the
+    process or the machine at any moment, there is a whole store, the old one or the new one. What
+    a process that was killed left unfinished is removed by the next restore.
+
+    Raises:
+        BackupDamaged, BackupRefused: the backup cannot be used.
+        StoreLocked: the store is in use; the message says by whom.
+        DiskFull: there is no room for the store and the one that is kept.
+        StoreError: the target cannot be used.
+    """
+    real = Path(os.path.realpath(target))
+    with opened(Path(path)) as container, _alone(real):
+        backup = described(container)
+        _require_unused(real)
+        new = real.with_name(real.name + _RESTORING)
+        try:
+            if backup.kind == "image":
+                _unpack(container, backup, new, on_progress)
+            else:
+                _fill_file(container, backup, new, on_progress)
+            kept = _replace(real, new, now(), patience)
+        finally:
+            _remove(new)
+    return Restored(backup, f"sqlite:///{real}", kept)
+
+
+def _require_unused(real: Path) -> None:
+    from hermes_sessions.storage.sqlite.store_replacement import require_unused
+
+    require_unused(real)
+
+
+def _unpack(container: Container, backup: Backup, new: Path, on_progress: Progress) -> None:
+    from hermes_sessions.storage.sqlite.store_image import forget_log, require_known_level
+
+    require_room(new.parent, container.require("image").raw_length)
+    unpack_image(container, new)
+    check_unpacked(
+        container, backup, new, lambda done, total: on_progress("Verifying", done, total)
+    )
+    require_known_level(new)
+    forget_log(new)
+
+
+def _fill_file(container: Container, backup: Backup, new: Path, on_progress: Progress) -> None:
+    from hermes_sessions.storage.sqlite.connection import Options
+    from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+
+    require_room(new.parent, container.require("rows").raw_length)
+    # A rollback journal: what is left when it is closed is one file.
+    provider = SQLiteSessionDBProvider(new, Options(journal="delete", durability="normal"))
+    try:
+        _fill(provider, container, backup, at_once=False, on_progress=on_progress)
+    finally:
+        provider.close()
+    with explained(new):
+        sync_file(new)
+
+
+def _replace(real: Path, new: Path, now: float, patience: float) -> Path | None:
+    from hermes_sessions.storage.sqlite.store_replacement import replace_store
+
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    kept = real.with_name(f"{real.name}.replaced-{stamp}")
+    number = 1
+    while os.path.lexists(kept):
+        number += 1
+        kept = real.with_name(f"{real.name}.replaced-{stamp}-{number}")
+    if real.exists():
+        # For the one that is kept, and for the journal of the last step.
+        require_room(real.parent, 2 * real.stat().st_size)
+    with explained(real):
+        return replace_store(real, new, kept, patience)
+
+
+@contextmanager
+def _alone(real: Path) -> Iterator[None]:
+    """Let one process at a time restore a file, and clear what one that was killed has left."""
+    import fcntl
+
+    from hermes_sessions.storage.sqlite.file_access import prepare_directory
+
+    prepare_directory(real)
+    lock = real.with_name(f"{real.name}.restore-lock")
+    with explained(lock):
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = os.path.samestat(os.fstat(descriptor), lock.stat())
+        except (BlockingIOError, FileNotFoundError):
+            is_ours = False
+        if not is_ours:
+            raise StoreLocked(
+                f"Another process restores {real} right now. Let it end, then try again."
+            )
+        _remove(real.with_name(real.name + _RESTORING))
+        for left in real.parent.iterdir():
+            if left.name.startswith(f"{real.name}.replaced-") and left.name.endswith(UNFINISHED):
+                left.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(new: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal", ".gate"):
+        new.with_name(new.name + suffix).unlink(missing_ok=True)
+
+
+# ── a server, or any other store ──────────────────────────────────────────────────────────────
+
+
+def restore_into(
+    path: str | Path,
+    target: SessionDBProvider,
+    *,
+    on_progress: Progress = silent,
+    now: Callable[[], float] = time.time,
+) -> Restored:
+    """Restore a backup of any kind into an empty store, in one transaction.
+
+    Raises:
+        BackupDamaged: the backup cannot be used; nothing was written.
+        BackupRefused: the store is not empty, or the backup cannot be read.
+        StoreLocked: a process that uses the store is running; the message says which.
+        StoreError: the store cannot be written; nothing was.
+    """
+    from hermes_sessions.storage.transfer.copy_ledger import identity
+
+    require_nobody_runs(target, now())
+    verify_backup(path, lambda done, total: on_progress("Verifying", done, total))
+    with opened(Path(path)) as container:
+        backup = described(container)
+        with _rows_of(container, backup) as rows:
+            shown = described(rows)
+            _fill(target, rows, shown, at_once=True, on_progress=on_progress)
+    return Restored(backup, identity(target))
+
+
+@contextmanager
+def _rows_of(container: Container, backup: Backup) -> Iterator[Container]:
+    """Lend a backup in its portable form, made for the length of the block from an image."""
+    if backup.kind == "portable":
+        yield container
+        return
+    facts = {
+        name: container.manifest[name]
+        for name in ("product", "provider", "store", "steps", "created", "reason", "unsummed")
+    }
+    with unpacked_image(container, container.path.parent) as image:
+        portable = image.with_name("rows")
+        pack_image(portable, {**facts, "left_out": {}}, image, portable=True)
+        with opened(portable) as rows:
+            yield rows
+
+
+def require_nobody_runs(target: SessionDBProvider, now: float) -> None:
+    """Refuse a store that a living process has put its name in.
+
+    Raises:
+        StoreLocked: the message says which one it is.
+    """
+    with target.read() as tx:
+        running = tx.all(
+            "SELECT kind, host, pid FROM processes WHERE ended_at IS NULL AND heartbeat_at > ? "
+            "ORDER BY heartbeat_at DESC",
+            (now - _STILL_ALIVE,),
+        )
+    if running:
+        who = ", ".join(f"{kind} (process {pid} on {host})" for kind, host, pid in running[:3])
+        raise StoreLocked(
+            f"The store is in use by {who}; nothing was changed. End that first, then try again."
+        )
+
+
+def _fill(
+    target: SessionDBProvider,
+    container: Container,
+    backup: Backup,
+    *,
+    at_once: bool,
+    on_progress: Progress,
+) -> None:
+    done = 0
+
+    def advance(messages: int) -> None:
+        nonlocal done
+        done += messages
+        on_progress("Restoring", done, backup.messages)
+
+    def check(tx: ReadTransaction) -> None:
+        for table, rows in backup.counts.items():
+            stored = count(tx, DECLARED[table])
+            if stored != rows:
+                raise BackupRefused(
+                    f"{table} has {stored} rows after the restore, and {rows} in the backup. "
+                    f"Nothing was changed; try again when nobody uses the store."
+                )
+        compare_sums(
+            container,
+            sums_of(tx),
+            read_sums(container, SESSIONS),
+            backup,
+            lambda done, total: on_progress("Comparing", done, total),
+        )
+
+    fill(target, container, at_once=at_once, check=check, advance=advance)

@@ -1,0 +1,156 @@
+"""Writing the rows of a portable backup into an empty store, ids and all.
+
+On a server that is one transaction: nobody sees a part of it, and a connection that is lost leaves
+nothing behind. A SQLite file that is being filled has no name yet under which anybody looks for it,
+so there many short ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from hermes_sessions.errors import BackupRefused
+from hermes_sessions.storage.care.backups.carried import (
+    CARRIED,
+    count,
+    names,
+    present,
+)
+from hermes_sessions.storage.care.backups.container import Container
+from hermes_sessions.storage.care.backups.portable_format import SessionSum, read_rows
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    Row,
+    SessionDBProvider,
+    WriteTransaction,
+    bulk_insert,
+)
+from hermes_sessions.storage.repositories.lineage import restore_parents
+from hermes_sessions.storage.repositories.stale_sessions import note_all
+from hermes_sessions.storage.tables import SESSIONS
+
+#: Rows and characters of one batch.
+_BATCH: Final = 2000
+_BATCH_CHARACTERS: Final = 4_000_000
+_PARENT: Final = names(SESSIONS).index("parent_session_id")
+
+#: Called with how many messages are done.
+Advance = Callable[[int], None]
+Check = Callable[[ReadTransaction], None]
+_Batch = dict[str, list[Row]]
+
+
+def fill(
+    target: SessionDBProvider,
+    container: Container,
+    *,
+    at_once: bool,
+    check: Check,
+    advance: Advance = lambda _: None,
+) -> None:
+    """Write all rows of a backup into an empty store; *at_once* in a single transaction.
+
+    *check* looks at what was written, before a single transaction is committed.
+
+    Raises:
+        BackupRefused: the store is not empty; nothing was written.
+        BackupDamaged: the backup is not what was written. *at_once*, nothing was written.
+    """
+    container.check_digests()
+    if at_once:
+        target.write(
+            partial(_fill, target=target, container=container, check=check, advance=advance)
+        )
+        return
+    target.write(require_empty)
+    for batch in _batches(container):
+        target.write(partial(_insert, batch=batch))
+        advance(len(batch.get("messages", ())))
+    for edges in _parents(container):
+        target.write(partial(restore_parents, edges=edges))
+    target.write(partial(_go_on_above, target=target))
+    with target.read() as tx:
+        check(tx)
+
+
+def _fill(
+    tx: WriteTransaction,
+    target: SessionDBProvider,
+    container: Container,
+    check: Check,
+    advance: Advance,
+) -> None:
+    require_empty(tx, target.dialect.name)
+    for batch in _batches(container):
+        _insert(tx, batch)
+        advance(len(batch.get("messages", ())))
+    for edges in _parents(container):
+        restore_parents(tx, edges)
+    _go_on_above(tx, target)
+    check(tx)
+
+
+def require_empty(tx: WriteTransaction, dialect: str = "sqlite") -> None:
+    """Refuse a store that holds anything.
+
+    Raises:
+        BackupRefused: it does; the message says what, and what to do.
+    """
+    held = {table.name: rows for table in present(tx, dialect) if (rows := count(tx, table))}
+    if held:
+        some = ", ".join(f"{number} in {name}" for name, number in list(held.items())[:3])
+        raise BackupRefused(
+            f"The store is not empty (rows: {some}); nothing was changed. A backup is restored on "
+            f"a server into an empty database or schema only: create a new one, restore into it "
+            f"with --into, and let sessiondb in config.yaml point there. The old one stays."
+        )
+
+
+def _batches(container: Container) -> Iterator[_Batch]:
+    """Yield rows by table, a session's own row never after what belongs to it."""
+    batch: _Batch = {}
+    rows = characters = 0
+    for found in read_rows(container):
+        if isinstance(found, SessionSum):
+            continue
+        table, row = found
+        if table is SESSIONS:
+            # Parents may come later; all of them are tied in the end.
+            row = (*row[:_PARENT], None, *row[_PARENT + 1 :])
+        batch.setdefault(table.name, []).append(row)
+        rows += 1
+        characters += sum(len(value) for value in row if isinstance(value, str))
+        if rows >= _BATCH or characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, rows, characters = {}, 0, 0
+    if batch:
+        yield batch
+
+
+def _parents(container: Container) -> Iterator[list[tuple[Any, Any]]]:
+    edges = []
+    for found in read_rows(container):
+        if isinstance(found, SessionSum) or found[0] is not SESSIONS:
+            continue
+        row = found[1]
+        if row[_PARENT] is not None:
+            edges.append((row[_PARENT], row[0]))
+            if len(edges) == _BATCH:
+                yield edges
+                edges = []
+    if edges:
+        yield edges
+
+
+def _insert(tx: WriteTransaction, batch: _Batch) -> None:
+    for table in CARRIED:
+        bulk_insert(tx, table.name, names(table), batch.get(table.name, []))
+
+
+def _go_on_above(tx: WriteTransaction, target: SessionDBProvider) -> None:
+    note_all(tx)
+    for table in CARRIED:
+        if any(column.kind == "serial" for column in table.columns):
+            target.after_explicit_ids(tx, table.name)

@@ -1,0 +1,243 @@
+"""Reading a backup back: is it what was written, and is that a whole store?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from hermes_sessions.errors import BackupDamaged, StoreError, TransferRefused
+from hermes_sessions.storage.care.backups.backup_directory import UNPACKED, Backup, described, held
+from hermes_sessions.storage.care.backups.carried import count, present
+from hermes_sessions.storage.care.backups.container import Container, opened
+from hermes_sessions.storage.care.backups.portable_format import SessionSum, read_rows, read_sums
+from hermes_sessions.storage.care.backups.room import explained, require_room
+from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.transfer.reader import ids_page, messages_of, sum_sessions
+
+#: Called with how many bytes or messages are done, and how many there are.
+Progress = Callable[[int, int], None]
+
+IMAGE: Final = "image"
+ROWS: Final = "rows"
+SESSIONS: Final = "sessions"
+
+
+def _silent(_done: int, _total: int) -> None:
+    pass
+
+
+def verify_backup(path: str | Path, on_progress: Progress = _silent) -> Backup:
+    """Read a backup from its first byte to its last, and compare everything that it says.
+
+    Digests, the number of rows in every table, the checksum of every session, and for an image
+    SQLite's own check of every table and index. An image is unpacked for that, beside the backup,
+    and removed again; the backup itself is only read.
+
+    Raises:
+        BackupDamaged: it is not what was written; the message says what is wrong.
+        BackupRefused: it cannot be read, or a later version wrote it.
+        DiskFull: there is no room to unpack an image.
+    """
+    with opened(Path(path)) as container:
+        backup = described(container)
+        if backup.kind == "image":
+            with unpacked_image(container, Path(path).parent) as image:
+                check_unpacked(container, backup, image, on_progress)
+        else:
+            container.check_digests()
+            _check_rows(container, backup, on_progress)
+        return backup
+
+
+def read_back(path: Path, on_progress: Progress = _silent) -> None:
+    """Verify a backup that was just written from what was checked already.
+
+    An image whose bytes are the very same needs no second check; rows were given another form, so
+    they are read and summed.
+
+    Raises:
+        BackupDamaged: it is not what was written.
+    """
+    with opened(path) as container:
+        backup = described(container)
+        if backup.kind == "portable":
+            _check_rows(container, backup, on_progress)
+            return
+        done = 0
+        for piece in container.read(IMAGE):
+            done += len(piece)
+            on_progress(done, container.sections[IMAGE].raw_length)
+        if sum(1 for _ in read_sums(container, SESSIONS)) != backup.sessions:
+            raise container.damaged("it does not list every session")
+
+
+def check_digests(path: Path) -> None:
+    """Compare every byte of a backup with its digests, without unpacking anything.
+
+    Raises:
+        BackupDamaged, BackupRefused: see `verify_backup`.
+    """
+    with opened(path) as container:
+        described(container)
+        container.check_digests()
+
+
+# ── images ────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def unpacked_image(container: Container, directory: Path) -> Iterator[Path]:
+    """Lend the database of an image, unpacked in a directory for the length of the block."""
+    require_room(directory, container.require(IMAGE).raw_length)
+    with place_to_unpack(directory) as place:
+        unpack_image(container, place / "image.db")
+        yield place / "image.db"
+
+
+@contextmanager
+def place_to_unpack(directory: Path) -> Iterator[Path]:
+    """Lend a private directory inside another, which is removed when the block ends. Where that
+    cannot be written, it is where the system keeps temporary files.
+    """
+    if not os.access(directory, os.W_OK):
+        directory = Path(tempfile.gettempdir())
+    with explained(directory):
+        place = Path(tempfile.mkdtemp(prefix=".", suffix=UNPACKED, dir=directory))
+    try:
+        with held(place):
+            yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def unpack_image(container: Container, target: Path) -> None:
+    """Write the database of an image to a new file, proven to be what was packed, and durable.
+
+    Raises:
+        BackupDamaged: it is not.
+        DiskFull: there is no room.
+    """
+    container.check_digests()
+    with explained(target):
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in container.read(IMAGE):
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def check_unpacked(
+    container: Container, backup: Backup, image: Path, on_progress: Progress = _silent
+) -> None:
+    """Check the database of an image, and compare it with what the backup says.
+
+    Raises:
+        BackupDamaged: it is not sound, or not the same.
+    """
+    from hermes_sessions.storage.sqlite.store_image import check_image, reading_image
+
+    try:
+        check_image(image)
+        with reading_image(image) as tx:
+            _compare_counts(container, backup, tx, "sqlite")
+            compare_sums(
+                container, sums_of(tx), read_sums(container, SESSIONS), backup, on_progress
+            )
+    except StoreError as error:
+        raise container.damaged(str(error).rstrip(".")) from error
+
+
+def _compare_counts(
+    container: Container, backup: Backup, tx: ReadTransaction, dialect: str
+) -> None:
+    found = {table.name: count(tx, table) for table in present(tx, dialect)}
+    for table in {*found, *backup.counts}:
+        if found.get(table) != backup.counts.get(table):
+            raise container.damaged(
+                f"{table} has {found.get(table)} rows instead of {backup.counts.get(table)}"
+            )
+
+
+def sums_of(tx: ReadTransaction) -> Iterator[SessionSum]:
+    """Yield the checksum of every session, by id; None for one that only SQLite can hold."""
+    after: str | None = None
+    while page := ids_page(tx, after, None):
+        after = page[-1]
+        try:
+            found = sum_sessions(tx, page)
+        except TransferRefused:
+            for session_id in page:
+                yield _sum_alone(tx, session_id)
+            continue
+        for session_id in page:
+            yield SessionSum(session_id, found[session_id].messages, found[session_id].checksum)
+
+
+def _sum_alone(tx: ReadTransaction, session_id: str) -> SessionSum:
+    try:
+        found = sum_sessions(tx, [session_id])[session_id]
+    except TransferRefused:
+        return SessionSum(session_id, messages_of(tx, [session_id]), None)
+    return SessionSum(session_id, found.messages, found.checksum)
+
+
+def compare_sums(
+    container: Container,
+    found: Iterator[SessionSum],
+    wanted: Iterator[SessionSum],
+    backup: Backup,
+    on_progress: Progress = _silent,
+) -> None:
+    """Compare sessions with those of a backup: the same ones, with the same checksums.
+
+    Raises:
+        BackupDamaged: a session is missing, is there in addition, or differs.
+    """
+    done = number = 0
+    for expected in wanted:
+        actual = next(found, None)
+        if actual != expected:
+            raise _difference(container, expected, actual)
+        number += 1
+        done += expected.messages
+        on_progress(done, backup.messages)
+    extra = next(found, None)
+    if extra is not None:
+        raise container.damaged(f"it does not list session {extra.session_id!r:.100}")
+    if number != backup.sessions:
+        raise container.damaged(f"it lists {number} sessions instead of {backup.sessions}")
+
+
+def _difference(
+    container: Container, expected: SessionSum, actual: SessionSum | None
+) -> BackupDamaged:
+    if actual is None or actual.session_id != expected.session_id:
+        return container.damaged(f"session {expected.session_id!r:.100} is missing")
+    return container.damaged(f"session {expected.session_id!r:.100} has another checksum")
+
+
+# ── rows ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_rows(container: Container, backup: Backup, on_progress: Progress) -> None:
+    counts = dict.fromkeys(backup.counts, 0)
+
+    def sums() -> Iterator[SessionSum]:
+        for found in read_rows(container):
+            if isinstance(found, SessionSum):
+                yield found
+            else:
+                name = found[0].name
+                counts[name] = counts.get(name, 0) + 1
+
+    # Both streams are in one file, so they are read through handles of their own.
+    with opened(container.path) as other:
+        compare_sums(container, sums(), read_sums(other, SESSIONS), backup, on_progress)
+    if counts != backup.counts:
+        raise container.damaged("it has another number of rows than its manifest says")

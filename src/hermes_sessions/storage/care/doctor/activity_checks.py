@@ -1,0 +1,200 @@
+"""What the rows say: clocks that were wrong, work that does not go on, a log that was removed."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
+from hermes_sessions.storage.care.doctor.subject import Subject
+from hermes_sessions.storage.codec import from_json
+from hermes_sessions.storage.repositories.leases import Lease, Leases
+from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
+
+#: Seconds that clocks may differ before anybody notices.
+_SKEW: Final = 10.0
+#: Seconds in the future that are no rounding.
+_JUMP: Final = 300.0
+#: Of the newest messages, so many are looked at.
+_NEWEST: Final = 1000
+#: Seconds after which a message that nobody works on is stuck, a lease is forgotten, and a process
+#: is dead.
+_STUCK: Final = 600.0
+_EXPIRED: Final = 60.0
+_SILENT: Final = 60.0
+
+_SERVER_CLOCKS: Final = {
+    "postgresql": "SELECT EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION",
+    "mysql": "SELECT UNIX_TIMESTAMP(SYSDATE(6))",
+}
+
+
+# ── clocks ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _jumps(subject: Subject) -> Iterable[Finding]:
+    limit = subject.clock() + _JUMP
+    with subject.read() as tx:
+        sessions = tx.one(
+            "SELECT COUNT(*), MAX(last_active) FROM sessions "
+            "WHERE last_active > ? OR started_at > ?",
+            (limit, limit),
+        )
+        newest = tx.one("SELECT MAX(id) FROM messages")
+        messages = tx.one(
+            "SELECT COUNT(*), MAX(timestamp) FROM messages WHERE id > ? AND timestamp > ?",
+            (int((newest and newest[0]) or 0) - _NEWEST, limit),
+        )
+        # Those of this machine: they are compared with the very clock they had.
+        processes = tx.one(
+            "SELECT COUNT(*), MAX(heartbeat_at) FROM processes "
+            "WHERE ended_at IS NULL AND heartbeat_at > ? AND host LIKE ?",
+            (limit, f"{socket.gethostname()}%"),
+        )
+    found = {"sessions": sessions, "messages": messages, "processes": processes}
+    parts = [f"{row[0]} {name}" for name, row in found.items() if row and row[0]]
+    if parts:
+        latest = max(float(row[1]) for row in found.values() if row and row[0] and row[1])
+        yield Finding.of("clock-jump", f"{', '.join(parts)} up to {_utc(latest)}.")
+
+
+def _utc(moment: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
+    except (OverflowError, ValueError, OSError):
+        # The store takes any number as a time; calendars do not.
+        return "a time that no calendar has"
+
+
+def _skew(subject: Subject) -> Iterable[Finding]:
+    sql = _SERVER_CLOCKS.get(subject.provider)
+    if sql is not None:
+        with subject.read() as tx:
+            before = subject.clock()
+            row = tx.one(sql)
+            after = subject.clock()
+        theirs = float(row[0]) if row else before
+        if not before - _SKEW <= theirs <= after + _SKEW:
+            ahead = theirs - after
+            yield Finding.of(
+                "clock-skew",
+                f"The server's clock is {abs(ahead):,.0f} s "
+                f"{'ahead of' if ahead > 0 else 'behind'} this machine's.",
+            )
+    with subject.read() as tx:
+        ahead_hosts = tx.all(
+            "SELECT host, MAX(heartbeat_at) FROM processes WHERE ended_at IS NULL "
+            "AND heartbeat_at > ? AND host NOT LIKE ? GROUP BY host ORDER BY host",
+            (subject.clock() + _SKEW, f"{socket.gethostname()}%"),
+        )
+    for host, beat in ahead_hosts:
+        name = str(host or "another machine").partition("#")[0]
+        seconds = float(beat) - subject.clock()
+        yield Finding.of(
+            "clock-skew", f"The clock of {name} is {seconds:,.0f} s ahead of this machine's."
+        )
+
+
+# ── work ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _leases(subject: Subject) -> Iterable[Finding]:
+    with subject.read() as tx:
+        rows = tx.all(
+            "SELECT chain_id, token, holder, process_id, expires_at FROM leases "
+            "WHERE holder IS NOT NULL AND expires_at < ? ORDER BY expires_at",
+            (subject.clock() - _EXPIRED,),
+        )
+    if rows:
+        first = rows[0][2]
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        leases = [Lease(row[0], row[0], int(row[1]), row[2], row[3], row[4]) for row in rows]
+        yield Finding.of(
+            "dead-leases", f"Held by {first}{more}, who gave no sign.", partial(_release, leases)
+        )
+
+
+def _release(found: list[Lease], open_store: OpenStore) -> str:
+    with open_store() as db:
+        leases = Leases(db.store)
+        for lease in found:
+            # By its token: whoever took the conversation since keeps it.
+            leases.release(lease)
+    return f"Released {len(found)} conversation{'s' if len(found) != 1 else ''}."
+
+
+def _mailbox(subject: Subject) -> Iterable[Finding]:
+    now = subject.clock()
+    with subject.read() as tx:
+        alive = tx.one(
+            "SELECT COUNT(*) FROM processes WHERE ended_at IS NULL AND heartbeat_at > ?",
+            (now - _SILENT,),
+        )
+        at_work = (
+            " AND NOT EXISTS (SELECT 1 FROM mailbox other "
+            "WHERE other.lane_id = mailbox.lane_id AND other.status = 'running')"
+            if alive and alive[0]
+            else ""
+        )
+        statuses = "('waiting')" if at_work else "('waiting', 'running')"
+        row = tx.one(
+            f"SELECT COUNT(*), MIN(received_at) FROM mailbox "
+            f"WHERE status IN {statuses} AND received_at < ?{at_work}",
+            (now - _STUCK,),
+        )
+    if row and row[0]:
+        minutes = (now - float(row[1])) / 60
+        who = "" if at_work else ", and no gateway runs"
+        yield Finding.of(
+            "stuck-mailbox", f"{row[0]} waiting, the oldest for {minutes:,.0f} minutes{who}."
+        )
+
+
+def _letters(subject: Subject) -> Iterable[Finding]:
+    with subject.read() as tx:
+        rows = tx.all(
+            "SELECT platform, COUNT(*) FROM outbox WHERE status = 'dead' "
+            "GROUP BY platform ORDER BY platform"
+        )
+    if rows:
+        yield Finding.of(
+            "dead-letters", f"{', '.join(f'{count} on {name}' for name, count in rows)}."
+        )
+
+
+# ── the log ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _removed_logs(subject: Subject) -> Iterable[Finding]:
+    with subject.read() as tx:
+        row = tx.one('SELECT value FROM state_meta WHERE "key" = ?', (REMOVED_LOGS,))
+    match from_json(row[0] if row else None, None):
+        case {"count": int(count), "last": float(last)}:
+            times = "once" if count == 1 else f"{count:,} times"
+            yield Finding.of(
+                "removed-log",
+                f"{subject.path}-wal was removed in use {times}, last on {_utc(last)}.",
+                partial(_acknowledge, row[0] if row else None),
+            )
+
+
+def _acknowledge(note: str | None, open_store: OpenStore) -> str:
+    # One that was made since then is not known yet.
+    sql = 'DELETE FROM state_meta WHERE "key" = ? AND value = ?'
+    with open_store() as db:
+        db.store.provider.write(lambda tx: tx.run(sql, (REMOVED_LOGS, note)))
+    return "Removed the note of it; if it happens again, there is a new one."
+
+
+WORK: Final = (
+    Check(("clock-jump",), _jumps),
+    Check(("clock-skew",), _skew),
+    Check(("dead-leases",), _leases),
+    Check(("stuck-mailbox",), _mailbox),
+    Check(("dead-letters",), _letters),
+    Check(("removed-log",), _removed_logs),
+)

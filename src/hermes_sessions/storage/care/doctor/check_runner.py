@@ -1,0 +1,138 @@
+"""A look at a store: every check in its turn, within the time there is, and then what to do.
+
+Nothing here raises because of what a check meets: what cannot be looked at is reported as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, NamedTuple
+
+from hermes_sessions.errors import HermesSessionsError, StoreCorrupt
+from hermes_sessions.storage.care.doctor.conditions import CONDITION, Condition
+from hermes_sessions.storage.care.doctor.report import (
+    Finding,
+    Mended,
+    Note,
+    OpenStore,
+    Report,
+    Unknown,
+)
+from hermes_sessions.storage.care.doctor.subject import Subject
+from hermes_sessions.storage.sqlite.inspection import Disturbed
+
+Outcome = Finding | Note
+Look = Callable[[Subject], Iterable[Outcome]]
+
+_NOT_OPEN: Final = "the store could not be opened"
+_OTHER_TABLES: Final = "its tables are not those of this version"
+_NO_TIME: Final = "no time was left; hermes doctor --full takes as long as it needs"
+_NO_STORE: Final = "There is no store yet; the first conversation makes it."
+
+
+class Check(NamedTuple):
+    """Looks for some conditions."""
+
+    conditions: tuple[str, ...]
+    look: Look
+    #: What must be there: the tables of this version, a store of any kind, or nothing.
+    needs: Literal["tables", "store", "nothing"] = "tables"
+
+
+def examine(subject: Subject, checks: Sequence[Check]) -> Report:
+    """Make all checks that concern the subject; return what was found.
+
+    The subject is open or has failed; it is not closed here.
+    """
+    findings: list[Finding] = []
+    unknown: list[Unknown] = []
+    absent: list[Condition] = []
+    notes: list[str] = [_NO_STORE] if subject.is_missing else []
+    first_damage: StoreCorrupt | None = None
+    for check in checks:
+        concerned = [
+            condition
+            for condition in map(CONDITION.__getitem__, check.conditions)
+            if _is_about(condition, subject)
+        ]
+        if not concerned:
+            continue
+        why, outcomes, damage = _looked(check, subject)
+        first_damage = first_damage or damage
+        found = [each for each in outcomes if isinstance(each, Finding)]
+        findings += found
+        notes += [each.words for each in outcomes if isinstance(each, Note)]
+        for condition in concerned:
+            if why is not None:
+                unknown.append(Unknown(condition, why))
+            else:
+                absent.append(condition)
+    if first_damage is not None and not any(_is_damage(each) for each in findings):
+        # There may be no check of pages, or no time for it; what others met is damage all the same.
+        findings.append(Finding.of("damaged-page", str(first_damage)))
+    # What stood in the way of one check may have been found by another.
+    names = {each.condition.name for each in findings}
+    not_known = [each for each in dict.fromkeys(unknown) if each.condition.name not in names]
+    names |= {each.condition.name for each in not_known}
+    return Report(
+        subject.location,
+        subject.provider,
+        tuple(findings),
+        tuple(not_known),
+        tuple(each for each in dict.fromkeys(absent) if each.name not in names),
+        tuple(notes),
+    )
+
+
+def _is_damage(finding: Finding) -> bool:
+    return finding.condition.name in ("damaged-page", "damaged-index")
+
+
+def _is_about(condition: Condition, subject: Subject) -> bool:
+    return ("sqlite" if subject.is_file else "servers") in condition.where
+
+
+def _looked(
+    check: Check, subject: Subject
+) -> tuple[str | None, list[Outcome], StoreCorrupt | None]:
+    """Return what a check found, why it could not find everything out, and the damage it met."""
+    why = _in_the_way(check, subject)
+    outcomes: list[Outcome] = []
+    damage: StoreCorrupt | None = None
+    if why is not None or (check.needs != "nothing" and subject.is_missing):
+        return why, outcomes, damage
+    try:
+        outcomes.extend(check.look(subject))
+    except HermesSessionsError as error:
+        subject.was_disturbed |= isinstance(error, Disturbed)
+        why = str(error).rstrip(".")
+        damage = error if isinstance(error, StoreCorrupt) else None
+    except OSError as error:
+        why = f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+    return why, outcomes, damage
+
+
+def _in_the_way(check: Check, subject: Subject) -> str | None:
+    """Return why a check cannot be made at all."""
+    if check.needs != "nothing" and not subject.is_missing:
+        if subject.opened is None:
+            return _NOT_OPEN
+        if check.needs == "tables" and not subject.has_our_tables:
+            return _OTHER_TABLES
+    return _NO_TIME if subject.seconds_left <= 0 else None
+
+
+def mend(report: Report, open_store: OpenStore) -> tuple[Mended, ...]:
+    """Do what can safely be done about the findings; return what was done and what was not."""
+    mended: list[Mended] = []
+    for finding in report.findings:
+        if finding.fix is None:
+            continue
+        try:
+            mended.append(Mended(finding.condition, finding.fix(open_store), is_done=True))
+        except HermesSessionsError as error:
+            mended.append(Mended(finding.condition, str(error), is_done=False))
+        except OSError as error:
+            words = f"{error.filename or ''}: {error.strerror or error}"
+            mended.append(Mended(finding.condition, words, is_done=False))
+    return tuple(mended)

@@ -1,0 +1,167 @@
+"""Where a store lies: the file system, rights, space, and what was left beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hermes_sessions.config.paths import config_file_path
+from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED
+from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
+from hermes_sessions.storage.care.doctor.subject import Subject
+from hermes_sessions.storage.spool_file import COMING, DONE, SUFFIX
+from hermes_sessions.storage.sqlite import file_access
+
+#: Below this, or below this part of the store's own size, there is hardly any space.
+_LEAST_FREE: Final = 64 * 1024 * 1024
+_LEAST_PART: Final = 0.01
+_LEAST_FILES: Final = 16
+#: A temporary file that nobody has changed for so long is nobody's any more.
+_LEFT_AFTER: Final = 3600.0
+
+_OTHERS: Final = 0o077
+_OTHERS_WRITE: Final = 0o022
+#: A line of the configuration that holds a secret itself, and not the name of a variable.
+_SECRET: Final = re.compile(
+    r"^\s*[\w-]*(?:password|token|api_key|secret)[\w-]*\s*:\s*(?!['\"]?\$\{)['\"]?[^\s'\"#~]"
+    r"|://[^/\s:@$]+:[^@\s$]+@",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LOGS: Final = ("-wal", "-shm", "-journal")
+
+
+def _file_system(subject: Subject) -> Iterable[Finding]:
+    kind = file_access.file_system_type(_real(subject), file_access.read_mount_table())
+    if not file_access.carries_wal(kind):
+        yield Finding.of("unsafe-file-system", f"{subject.path} is on a {kind} file system.")
+
+
+def _real(subject: Subject) -> str:
+    return os.path.realpath(subject.path)
+
+
+def _writable(subject: Subject) -> Iterable[Finding]:
+    real = Path(_real(subject))
+    if real.exists() and not file_access.can_write(str(real)):
+        blocked = real.parent if os.access(real, os.W_OK) else real
+        yield Finding.of("read-only-place", f"{blocked} cannot be written by you.")
+
+
+# ── rights ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _rights(subject: Subject) -> Iterable[Finding]:
+    home = subject.settings.home
+    if subject.is_file:
+        real = _real(subject)
+        for path in (Path(real + suffix) for suffix in ("", *_LOGS, ".gate")):
+            if path.is_file():
+                yield from _private(path, _OTHERS, "The store")
+        yield from _private(Path(real).parent, _OTHERS_WRITE, "The directory of the store")
+    if not subject.is_file or home != Path(_real(subject)).parent:
+        yield from _private(home, _OTHERS_WRITE, "The home directory")
+    for name in ("chat_history", "spool", "gateway/spool"):
+        yield from _private(home / name, _OTHERS, "What was said")
+    config = config_file_path(home)
+    if config.exists() and _SECRET.search(config.read_text(encoding="utf-8", errors="replace")):
+        yield from _private(config, _OTHERS, "A secret")
+
+
+def _private(path: Path, unwanted: int, what: str) -> Iterator[Finding]:
+    try:
+        facts = path.stat()
+    except FileNotFoundError:
+        return
+    mode = stat.S_IMODE(facts.st_mode)
+    # Where names are protected (as in /tmp), others cannot replace a file of ours.
+    if mode & unwanted and not (path.is_dir() and mode & stat.S_ISVTX):
+        fix = partial(_take_rights, path, unwanted) if facts.st_uid == os.geteuid() else None
+        yield Finding.of("open-to-others", f"{what} is open to others: {path} ({mode:04o}).", fix)
+
+
+def _take_rights(path: Path, unwanted: int, _open_store: OpenStore) -> str:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    path.chmod(mode & ~unwanted)
+    return f"Took the rights of others to {path} away ({mode:04o}, now {mode & ~unwanted:04o})."
+
+
+# ── space ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _space(subject: Subject) -> Iterable[Finding]:
+    place = Path(_real(subject)) if subject.is_file else subject.settings.home
+    size = place.stat().st_size if subject.is_file and place.exists() else 0
+    while not place.is_dir():
+        place = place.parent
+    facts = os.statvfs(place)
+    free = facts.f_bavail * facts.f_frsize
+    if free < max(_LEAST_FREE, size * _LEAST_PART):
+        yield Finding.of("disk-nearly-full", f"{free / 1_000_000:.1f} MB are free in {place}.")
+    elif facts.f_files and facts.f_favail < _LEAST_FILES:
+        yield Finding.of("disk-nearly-full", f"No more files can be made in {place}.")
+
+
+# ── what was left ─────────────────────────────────────────────────────────────────────────────
+
+
+def _left_behind(subject: Subject) -> Iterable[Finding]:
+    places = {subject.settings.home, subject.settings.backups.directory}
+    if subject.is_file:
+        places.add(Path(_real(subject)).parent)
+    for place in sorted(places):
+        if place.is_dir():
+            yield from _left_in(place, subject.clock())
+    spools = (subject.settings.home / "spool", subject.settings.home / "gateway" / "spool")
+    for spool in spools:
+        for done in sorted(spool.rglob(f"*{DONE}")):
+            if not done.with_suffix(SUFFIX).exists():
+                yield _left(done)
+        for coming in sorted(spool.rglob(f"*{COMING}")):
+            # Who made it died before it could be locked, so it is empty.
+            if subject.clock() - coming.stat().st_mtime > _LEFT_AFTER:
+                yield _left(coming)
+
+
+def _left_in(place: Path, now: float) -> Iterator[Finding]:
+    for path in sorted(place.iterdir()):
+        name = path.name
+        suffix = next((each for each in _LOGS if name.endswith(each)), None)
+        if suffix is not None and name.removesuffix(suffix).endswith((".db", ".sqlite")):
+            if not path.with_name(name.removesuffix(suffix)).exists():
+                if suffix != "-shm" and path.stat().st_size > 0:
+                    yield Finding.of("orphaned-log", f"{path} has no database beside it.")
+                else:
+                    yield _left(path)
+        elif _is_temporary(name) and path.is_file() and now - path.stat().st_mtime > _LEFT_AFTER:
+            yield _left(path)
+
+
+def _is_temporary(name: str) -> bool:
+    """Whether a file has a name under which this product writes what it renames at the end."""
+    return name.endswith((".bak.partial", UNFINISHED)) or (
+        name.startswith(".sessions_") and name.endswith(".tmp")
+    )
+
+
+def _left(path: Path) -> Finding:
+    return Finding.of("orphaned-files", f"{path} belongs to nothing.", partial(_remove, path))
+
+
+def _remove(path: Path, _open_store: OpenStore) -> str:
+    path.unlink(missing_ok=True)
+    return f"Removed {path}."
+
+
+PLACES: Final = (
+    Check(("unsafe-file-system",), _file_system, needs="nothing"),
+    Check(("read-only-place",), _writable, needs="nothing"),
+    Check(("open-to-others",), _rights, needs="nothing"),
+    Check(("disk-nearly-full",), _space, needs="nothing"),
+    Check(("orphaned-files", "orphaned-log"), _left_behind, needs="nothing"),
+)

@@ -1,0 +1,151 @@
+"""Is what is stored still what was written?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from hermes_sessions.errors import StoreCorrupt
+from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
+from hermes_sessions.storage.care.doctor.subject import Subject
+from hermes_sessions.storage.care.health import State
+from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.sqlite.inspection import Damage
+
+#: Messages that a search can look at directly without anybody noticing.
+_BEHIND: Final = 10_000
+#: A column that no index has, so that the row itself is read.
+_ENDS: Final = {
+    "sessions": "SELECT model_config FROM sessions ORDER BY id {} LIMIT 1",
+    "messages": "SELECT role FROM messages ORDER BY id {} LIMIT 1",
+}
+_TABLES: Final = ("sessions", "messages", "lanes", "mailbox", "outbox")
+
+
+def _readable(subject: Subject) -> Iterable[Finding]:
+    """Look at the first and the last row of what matters most: if neither can be read, whoever
+    lists or writes cannot do so, either.
+    """
+    for table, sql in _ENDS.items():
+        failures: list[StoreCorrupt] = []
+        for direction in ("ASC", "DESC"):
+            try:
+                with subject.read() as tx:
+                    tx.one(sql.format(direction))
+            except StoreCorrupt as error:
+                failures.append(error)
+        if len(failures) > 1:
+            what = f"The {table} cannot be read: {failures[0]}"
+            yield Finding.of("damaged-page", what, state=State.DOWN)
+            return
+        if failures:
+            raise failures[0]
+
+
+def _pages(subject: Subject) -> Iterable[Finding | Note]:
+    """Check as many pages as the time allows."""
+    if subject.file is None:
+        yield from _on_server(subject)
+        return
+    found = subject.file.check_pages(until=subject.until, thorough=subject.is_thorough)
+    if not found.is_complete:
+        yield Note(
+            f"Checked {found.checked:,} of {found.total:,} pages in the time given; "
+            f"hermes doctor --full checks all."
+        )
+    for condition, damages in _sorted(found.damages).items():
+        first = damages[0]
+        where = f" in {first.name}" if first.name else ""
+        more = f" (and {len(damages) - 1} more)" if len(damages) > 1 else ""
+        yield Finding.of(condition, f"{subject.path}{where}: {first.words}{more}.")
+
+
+def _sorted(damages: Iterable[Damage]) -> dict[str, list[Damage]]:
+    found: dict[str, list[Damage]] = {}
+    for damage in damages:
+        # Both can be made again from the tables; a damaged page of theirs cannot even be dropped.
+        is_derived = damage.is_index or damage.is_search
+        found.setdefault("damaged-index" if is_derived else "damaged-page", []).append(damage)
+    return found
+
+
+def _on_server(subject: Subject) -> Iterable[Finding | Note]:
+    """Ask the server, which looks after its own pages."""
+    if subject.provider == "postgresql":
+        with subject.read() as tx:
+            row = tx.one(
+                "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database()"
+            )
+        if row is not None and row[0]:
+            yield Finding.of(
+                "damaged-page", f"The server counted {row[0]} damaged pages in {subject.location}."
+            )
+    elif subject.is_thorough and subject.provider == "mysql":
+        with subject.read() as tx:
+            rows = tx.all(f"CHECK TABLE {', '.join(_TABLES)}")
+        for table, _, kind, words in rows:
+            if str(kind).lower() == "error" or (kind == "status" and words != "OK"):
+                yield Finding.of("damaged-page", f"{table}: {words}.")
+    elif subject.provider == "mysql":
+        yield Note("hermes doctor --full has the server check its tables.")
+
+
+# ── the search index ──────────────────────────────────────────────────────────────────────────
+
+
+def _search(subject: Subject) -> Iterable[Finding]:
+    index = subject.index
+    if index is None:
+        return
+    with subject.read() as tx:
+        what = None if index.is_sound(tx) else "it does not answer a test question"
+        if what is None and subject.is_thorough:
+            what = index.damage(tx)
+    if what is not None:
+        if subject.file is not None:
+            subject.file.require_undisturbed()
+        yield Finding.of(
+            "damaged-search-index", f"The search index of {subject.location}: {what}.", _rebuild
+        )
+
+
+def _rebuild(open_store: OpenStore) -> str:
+    with open_store() as db:
+        done = db.optimize_search(rebuild=True)
+    return f"Made the search index anew, from {done['indexed']} messages and titles."
+
+
+def pending(tx: ReadTransaction, *, has_mark: bool) -> int:
+    """Return how many messages are not in the index yet; *has_mark* where all above a mark are."""
+    queued = tx.one("SELECT COUNT(*) FROM search_queue")
+    number = int(queued[0]) if queued else 0
+    if has_mark:
+        above = tx.one(
+            "SELECT COUNT(*) FROM messages "
+            "WHERE id > (SELECT MAX(indexed_through) FROM search_state)"
+        )
+        number += int(above[0]) if above else 0
+    return number
+
+
+def _behind(subject: Subject) -> Iterable[Finding]:
+    with subject.read() as tx:
+        number = pending(tx, has_mark=subject.is_file)
+    if number > _BEHIND:
+        yield Finding.of("index-behind", f"{number:,} messages wait for the index.", _catch_up)
+
+
+def _catch_up(open_store: OpenStore) -> str:
+    with open_store() as db:
+        done = db.optimize_search()
+    return f"Indexed {done['indexed']} messages and titles."
+
+
+READABLE: Final = (Check(("damaged-page",), _readable),)
+SEARCH: Final = (
+    Check(("damaged-search-index",), _search),
+    Check(("index-behind",), _behind),
+)
+#: Takes whatever time is left, so it comes last.
+PAGES: Final = (Check(("damaged-page", "damaged-index"), _pages, needs="store"),)

@@ -1,0 +1,289 @@
+"""From the copy of a damaged file to a new store, with an account of every row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from hermes_sessions.errors import InvalidInput, NotADatabase, SchemaRefused
+from hermes_sessions.storage.care.repair.errand import Errand
+from hermes_sessions.storage.care.repair.report import (
+    IncompleteSession,
+    RepairReport,
+    TableReport,
+)
+from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.sqlite.hermes_database import import_database
+from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+from hermes_sessions.storage.sqlite.repair import shapes
+from hermes_sessions.storage.sqlite.repair.file_check import NO_TEXT, ZEROS
+from hermes_sessions.storage.sqlite.repair.header import is_marked_as_ours
+from hermes_sessions.storage.sqlite.repair.knowledge import (
+    Knowledge,
+    ask_indexes,
+    ranges,
+    rows_lost,
+)
+from hermes_sessions.storage.sqlite.repair.rebuild import Rebuilt, rebuild
+from hermes_sessions.storage.sqlite.repair.recover_tool import capable_tool, recover_with
+from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
+from hermes_sessions.storage.sqlite.repair.row_reader import (
+    carve_into,
+    heal_copy,
+    read_row_by_row,
+)
+from hermes_sessions.storage.sqlite.repair.shortened import is_derived, shortened_rows
+from hermes_sessions.storage.sqlite.schema import APPLICATION_ID, DOCUMENTED_VERSION
+from hermes_sessions.storage.tables import (
+    ERASURE_TABLES,
+    GATEWAY_TABLES,
+    HOLD_TABLES,
+    LIFECYCLE_TABLES,
+)
+
+_LATER_TABLES: Final = {
+    "0003_lifecycle": LIFECYCLE_TABLES,
+    "0004_gateway": GATEWAY_TABLES,
+    "0006_erasure": ERASURE_TABLES,
+    "0007_holds": HOLD_TABLES,
+}
+
+
+def save(work: Path, new: Path, page_size: int, errand: Errand, report: RepairReport) -> None:
+    """Make the store *new* of what can be read of ``damaged.db`` in *work*, and tell in *report*
+    what was saved and what was not.
+
+    Raises:
+        NotADatabase: nothing looks like a session or a message.
+        SchemaRefused: a later Hermes wrote it, and that is not allowed here.
+        InvalidInput: the tool is to be used, and there is none that can do it.
+    """
+    copy = work / "damaged.db"
+    # What it writes ends at the first NUL of a text, and has other signs where that is no UTF-8. A
+    # store of ours has neither; older layouts have a NUL in front of everything structured.
+    is_fit = is_marked_as_ours(copy) and not any(
+        finding.detail in (NO_TEXT, ZEROS) for finding in report.findings
+    )
+    wants_tool = errand.way == "tool" or (errand.way == "auto" and is_fit)
+    tool = capable_tool() if wants_tool else None
+    if errand.way == "tool" and tool is None:
+        raise InvalidInput(
+            "There is no sqlite3 tool that can recover. Install one that is built with .recover, "
+            "or leave the way to read the file to this command."
+        )
+    twice = heal_copy(copy)
+    report.notes += [f"the list of tables had {name} twice" for name in twice]
+    with PlainFile(work / "rows.db") as rows:
+        if tool is not None:
+            report.way = "sqlite3 .recover"
+            _recover(tool, copy, page_size, rows, errand, report)
+        else:
+            report.way = "row by row"
+            read_row_by_row(
+                copy, page_size, rows, lambda count: errand.on_progress("reading", count)
+            )
+        if not set(shapes.ORDER) <= {name.lower() for name in rows.tables()}:
+            # Their very names are damaged; what their rows hold tells them all the same.
+            carve_into(copy, page_size, rows)
+        put_back, report.unknown_rows = shapes.put_back(rows)
+        _require_something(rows, report)
+        errand.on_progress("writing", 0)
+        if _is_ours(rows):
+            _save_own(rows, new, copy, put_back, errand, report)
+        else:
+            _require_known(rows, report, may_be_later=errand.to is not None)
+            _save_documented(rows, new, put_back, errand, report)
+
+
+def _recover(
+    tool: str, copy: Path, page_size: int, rows: PlainFile, errand: Errand, report: RepairReport
+) -> None:
+    """Read the copy with the tool, and tell which texts it has changed: it does not."""
+    changed = dict.fromkeys(
+        recover_with(tool, copy, rows, lambda count: errand.on_progress("reading", count)),
+        "a text in it was no UTF-8, and the tool saved other signs for what is none",
+    )
+    changed |= dict.fromkeys(
+        shortened_rows(copy, page_size, rows), "the tool saved only a part of a text in it"
+    )
+    for (table, row_id), what in changed.items():
+        name = None if is_derived(table) else shapes.name_of(rows, table, row_id)
+        if name is not None:
+            report.damaged_texts += 1
+            report.notes.append(f"{name[0]} {name[1]}: {what}")
+
+
+def _require_something(rows: PlainFile, report: RepairReport) -> None:
+    tables = {name.lower() for name in rows.tables()}
+    if not {"sessions", "messages"} & tables:
+        raise NotADatabase(
+            f"{report.path}: nothing in it looks like a session or a message. It was left as it "
+            f"is; restore a backup, or choose another path."
+        )
+
+
+def _is_ours(rows: PlainFile) -> bool:
+    tables = {name.lower() for name in rows.tables()}
+    columns = {name.lower() for name in rows.columns("messages")}
+    return (
+        rows.connection.pragma("application_id") == APPLICATION_ID
+        or "store_migrations" in tables
+        or "ordinal" in columns
+    )
+
+
+def _require_known(rows: PlainFile, report: RepairReport, *, may_be_later: bool) -> None:
+    stated = 0
+    if rows.columns("schema_version"):
+        for (version,) in rows.rows("schema_version", ("version",)):
+            stated = max(stated, version if isinstance(version, int) else 0)
+    if stated == 0:
+        rows.make("schema_version", ("version",))
+        rows.add("schema_version", ("version",), [(DOCUMENTED_VERSION,)])
+    if stated > DOCUMENTED_VERSION and not may_be_later:
+        raise SchemaRefused(
+            f"{report.path} was written by a later Hermes (schema version {stated}), which could "
+            f"not read what would be put in its place; it was not changed. To save what can be "
+            f"read into a store of its own: hermes repair {report.path} --to NEW_FILE"
+        )
+
+
+# ── a store of ours ───────────────────────────────────────────────────────────────────────────
+
+
+def _save_own(
+    rows: PlainFile,
+    new: Path,
+    copy: Path,
+    put_back: dict[str, int],
+    errand: Errand,
+    report: RepairReport,
+) -> None:
+    known = ask_indexes(copy)
+    provider = SQLiteSessionDBProvider(new)
+    with SessionDB(provider=provider, clock=errand.clock) as db:
+        rebuilt = rebuild(rows, provider)
+        report.lost_tables = _lost_tables(rows, rebuilt.absent)
+        # Lost messages are told by their ids, and by what their sessions had counted; sessions by
+        # their ids, unless no index knows those.
+        others = {name: read for name, read in rebuilt.read.items() if name != "messages"}
+        report.lost_rows = {
+            name: number
+            for name, number in rows_lost(copy, others).items()
+            if name != "sessions" or number is None
+        }
+        with provider.read() as tx:
+            _account(tx, rebuilt, known, put_back, report)
+        db.optimize_search(on_progress=lambda done, _all: errand.on_progress("indexing", done))
+
+
+def _lost_tables(rows: PlainFile, absent: list[str]) -> list[str]:
+    """Return those of the absent tables that the damaged file had, as far as it says itself how
+    far it had been migrated.
+    """
+    taken: set[Any] = set()
+    if rows.columns("store_migrations"):
+        taken = {name for (name,) in rows.rows("store_migrations", ("name",))}
+    later = {
+        table.name
+        for step, tables in _LATER_TABLES.items()
+        if taken and step not in taken
+        for table in tables
+    }
+    return [name for name in absent if name not in later]
+
+
+def _account(
+    tx: ReadTransaction,
+    rebuilt: Rebuilt,
+    known: Knowledge,
+    put_back: dict[str, int],
+    report: RepairReport,
+) -> None:
+    lost_messages = known.messages - {row[0] for row in tx.stream("SELECT id FROM messages")}
+    for name, read in rebuilt.read.items():
+        report.tables.append(
+            TableReport(
+                name,
+                read,
+                rebuilt.written[name],
+                put_back.get(name, 0),
+                rebuilt.duplicates.get(name, 0),
+                ranges(lost_messages) if name == "messages" else [],
+            )
+        )
+    present = {row[0] for row in tx.stream("SELECT id FROM sessions")}
+    gone = known.sessions | known.places.keys()
+    report.lost_sessions = sorted(gone - present)
+    report.adopted = rebuilt.adopted
+    report.notes += rebuilt.notes
+    report.damaged_texts += sum(rebuilt.damaged.values())
+    report.incomplete = _incomplete(tx, rebuilt, known)
+
+
+def _incomplete(tx: ReadTransaction, rebuilt: Rebuilt, known: Knowledge) -> list[IncompleteSession]:
+    found: list[IncompleteSession] = []
+    for session_id, title, counted, following in tx.all(
+        "SELECT id, title, message_count, next_ordinal FROM sessions ORDER BY started_at, id"
+    ):
+        claimed = rebuilt.incomplete.get(session_id, (counted, counted))[0]
+        places = known.places.get(session_id, set())
+        if claimed <= counted and not places:
+            continue
+        present = {
+            row[0]
+            for row in tx.all("SELECT ordinal FROM messages WHERE session_id = ?", (session_id,))
+        }
+        missing = places - present
+        if claimed > counted and not missing:
+            # The index is silent: what is between those that are there, and before the next one.
+            missing = set(range(1, following)) - present
+        if claimed > counted or missing:
+            expected = claimed if claimed > counted else counted + len(missing)
+            found.append(IncompleteSession(session_id, title, expected, counted, ranges(missing)))
+    return found
+
+
+# ── a documented layout ───────────────────────────────────────────────────────────────────────
+
+
+def _save_documented(
+    rows: PlainFile,
+    new: Path,
+    put_back: dict[str, int],
+    errand: Errand,
+    report: RepairReport,
+) -> None:
+    """Copy everything into a store of ours, as an import does."""
+    for name in ("sessions", "messages"):
+        rows.make(name, shapes.ORDER[name])
+    read = {name: rows.count(name) for name in ("sessions", "messages")}
+    counters: dict[Any, Any] = {}
+    columns = {name.lower() for name in rows.columns("sessions")}
+    if {"id", "message_count"} <= columns:
+        counters = dict(rows.rows("sessions", ("id", "message_count")))
+    with SessionDB(new, clock=errand.clock) as db:
+        imported = import_database(db, rows.path)
+        report.notes += [f"{note['id']}: {note['note']}" for note in imported["notes"]]
+        report.notes += [str(error["error"]) for error in imported["errors"]]
+        report.notes.append("it had the layout of an older Hermes, and has the present one now")
+        written = {"sessions": db.session_count(include_archived=True), "messages": 0}
+        with db.provider.read() as tx:
+            for name in written:
+                row = tx.one(f"SELECT COUNT(*) FROM {name}")
+                written[name] = int(row[0]) if row else 0
+            for session_id, title, count in tx.all(
+                "SELECT id, title, message_count FROM sessions ORDER BY started_at, id"
+            ):
+                claimed = counters.get(session_id)
+                if isinstance(claimed, int) and claimed > count:
+                    report.incomplete.append(
+                        IncompleteSession(session_id, title, claimed, count, [])
+                    )
+                elif session_id not in counters and counters:
+                    report.adopted[session_id] = count
+        report.tables = [
+            TableReport(name, read[name], written[name], put_back.get(name, 0)) for name in read
+        ]
+        db.optimize_search()

@@ -1,0 +1,50 @@
+"""What a provider needs before it changes the tables of a store: somebody who backs it up.
+
+Providers do not know each other, and the form of a backup knows SQLite; so backups are found by
+name here, when a migration is due, and not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_sessions.storage.provider import ReadTransaction
+
+#: Copies one state of a SQLite store to a new file, and tells how much is done of how much.
+CopyImage = Callable[[Path, Callable[[int, int], None]], None]
+
+_BACKUPS = "hermes_sessions.storage.care.backups.migration_backup"
+
+
+class Source(NamedTuple):
+    """A store as a backup needs it."""
+
+    #: The name of its database.
+    provider: str
+    #: Where it is; never a secret.
+    store: str
+    #: The steps that its tables have taken.
+    steps: tuple[str, ...]
+    size: int
+    #: Lends a read of one state.
+    read: Callable[[], AbstractContextManager[ReadTransaction]]
+    #: None where it is no SQLite file.
+    copy_image: CopyImage | None = None
+
+
+def backed_up_first(
+    source: Source,
+    *,
+    file: Path | None,
+    patience: float,
+    still_needed: Callable[[], bool] = lambda: True,
+) -> AbstractContextManager[None]:
+    """Lend the time to change the tables, after a backup; see `before_migration`."""
+    lent: AbstractContextManager[None] = import_module(_BACKUPS).backed_up_first(
+        source, file=file, patience=patience, still_needed=still_needed
+    )
+    return lent

@@ -1,0 +1,146 @@
+"""Waiting for a server's answers, for as long as `AnswerLimits` says."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.errors import Diagnostic
+from psycopg.waiting import Ready, Wait
+
+from hermes_sessions.storage.servers.response_timeouts import AnswerLimits, Silence
+
+T = TypeVar("T")
+
+#: Where in the server's code a commit waits for standbys; its words are in the server's language.
+_REPLICATION_WAIT: Final = "SyncRepWaitForLSN"
+
+
+class Answers:
+    """What is known about one connection, and how long its answers are waited for.
+
+    A connection that is given up is closed at once and never used again.
+    """
+
+    def __init__(
+        self, limits: AnswerLimits, is_alive: Callable[[psycopg.Connection], bool] | None
+    ) -> None:
+        """See `Silence` for *is_alive*."""
+        #: The names of the statements that were prepared on it.
+        self.prepared: set[bytes] = set()
+        self._limits = limits
+        self._is_alive = is_alive
+        self._seconds = limits.statement
+        self._is_unreplicated = False
+
+    def bind(self, connection: psycopg.Connection) -> None:
+        """Let everything the driver waits for on *connection* be limited."""
+        connection.add_notice_handler(self._look_at)
+        # The driver has no other way to limit what a connection waits for.
+        setattr(connection, "wait", partial(self._wait, connection))  # noqa: B010
+
+    def unbind(self, connection: psycopg.Connection) -> None:
+        """Let *connection* wait as it did before `bind`."""
+        connection.remove_notice_handler(self._look_at)
+        delattr(connection, "wait")
+
+    @contextmanager
+    def allowing(self, seconds: float) -> Iterator[None]:
+        """Let each statement in the block take so many seconds."""
+        before, self._seconds = self._seconds, seconds
+        try:
+            yield
+        finally:
+            self._seconds = before
+
+    def committing(self) -> Any:
+        """Let what commits in the block wait as long as a commit may."""
+        return self.allowing(self._limits.commit)
+
+    def _silence(self, connection: psycopg.Connection) -> Silence:
+        # A commit is given up before a question whether the server lives would be answered.
+        is_asked = self._is_alive is not None and self._seconds > self._limits.commit
+        return Silence(
+            self._limits,
+            self._seconds,
+            partial(self._is_alive, connection) if self._is_alive and is_asked else None,
+        )
+
+    # ── what the driver waits for ─────────────────────────────────────────────────────────────
+
+    def _wait(
+        self, connection: psycopg.Connection, gen: PQGen[T], *arguments: Any, **named: Any
+    ) -> T:
+        """See `psycopg.Connection.wait`, which looks up ten times a second."""
+        steps = _until(gen, connection, self._silence(connection))
+        result: T = type(connection).wait(connection, steps, *arguments, **named)
+        self.require_replicated(connection)
+        return result
+
+    # ── what is waited for below the driver's cursors ─────────────────────────────────────────
+
+    def wait_for(self, connection: psycopg.Connection) -> Callable[[bool], None]:
+        """Return what waits for a commit until the socket can be read, or written if it is told so.
+
+        Raises `psycopg.OperationalError`, there, when the connection is given up.
+        """
+        silence = Silence(self._limits, self._limits.commit)
+        descriptor = connection.pgconn.socket
+
+        def wait(writing: bool) -> None:
+            while not _is_ready(descriptor, silence.remaining(), writing):
+                if silence.is_over():
+                    _give_up(connection, silence.complaint)
+            silence.heard()
+
+        return wait
+
+    # ── standbys ──────────────────────────────────────────────────────────────────────────────
+
+    def _look_at(self, notice: Diagnostic) -> None:
+        if notice.source_function == _REPLICATION_WAIT:
+            self._is_unreplicated = True
+
+    def require_replicated(self, connection: psycopg.Connection) -> None:
+        """Give the connection up if the server stopped waiting for a standby: what it called
+        committed may be lost with it. Whether the standby has it is found out as after any lost
+        connection.
+        """
+        if self._is_unreplicated:
+            _give_up(connection, "the server did not wait until a standby had the commit")
+
+
+def _until(
+    steps: PQGen[T], connection: psycopg.Connection, silence: Silence
+) -> Generator[Wait, Ready | int, T]:
+    try:
+        wanted = next(steps)
+        while True:
+            ready = yield wanted
+            if ready:
+                silence.heard()
+            elif silence.is_over():
+                _give_up(connection, silence.complaint)
+            wanted = steps.send(ready)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _give_up(connection: psycopg.Connection, why: str) -> None:
+    connection.pgconn.finish()
+    raise psycopg.OperationalError(why)
+
+
+def _is_ready(descriptor: int, seconds: float, writing: bool) -> bool:
+    """Wait as Python waits: Ctrl-C interrupts it."""
+    if not hasattr(select, "poll"):  # On Windows.
+        return any(select.select([descriptor], [descriptor] if writing else [], [], seconds))
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN | select.POLLOUT if writing else select.POLLIN)
+    return bool(waiting.poll(seconds * 1000))

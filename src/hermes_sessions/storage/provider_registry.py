@@ -1,0 +1,120 @@
+"""Which database a handle gets: from a path, a URL, or the configuration.
+
+The only place that names concrete providers. Others are found by the entry point
+``hermes_sessions.providers``: the name in the configuration, and the scheme of URLs, lead to a
+subclass of `SessionDBProvider`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hermes_sessions.errors import ConfigError, InvalidInput
+from hermes_sessions.storage.provider import NO_WISHES, SessionDBProvider, Wishes
+
+if TYPE_CHECKING:
+    from hermes_sessions.config.settings import Settings
+    from hermes_sessions.model.retention import RetentionPolicies
+
+#: By name: the module, its class, and the driver that comes with the extra of the same name.
+_OURS: Final = {
+    "sqlite": ("sqlite", "SQLiteSessionDBProvider", "apsw"),
+    "postgresql": ("postgresql", "PostgreSQLSessionDBProvider", "psycopg"),
+    "mysql": ("mysql", "MySQLSessionDBProvider", "pymysql"),
+}
+#: Other names that URLs use.
+_SCHEMES: Final = {"postgres": "postgresql", "mariadb": "mysql"}
+
+
+class Opened(NamedTuple):
+    """A provider, and what the configuration says beside it; None where only a path was given."""
+
+    provider: SessionDBProvider
+    max_message_bytes: int | None = None
+    trash_days: int | None = None
+    find_retention: Callable[[], RetentionPolicies] | None = None
+
+
+def open_provider(db_path: str | Path | None, wishes: Wishes = NO_WISHES) -> Opened:
+    """Open the SQLite file at *db_path*, or the configured store without one."""
+    if db_path is not None:
+        from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+
+        return Opened(SQLiteSessionDBProvider.from_path(db_path, wishes))
+
+    from hermes_sessions.config import load_settings
+
+    settings = load_settings()
+    try:
+        provider_class = find_provider(settings.sessiondb.provider)
+    except InvalidInput as error:
+        raise ConfigError(f"sessiondb.provider: {error}") from error
+    return Opened(
+        provider_class.from_settings(settings.sessiondb, wishes),
+        settings.sessiondb.max_message_bytes,
+        settings.sessions.trash_days,
+        lambda: _retention(settings),
+    )
+
+
+def _retention(settings: Settings) -> RetentionPolicies:
+    # Hardly any command asks for it, and `hermes sessions list` must not pay for it.
+    from hermes_sessions.config.retention_policies import retention_policies
+
+    return retention_policies(settings)
+
+
+def open_url(url: str, wishes: Wishes = NO_WISHES) -> SessionDBProvider:
+    """Open the store that *url* names.
+
+    Raises:
+        InvalidInput: no provider knows the URL, or it cannot be read.
+        StoreError: the store cannot be opened.
+    """
+    scheme, colon, _ = url.partition("://")
+    if not colon or not scheme:
+        raise InvalidInput(
+            "A store's URL looks like sqlite:///file.db, postgresql://user@host/database or "
+            "mysql://user@host/database."
+        )
+    return find_provider(_SCHEMES.get(scheme.lower(), scheme.lower())).from_url(url, wishes)
+
+
+def find_provider(name: str) -> type[SessionDBProvider]:
+    """Return the provider of this name.
+
+    Raises:
+        InvalidInput: there is none, or its driver is not installed; the message says what to do.
+    """
+    if name in _OURS:
+        folder, class_name, driver = _OURS[name]
+        try:
+            module = import_module(f"hermes_sessions.storage.{folder}.provider")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in (driver, f"{driver}_pool"):
+                raise
+            raise InvalidInput(
+                f"{name} needs a driver that is not installed: "
+                f"pip install 'hermes-sessions[{name}]'"
+            ) from error
+        found: type[SessionDBProvider] = getattr(module, class_name)
+        return found
+    return _find_elsewhere(name)
+
+
+def _find_elsewhere(name: str) -> type[SessionDBProvider]:
+    from importlib.metadata import entry_points
+
+    from hermes_sessions.config.keys import PROVIDER_ENTRY_POINTS
+
+    others = {point.name: point for point in entry_points(group=PROVIDER_ENTRY_POINTS)}
+    if name not in others:
+        known = ", ".join(sorted({*_OURS, *others}))
+        raise InvalidInput(f"There is no database provider {name!r}. Known are: {known}.")
+    found = others[name].load()
+    if not (isinstance(found, type) and issubclass(found, SessionDBProvider)):
+        raise InvalidInput(f"The entry point {name!r} is no SessionDBProvider: {found!r}.")
+    return found

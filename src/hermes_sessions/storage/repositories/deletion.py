@@ -1,0 +1,410 @@
+"""Deleting for good: one session, the trash, or everything old enough.
+
+A session is first hidden (doomed) together with what hangs on it, in one transaction; its messages
+then go in bounded steps, so that no writer waits long. Small sessions are hidden and deleted in the
+same transaction. A crash in between leaves only doomed rows, which the next deletion finishes.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hermes_sessions.errors import HermesSessionsError, InvalidInput, RetentionNotApproved
+from hermes_sessions.model.lineage import SUBAGENT
+from hermes_sessions.storage.batched_work import repeat
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.derived_columns import settle
+from hermes_sessions.storage.repositories.fences import held_conversations, require_free
+from hermes_sessions.storage.repositories.holds import (
+    conversations_on_hold,
+    require_no_hold,
+)
+from hermes_sessions.storage.repositories.lineage import (
+    found_conversation,
+    place_family,
+    subagents_of,
+)
+from hermes_sessions.storage.repositories.meta import Meta
+from hermes_sessions.storage.repositories.rows import (
+    SESSION_COLUMNS,
+    VISIBLE,
+    Record,
+    names,
+)
+from hermes_sessions.storage.repositories.stale_sessions import (
+    settle_first,
+    unsettled_conversations,
+)
+from hermes_sessions.storage.repositories.trash import DOOMED, hide
+from hermes_sessions.storage.store import Store
+
+logger = Logger(__name__)
+
+_DAY: Final = 86400.0
+#: Later than every time: an age of 0 days means all, also what a clock set back put in the future.
+_ANY_TIME: Final = 1e18
+#: Messages deleted in one transaction.
+_STEP: Final = 1000
+#: Tables whose rows go with their session.
+_OF_A_SESSION: Final = (
+    "messages",
+    "rewinds",
+    "session_model_usage",
+    "compression_locks",
+    "topics",
+    "authors",
+    "stale_sessions",
+)
+#: Sessions whose deletion was begun, and their messages.
+_COUNT_DOOMED: Final = (
+    "SELECT (SELECT COUNT(*) FROM sessions WHERE trashed_at = ?) + (SELECT COUNT(*) FROM messages "
+    "WHERE session_id IN (SELECT id FROM sessions WHERE trashed_at = ?))"
+)
+_LAST_RUN: Final = "last_auto_prune"
+Progress = Callable[[int], None]
+
+
+class Retention:
+    """What leaves the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._meta = Meta(store)
+
+    def delete(self, session_ids: Iterable[str], sessions_dir: str | Path | None) -> int:
+        """See `SessionDB.delete_sessions`."""
+        existed = 0
+        for session_id in list(dict.fromkeys(session_ids)):
+            gone = self._store.provider.write(partial(_doom, self._store, session_id))
+            if gone:
+                existed += 1
+                self.erase_doomed()
+                _remove_files(gone, sessions_dir)
+        return existed
+
+    def purge_trash(self, older_than_days: float, sessions_dir: str | Path | None) -> int:
+        """See `SessionDB.purge_trash`."""
+        cutoff = self._cutoff(older_than_days)
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                "SELECT id, conversation_id FROM sessions WHERE trashed_at <= ? AND trashed_at > ?",
+                (cutoff, DOOMED),
+            )
+            on_hold = conversations_on_hold(tx, self._store) if rows else set()
+        purged = [row[0] for row in rows if row[1] not in on_hold]
+        for session_id in purged:
+            self._store.provider.write(partial(_doom_trashed, session_id))
+            self.erase_doomed()
+        _remove_files(purged, sessions_dir)
+        return len(purged)
+
+    def candidates(self, older_than_days: float, source: str | None) -> list[Record]:
+        """See `SessionDB.list_prune_candidates`."""
+        cutoff = self._cutoff(older_than_days)
+        columns = (*SESSION_COLUMNS, "preview", "last_active")
+        records: list[Record] = []
+        settle_first(self._store, limit=None)
+        with self._store.provider.read() as tx:
+            for conversation_id in self._finished(tx, cutoff, source):
+                rows = tx.all(
+                    f"SELECT {names(columns)} FROM sessions WHERE conversation_id = ? "
+                    f"AND {VISIBLE} ORDER BY started_at, id",
+                    (conversation_id,),
+                )
+                records += [dict(zip(columns, row, strict=True)) for row in rows]
+        return records
+
+    def prune(
+        self,
+        older_than_days: float,
+        source: str | None,
+        sessions_dir: str | Path | None,
+        on_progress: Progress | None,
+    ) -> int:
+        """See `SessionDB.prune_sessions`."""
+        cutoff = self._cutoff(older_than_days)
+        if not self._store.provider.read_only:
+            settle(self._store)
+        with self._store.provider.read() as tx:
+            waiting = self._finished(tx, cutoff, source)[::-1]
+        self.erase_doomed()
+        pruned = 0
+        while waiting:
+            gone = self._store.provider.write(
+                lambda tx: _prune_step(tx, self._store, waiting[:], cutoff)
+            )
+            del waiting[len(waiting) - gone.conversations :]
+            if gone.unfinished:
+                self.erase_doomed()
+            pruned += len(gone.session_ids)
+            _remove_files(gone.session_ids, sessions_dir)
+            if on_progress is not None:
+                on_progress(len(gone.session_ids))
+        return pruned
+
+    def prune_ghosts(self, sessions_dir: str | Path | None) -> int:
+        """See `SessionDB.prune_empty_ghost_sessions`."""
+        now = self._store.clock()
+        with self._store.provider.read() as tx:
+            held = held_conversations(tx, now) | conversations_on_hold(tx, self._store)
+            rows = tx.all(
+                f"SELECT id, conversation_id FROM sessions WHERE source = ? AND title IS NULL "
+                f"AND ended_at IS NOT NULL AND started_at < ? AND message_count = 0 "
+                f"AND pinned_at IS NULL AND {VISIBLE} "
+                # Other programs may add messages without counting them.
+                f"AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.session_id = sessions.id "
+                f"AND m.active = 1 AND m.compacted = 0)",
+                ("tui", now - _DAY),
+            )
+        return self.delete([row[0] for row in rows if row[1] not in held], sessions_dir)
+
+    def trim(self) -> int:
+        """See `SessionDB.trim`."""
+        return self._store.provider.trim_all()
+
+    def maintain(
+        self,
+        retention_days: int,
+        min_interval_hours: int,
+        vacuum: bool,
+        sessions_dir: str | Path | None,
+        trash_days: float | None,
+    ) -> Record:
+        """See `SessionDB.maybe_auto_prune_and_vacuum`."""
+        result: Record = {"skipped": False, "pruned": 0, "vacuumed": False}
+        try:
+            now = self._store.clock()
+            if now - _number(self._meta.find(_LAST_RUN)) < min_interval_hours * 3600:
+                return result | {"skipped": True}
+            result["pruned"] = self.prune(retention_days, None, sessions_dir, None)
+            if retired := self._retire():
+                result["retired"] = retired
+            kept_days = self._store.trash_days if trash_days is None else trash_days
+            purged = self.purge_trash(kept_days, sessions_dir)
+            if purged:
+                result["purged"] = purged
+            if vacuum and (result["pruned"] or purged):
+                try:
+                    self._store.provider.reclaim()
+                    result["vacuumed"] = True
+                except HermesSessionsError as error:
+                    logger.warning("space could not be given back: %s", error)
+            self._meta.set(_LAST_RUN, repr(now))
+        except (HermesSessionsError, OSError) as error:
+            logger.warning("automatic maintenance failed: %s", error)
+            result["error"] = str(error)
+        return result
+
+    def _retire(self) -> int:
+        """Move what the configured limits come to to the trash, if somebody agreed to them."""
+        if self._store.retention is None or not self._store.retention.is_any:
+            return 0
+        from hermes_sessions.storage.care.retention.enforcement import RetentionCare
+
+        try:
+            return len(RetentionCare(self._store).run(None).moved)
+        except RetentionNotApproved as error:
+            logger.warning("%s", error)
+            return 0
+
+    def _finished(self, tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
+        held = held_conversations(tx, self._store.clock())
+        held |= conversations_on_hold(tx, self._store)
+        if not self._store.provider.read_only:
+            # What another program changed, and is not settled yet, may be newer than it seems.
+            held |= unsettled_conversations(tx)
+        return [c for c in _finished_conversations(tx, cutoff, source) if c not in held]
+
+    def _cutoff(self, older_than_days: float) -> float:
+        if isinstance(older_than_days, bool) or not isinstance(older_than_days, (int, float)):
+            raise InvalidInput("An age must be a number of days.")
+        if not older_than_days >= 0:
+            raise InvalidInput(f"An age must be 0 days or more, not {older_than_days}.")
+        if older_than_days == 0:
+            return _ANY_TIME
+        return self._store.clock() - older_than_days * _DAY
+
+    def erase_doomed(self) -> None:
+        """Finish every deletion that was begun, in short steps."""
+        repeat(
+            self._store.provider, _erase_step, "Deleting sessions", (_COUNT_DOOMED, (DOOMED,) * 2)
+        )
+
+
+class _Gone:
+    """What one step of a prune did."""
+
+    def __init__(self) -> None:
+        self.conversations = 0
+        self.session_ids: list[str] = []
+        self.unfinished = False
+
+
+def _prune_step(tx: WriteTransaction, store: Store, waiting: list[str], cutoff: float) -> _Gone:
+    gone = _Gone()
+    messages = 0
+    held = held_conversations(tx, store.clock()) | conversations_on_hold(tx, store)
+    held |= unsettled_conversations(tx)
+    while waiting and messages < _STEP and not gone.unfinished:
+        conversation_id = waiting.pop()
+        gone.conversations += 1
+        members = tx.all(
+            f"SELECT id, message_count, ended_at, last_active, pinned_at FROM sessions "
+            f"WHERE conversation_id = ? AND {VISIBLE}",
+            (conversation_id,),
+        )
+        # Somebody may have come back to it, or pinned it, since the list was made.
+        if conversation_id in held or any(
+            ended_at is None or active > cutoff or pinned_at is not None
+            for _, _, ended_at, active, pinned_at in members
+        ):
+            continue
+        victims = [member[0] for member in members]
+        size = sum(member[1] or 0 for member in members)
+        messages += size
+        require_free(tx, store, victims)
+        for victim in victims:
+            hide(tx, victim, DOOMED)
+        for victim in victims:
+            detach_children(tx, victim, victims)
+        if size > _STEP:
+            gone.unfinished = True
+        else:
+            for victim in victims:
+                _erase_session(tx, victim)
+        gone.session_ids += victims
+    return gone
+
+
+def _finished_conversations(tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
+    """Return conversations whose members all ended and were last active before *cutoff*, and of
+    which none is pinned, oldest first. With *source*, all members but subagents must come from it.
+    """
+    condition, params = "", list[object]()
+    if source:
+        condition = (
+            "AND SUM(CASE WHEN source <> ? AND (edge_kind IS NULL OR edge_kind <> ?) "
+            "THEN 1 ELSE 0 END) = 0 "
+        )
+        params = [source, SUBAGENT]
+    rows = tx.all(
+        f"SELECT conversation_id FROM sessions WHERE {VISIBLE} GROUP BY conversation_id "
+        f"HAVING SUM(CASE WHEN ended_at IS NULL OR pinned_at IS NOT NULL THEN 1 ELSE 0 END) = 0 "
+        f"AND MAX(last_active) <= ? {condition}ORDER BY MAX(last_active), conversation_id",
+        (cutoff, *params),
+    )
+    return [row[0] for row in rows]
+
+
+def _doom(store: Store, session_id: str, tx: WriteTransaction) -> list[str]:
+    """Begin to delete a visible session and its subagents; return their ids."""
+    require_no_hold(tx, [session_id])
+    require_free(tx, store, [session_id, *subagents_of(tx, session_id)])
+    if not hide(tx, session_id, DOOMED):
+        return []
+    gone = [session_id, *(s for s in subagents_of(tx, session_id) if hide(tx, s, DOOMED))]
+    for victim in gone:
+        detach_children(tx, victim, gone)
+    row = tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
+    if row:
+        place_family(tx, row[0])
+    if sum(_messages_of(tx, victim) for victim in gone) <= _STEP:
+        for victim in gone:
+            _erase_session(tx, victim)
+    return gone
+
+
+def _doom_trashed(session_id: str, tx: WriteTransaction) -> None:
+    tx.run(
+        "UPDATE sessions SET trashed_at = ? WHERE id = ? AND trashed_at IS NOT NULL",
+        (DOOMED, session_id),
+    )
+    detach_children(tx, session_id)
+
+
+def detach_children(tx: WriteTransaction, session_id: str, leaving: Collection[str] = ()) -> None:
+    """Leave children without a parent; those that are not *leaving*, too, start conversations."""
+    rows = tx.all("SELECT id FROM sessions WHERE parent_session_id = ?", (session_id,))
+    if not rows:
+        return
+    tx.run(
+        "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL "
+        "WHERE parent_session_id = ?",
+        (session_id,),
+    )
+    for (child,) in rows:
+        if child not in leaving:
+            found_conversation(tx, child)
+
+
+def _messages_of(tx: ReadTransaction, session_id: str) -> int:
+    row = tx.one("SELECT COUNT(*) FROM messages WHERE session_id = ?", (session_id,))
+    return int(row[0]) if row else 0
+
+
+def _erase_step(tx: WriteTransaction) -> int:
+    """Delete some messages of a doomed session, or the rest and its row; return how many rows."""
+    row = tx.one("SELECT id FROM sessions WHERE trashed_at = ? LIMIT 1", (DOOMED,))
+    if row is None:
+        return 0
+    session_id = row[0]
+    last = tx.one(
+        "SELECT ordinal FROM messages WHERE session_id = ? ORDER BY ordinal LIMIT 1 OFFSET ?",
+        (session_id, _STEP - 1),
+    )
+    if last is None:
+        left = _messages_of(tx, session_id)
+        _erase_session(tx, session_id)
+        return left + 1
+    return tx.run(
+        "DELETE FROM messages WHERE session_id = ? AND ordinal <= ?", (session_id, last[0])
+    )
+
+
+def _erase_session(tx: WriteTransaction, session_id: str) -> None:
+    for table in _OF_A_SESSION:
+        tx.run(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))
+    # What was answered in it, and was sent long ago or never will be.
+    of_turns = "turn_id IN (SELECT id FROM turns WHERE chain_id = ?)"
+    tx.run(
+        f"DELETE FROM outbox WHERE status IN (?, ?) AND {of_turns}", ("sent", "dead", session_id)
+    )
+    tx.run(
+        f"UPDATE mailbox SET text = NULL, payload = NULL WHERE status IN (?, ?) AND {of_turns}",
+        ("done", "dropped", session_id),
+    )
+    # The next time that a session gets this id, tokens go on where the clock is.
+    tx.run("DELETE FROM leases WHERE chain_id = ?", (session_id,))
+    tx.run("DELETE FROM turns WHERE chain_id = ? AND ended_at IS NOT NULL", (session_id,))
+    detach_children(tx, session_id)
+    tx.run("DELETE FROM sessions WHERE id = ?", (session_id,))
+
+
+def _remove_files(session_ids: Iterable[str], sessions_dir: str | Path | None) -> None:
+    """Remove transcript files of deleted sessions; what cannot be removed is logged."""
+    if sessions_dir is None:
+        return
+    folder = Path(sessions_dir)
+    for session_id in session_ids:
+        if "/" in session_id or "\\" in session_id or "\x00" in session_id:
+            continue  # Such an id never named a file of ours.
+        escaped = glob.escape(session_id)
+        files = [folder / f"{session_id}.json", folder / f"{session_id}.jsonl"]
+        files += folder.glob(f"request_dump_{escaped}_*.json")
+        for file in files:
+            try:
+                file.unlink(missing_ok=True)
+            except OSError as error:
+                logger.warning("%s could not be removed: %s", file, error)
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text) if text else 0.0
+    except ValueError:
+        return 0.0

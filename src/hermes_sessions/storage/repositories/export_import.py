@@ -1,0 +1,159 @@
+"""Export and import: sessions as plain records that lose nothing.
+
+An export record is the session as `SessionDB.get_session` returns it, and ``last_active``, with
+what belongs to it: ``extra`` (columns that came with an import from another layout),
+``model_usage`` and ``rewinds`` where there are any, and ``messages``, those taken back included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from hermes_sessions.model.scope import OWNER, Scope
+from hermes_sessions.storage.codec import from_json
+from hermes_sessions.storage.provider import ReadTransaction, Row
+from hermes_sessions.storage.repositories.lineage import conversation_id_of
+from hermes_sessions.storage.repositories.rows import (
+    MESSAGE_COLUMNS,
+    SESSION_COLUMNS,
+    VISIBLE,
+    Record,
+    message_record,
+    names,
+)
+from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.stale_sessions import settled_read
+from hermes_sessions.storage.repositories.usage import USAGE_COLUMNS
+from hermes_sessions.storage.session_import.run import Import
+from hermes_sessions.storage.store import Store
+
+_SELECT_SESSIONS: Final = f"SELECT {names(SESSION_COLUMNS)}, last_active, extra FROM sessions"
+# The content type comes last, where `message_record` expects it.
+_SELECT_MESSAGES: Final = (
+    f"SELECT {names(MESSAGE_COLUMNS)}, rewind_id, extra, content_type FROM messages "
+    f"WHERE session_id = ? ORDER BY ordinal"
+)
+_REWIND_COLUMNS: Final = (
+    "id target_message_id target_ordinal hidden_count head_ordinal rewound_at restored_at".split()
+)
+_NEWEST_FIRST: Final = "ORDER BY last_active DESC, started_at DESC, id DESC"
+_TITLE: Final = SESSION_COLUMNS.index("title")
+_TOOL_CALLS: Final = MESSAGE_COLUMNS.index("tool_calls")
+
+
+class Exchange:
+    """Sessions going out and coming in."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def export(self, session_id: str) -> Record | None:
+        """See `SessionDB.export_session`."""
+        with settled_read(self._store) as tx:
+            row = tx.one(f"{_SELECT_SESSIONS} WHERE id = ? AND {VISIBLE}", (session_id,))
+            return export_record(tx, row) if row else None
+
+    def export_family(self, session_id: str) -> list[Record]:
+        """See `SessionDB.export_session_lineage`."""
+        with settled_read(self._store) as tx:
+            rows = tx.all(
+                f"{_SELECT_SESSIONS} WHERE conversation_id = ? AND {VISIBLE} "
+                f"ORDER BY started_at, id",
+                (conversation_id_of(tx, session_id),),
+            )
+            return [export_record(tx, row) for row in rows]
+
+    def iter_export(
+        self,
+        source: str | None,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        title: str | None = None,
+        scope: Scope = OWNER,
+    ) -> Iterator[Record]:
+        """See `SessionDB.iter_export`; holds one session in memory at a time."""
+        seen, values = scope_condition(scope)
+        where, params = [VISIBLE, seen], list[Any](values)
+        for condition, value in (
+            ("source = ?", source or None),
+            ("last_active >= ?", since),
+            ("last_active < ?", until),
+        ):
+            if value is not None:
+                where.append(condition)
+                params.append(value)
+        with settled_read(self._store) as tx:
+            for row in tx.stream(
+                f"{_SELECT_SESSIONS} WHERE {' AND '.join(where)} {_NEWEST_FIRST}", params
+            ):
+                # No character of a title is a wildcard here, and case is folded in every script.
+                if title is None or title.casefold() in (row[_TITLE] or "").casefold():
+                    yield export_record(tx, row)
+
+    def import_all(
+        self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool
+    ) -> Record:
+        """See `SessionDB.import_sessions`.
+
+        What can be iterated only once is held in memory as a whole; give something that can be
+        iterated twice, such as `hermes_sessions.storage.jsonl.JsonlFile`, to avoid that.
+        """
+        repeatable = list(sessions) if iter(sessions) is sessions else sessions
+        return Import(self._store, leave_out_invalid=leave_out_invalid).run(repeatable)
+
+
+def export_records(tx: ReadTransaction) -> Iterator[Record]:
+    """Yield the record of every session, newest activity first."""
+    for row in tx.stream(f"{_SELECT_SESSIONS} WHERE {VISIBLE} {_NEWEST_FIRST}"):
+        yield export_record(tx, row)
+
+
+def export_record(tx: ReadTransaction, row: Row) -> Record:
+    """Return the record of one session of `_SELECT_SESSIONS`."""
+    record = dict(zip(SESSION_COLUMNS, row, strict=False))
+    record["last_active"] = row[-2]
+    if row[-1] is not None:
+        record["extra"] = from_json(row[-1], None)
+    usage = tx.all(
+        f"SELECT {names(USAGE_COLUMNS)} FROM session_model_usage WHERE session_id = ? "
+        f"ORDER BY first_at, route_key",
+        (record["id"],),
+    )
+    if usage:
+        record["model_usage"] = [dict(zip(USAGE_COLUMNS, used, strict=True)) for used in usage]
+    rewinds = tx.all(
+        f"SELECT {names(_REWIND_COLUMNS)} FROM rewinds WHERE session_id = ? ORDER BY id",
+        (record["id"],),
+    )
+    if rewinds:
+        record["rewinds"] = [dict(zip(_REWIND_COLUMNS, r, strict=True)) for r in rewinds]
+    record["messages"] = [_message(r) for r in tx.stream(_SELECT_MESSAGES, (record["id"],))]
+    return record
+
+
+def _message(row: Row) -> Record:
+    record = message_record(row)
+    rewind_id, extra, content_type = row[-3:]
+    if row[_TOOL_CALLS] is not None and not _is_plain_json(record["tool_calls"], row[_TOOL_CALLS]):
+        # Text that other tools wrote goes out as it is, so that it can come back as it is.
+        record["tool_calls"] = row[_TOOL_CALLS]
+    if content_type is not None:
+        record["content_type"] = content_type
+    if rewind_id is not None:
+        record["rewind_id"] = rewind_id
+    if extra is not None:
+        record["extra"] = from_json(extra, None)
+    return record
+
+
+def _is_plain_json(decoded: Any, column: str) -> bool:
+    """Return whether a column was decoded to an array or object and not given up on."""
+    if decoded == []:
+        try:
+            return bool(json.loads(column) == [])
+        except ValueError:
+            return False
+    return isinstance(decoded, (list, dict))

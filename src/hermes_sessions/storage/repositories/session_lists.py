@@ -1,0 +1,196 @@
+"""Lists and counts, read from summary columns alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model.scope import OWNER, Scope
+from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.repositories.rows import (
+    SESSION_COLUMNS,
+    VISIBLE,
+    Record,
+    names,
+)
+from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.stale_sessions import settled_rows
+from hermes_sessions.storage.store import Store
+
+#: What a listed row takes from the tip of its chain; everything else is the head's.
+_FROM_TIP: Final = frozenset(
+    [
+        "id",
+        "ended_at",
+        "end_reason",
+        "message_count",
+        "tool_call_count",
+        "title",
+        "model",
+        "system_prompt",
+        "archived_at",
+        "pinned_at",
+    ]
+)
+_EVERYTHING: Final = 2**62
+
+
+class Listing:
+    """Sessions as people see them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def rich(
+        self,
+        *,
+        source: str | None,
+        exclude_sources: Sequence[str] | None,
+        limit: int,
+        offset: int,
+        include_children: bool,
+        project_tips: bool,
+        by_activity: bool,
+        include_archived: bool,
+        archived_only: bool,
+        pinned_only: bool,
+        min_message_count: int,
+        since: float | None,
+        until: float | None,
+        compact: bool,
+        scope: Scope = OWNER,
+    ) -> list[Record]:
+        """See `SessionDB.list_sessions_rich`."""
+        if include_children:
+            shown, head, tip = "1 = 1", "id", "id"
+        elif by_activity:
+            shown, head, tip = "listed = 1", "chain_id", "id"
+        else:
+            shown, head, tip = "tip_id IS NOT NULL", "id", "tip_id"
+        if not project_tips and not include_children:
+            tip = head
+        # Filters judge the row that is shown, whichever session of the chain the page is made of.
+        where, params = _filters(source, exclude_sources, _of("source", head))
+        if archived_only:
+            where.append(f"{_of('archived_at', tip)} IS NOT NULL")
+        elif not include_archived:
+            where.append(f"{_of('archived_at', tip)} IS NULL")
+        if pinned_only:
+            where.append(f"{_of('pinned_at', tip)} IS NOT NULL")
+        if min_message_count > 0:
+            where.append(f"{_of('message_count', tip)} >= ?")
+            params.append(min_message_count)
+        for sign, moment in ((">=", since), ("<", until)):
+            if moment is not None:
+                where.append(f"{_of('last_active', tip)} {sign} ?")
+                params.append(moment)
+        # A row shows something of both ends of its chain, so both must be in scope.
+        for owner in dict.fromkeys((head, tip)):
+            seen, values = scope_condition(scope, partial(_of, owner=owner))
+            where.append(seen)
+            params.extend(values)
+        order = (
+            "last_active DESC, started_at DESC, id DESC"
+            if by_activity
+            else ("started_at DESC, id DESC")
+        )
+        ordered = ", ".join(f"page.{part}" for part in order.split(", "))
+        columns = [c for c in SESSION_COLUMNS if not (compact and c == "system_prompt")]
+        selected = ", ".join(f"{'t' if c in _FROM_TIP else 'h'}.{c}" for c in columns)
+        # The page is found first; only its rows are joined.
+        rows = settled_rows(
+            self._store,
+            f"SELECT {selected}, t.preview, t.last_active, h.id",
+            f"FROM (SELECT {head} AS head_id, {tip} AS tip_id_, last_active, started_at, id "
+            f"FROM sessions WHERE {shown} AND {' AND '.join(where)} "
+            f"ORDER BY {order} LIMIT ? OFFSET ?) page "
+            f"JOIN sessions h ON h.id = page.head_id JOIN sessions t ON t.id = page.tip_id_ "
+            f"ORDER BY {ordered}",
+            (*params, *_window(limit, offset)),
+        )
+        return [_rich_record(columns, row) for row in rows]
+
+    def flat(self, source: str | None, limit: int, offset: int) -> list[Record]:
+        """See `SessionDB.search_sessions`."""
+        where, params = _filters(source, None)
+        rows = settled_rows(
+            self._store,
+            f"SELECT {names(SESSION_COLUMNS)}, last_active",
+            f"FROM sessions WHERE {' AND '.join(where)} "
+            f"ORDER BY last_active DESC, started_at DESC, id DESC LIMIT ? OFFSET ?",
+            (*params, *_window(limit, offset)),
+        )
+        return [dict(zip((*SESSION_COLUMNS, "last_active"), row, strict=True)) for row in rows]
+
+    def count(self, source: str | None, *, include_archived: bool) -> int:
+        """See `SessionDB.session_count`."""
+        where, params = _filters(source, None)
+        if not include_archived:
+            where.append("archived_at IS NULL")
+        with self._store.provider.read() as tx:
+            row = tx.one(f"SELECT COUNT(*) FROM sessions WHERE {' AND '.join(where)}", params)
+        return int(row[0]) if row else 0
+
+    def message_count(self, session_id: str | None) -> int:
+        """See `SessionDB.message_count`."""
+        where, params = (f"{VISIBLE} AND id = ?", [session_id]) if session_id else (VISIBLE, [])
+        with self._store.provider.read() as tx:
+            row = tx.one(f"SELECT SUM(message_count) FROM sessions WHERE {where}", params)
+        return int(row[0] or 0) if row else 0
+
+    def stats(self) -> Record:
+        """See `SessionDB.get_stats`."""
+        with self._store.provider.read() as tx:
+            rows = tx.all(
+                f"SELECT source, COUNT(*), COALESCE(SUM(message_count), 0), "
+                f"COALESCE(SUM(CASE WHEN archived_at IS NULL THEN 0 ELSE 1 END), 0) "
+                f"FROM sessions WHERE {VISIBLE} GROUP BY source ORDER BY COUNT(*) DESC, source"
+            )
+            trashed = tx.one("SELECT COUNT(*) FROM sessions WHERE trashed_at > 0")
+        return {
+            "sessions": sum(row[1] for row in rows),
+            "messages": int(sum(row[2] for row in rows)),
+            "sources": {row[0]: {"sessions": row[1], "messages": int(row[2])} for row in rows},
+            "archived": int(sum(row[3] for row in rows)),
+            "trashed": int(trashed[0]) if trashed else 0,
+            "size_bytes": self._store.provider.size_bytes(),
+        }
+
+
+def _filters(
+    source: str | None, exclude_sources: Sequence[str] | None, source_column: str = "source"
+) -> tuple[list[str], list[Any]]:
+    where, params = [VISIBLE], list[Any]()
+    if source:
+        where.append(f"{source_column} = ?")
+        params.append(source)
+    if exclude_sources:
+        where.append(f"{source_column} NOT IN ({placeholders(len(exclude_sources))})")
+        params.extend(exclude_sources)
+    return where, params
+
+
+def _of(column: str, owner: str) -> str:
+    """Return an expression for a column of the session that *owner*, a column, names."""
+    if owner == "id":
+        return column
+    other = f"SELECT o.{column} FROM sessions o WHERE o.id = sessions.{owner}"
+    return f"CASE WHEN {owner} = id THEN {column} ELSE ({other}) END"
+
+
+def _window(limit: int, offset: int) -> tuple[int, int]:
+    if not isinstance(limit, int) or not isinstance(offset, int):
+        raise InvalidInput("limit and offset must be whole numbers.")
+    return (_EVERYTHING if limit < 0 else limit), max(offset, 0)
+
+
+def _rich_record(columns: list[str], row: tuple[Any, ...]) -> Record:
+    record = dict(zip(columns, row, strict=False))
+    preview, last_active, head_id = row[-3:]
+    record["preview"] = preview or ""
+    record["last_active"] = last_active
+    if head_id != record["id"]:
+        record["_lineage_root_id"] = head_id
+    return record

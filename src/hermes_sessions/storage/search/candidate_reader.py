@@ -1,0 +1,429 @@
+"""One state of the database as one asker sees it: what matches a tree, in order, and how much.
+
+Candidates come from the index; what the index does not hold yet is looked at directly, and wherever
+the index is not exact the text decides. Lists by time are exact. Looking at texts is bounded, and
+the account says when the bound was met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from hermes_sessions.model.scope import Scope
+from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
+from hermes_sessions.storage.search.answer import COUNT_LIMIT, Account
+from hermes_sessions.storage.search.index_maintenance import Lag
+from hermes_sessions.storage.search.index_port import (
+    Candidates,
+    Order,
+    SearchIndex,
+    Span,
+    every_message,
+)
+from hermes_sessions.storage.search.snippet_builder import Found, load
+from hermes_sessions.storage.search.sql_conditions import (
+    Where,
+    after_key,
+    as_sql,
+    by_subject,
+    findable,
+    ids_among,
+    scope_as_sql,
+)
+from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.matcher import Analysed, matches
+from hermes_sessions.text.query.tree import Node, Substring, terms_of
+
+#: Messages that are not indexed yet and are looked at one by one, at most.
+TAIL: Final = 2000
+#: Messages a scan looks at, where the index cannot narrow down.
+SCANNED: Final = 20_000
+#: Titles a search looks at one by one, and sessions found by title, at most.
+SCANNED_TITLES: Final = 5_000
+MOST_TITLES: Final = 50
+#: So many matches are read at a time.
+EVERY_MATCH: Final = 100_000
+_SCAN_STEP: Final = 500
+
+Key = tuple[float, str, int]
+
+
+class View:
+    """Matches among the messages that *scope* keeps, all that is *given* as parameters and what is
+    *asked* in the text, up to the id *through*.
+    """
+
+    def __init__(
+        self,
+        tx: ReadTransaction,
+        index: SearchIndex,
+        lag: Lag,
+        dialect: Dialect,
+        *,
+        scope: Scope,
+        given: Sequence[Conditions],
+        asked: Conditions,
+        through: int | None,
+        account: Account,
+    ) -> None:
+        self._tx = tx
+        self._index = index
+        self._lag = lag
+        self._account = account
+        #: How many messages may still be looked at one by one.
+        self.budget = SCANNED
+        self._sessions = scope_as_sql(scope)
+        #: Whether messages that were rewound are found, too.
+        self.include_rewound = any(conditions.include_rewound for conditions in given)
+        self._scope = findable(include_rewound=self.include_rewound) & self._sessions
+        known = ids_among(tx, [*given, asked], scope)
+        self._filters = as_sql([*given, asked], dialect, known)
+        self._given = by_subject(as_sql(given, dialect, known))
+        self._asked = by_subject(as_sql([asked], dialect, known))
+        self.through = _newest_id(tx) if through is None else through
+        self._tail: dict[int, Found] = {}
+        #: By tree: the first messages of sessions whose title may match.
+        self._first_of_titled: dict[Node, list[Found]] = {}
+        if lag.not_indexed:
+            account.not_indexed = lag.not_indexed if scope.is_owner else self._pending()
+        if not lag.usable and lag.pending:
+            self._note("The search index cannot be used now; messages are looked at directly.")
+
+    # ── what may be seen ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def filters(self) -> list[str]:
+        """The names of the filters that are set."""
+        return list(self._filters)
+
+    def where(self, *, removed_by: str | None = None) -> Where:
+        """Return what every match satisfies; or, what one filter alone removes."""
+        where = self._scope & Where("m.id <= ?", (self.through,))
+        for name, condition in self._filters.items():
+            where &= condition.negated() if name == removed_by else condition
+        return where
+
+    def say_what_is_kept_apart(self) -> None:
+        """Say so if a filter in the text asks for what one of the parameters rules out."""
+        for subject, asked in self._asked.items():
+            if subject not in self._given:
+                continue
+            where = self._scope & self._given[subject] & asked
+            if not every_message(self._tx, where, limit=1):
+                self._note(
+                    f"The {subject} filter in the query and the {subject} filter given with the "
+                    f"search exclude each other: no message satisfies both."
+                )
+
+    def _pending(self) -> int:
+        where = self._scope & self._unindexed()
+        row = self._tx.one(
+            f"SELECT COUNT(*) FROM messages m JOIN sessions s ON s.id = m.session_id "
+            f"WHERE {where.sql}",
+            where.params,
+        )
+        return int(row[0]) if row else 0
+
+    def _unindexed(self) -> Where:
+        ways = ["m.id > ?"]
+        if self._lag.queued:
+            ways.append(f"m.id IN ({_QUEUED})")
+        if self._lag.outside:
+            ways.append(_OUTSIDE.sql)
+        return Where(f"({' OR '.join(ways)})", (self._lag.through,))
+
+    def _indexed(self, node: Node | None) -> Where:
+        if node is None or not self._lag.queued:
+            return Where("1 = 1")
+        # What the index holds of these is out of date.
+        return Where(f"m.id NOT IN ({_QUEUED})")
+
+    # ── matches in order ──────────────────────────────────────────────────────────────────────
+
+    def matches(
+        self,
+        node: Node | None,
+        count: int,
+        *,
+        oldest: bool = False,
+        beyond: Key | None = None,
+        where: Where | None = None,
+    ) -> list[Found]:
+        """Return the first *count* matches by time, all if there are fewer; without a tree, of all
+        messages. *beyond* is the `Found.time_key` of the last one that is not wanted.
+        """
+        where = self.where() if where is None else where
+        if beyond is not None:
+            where &= after_key(beyond, oldest=oldest)
+        if node is None:
+            found = self._outside(where, count, oldest=oldest)
+        else:
+            found = self._unindexed_matches(node, where)
+        found += self._by_time(node, where & self._indexed(node), count, oldest=oldest)
+        found.sort(key=lambda item: item.time_key, reverse=not oldest)
+        return found[:count]
+
+    def last_stored(self, node: Node, count: int, *, where: Where | None = None) -> list[Found]:
+        """Return *count* of the newest matches; where clocks differ, not quite by time."""
+        if self._lag.ordered_from:
+            return self.matches(node, count, where=where)
+        where = self.where() if where is None else where
+        found = self._unindexed_matches(node, where)
+        indexed = self._walk(node, where & self._indexed(node), "last stored", self._span(), count)
+        found += islice(indexed, count)
+        found.sort(key=lambda item: item.id, reverse=True)
+        return found[:count]
+
+    def _span(self) -> Span:
+        """Return where the index is up to date, as far as ids are wanted."""
+        return Span(0, min(self._lag.through, self.through) + 1)
+
+    def _by_time(self, node: Node | None, where: Where, count: int, *, oldest: bool) -> list[Found]:
+        """Return at least the first *count* matches by time, if there are so many.
+
+        Above `Lag.ordered_from` ids and times agree, so that the first ones are found without
+        looking at all; below, the database sorts.
+        """
+        end = (self.through if node is None else min(self._lag.through, self.through)) + 1
+        # Whether messages that are not indexed are in order, is not known.
+        edge = self._lag.ordered_from if node is not None or not self._lag.pending else end - 1
+        stored: Order = "first stored" if oldest else "last stored"
+        found = list(islice(self._walk(node, where, stored, Span(edge, end), count), count))
+        if len(found) == count:
+            found += self._strays(node, where, found, Span(edge, end), oldest=oldest)
+        if edge and (oldest or len(found) < count):
+            order: Order = "oldest" if oldest else "newest"
+            found += islice(self._walk(node, where, order, Span(0, edge + 1), count), count)
+        return found
+
+    def _strays(
+        self, node: Node | None, where: Where, found: list[Found], span: Span, *, oldest: bool
+    ) -> list[Found]:
+        """Return matches that belong among *found* by their time although not by their ids."""
+        last = found[-1].id
+        times = [item.match.timestamp for item in found]
+        edge = max(times) if oldest else min(times)
+        # From the first message on that is so much older or newer, none can be among them.
+        sign, direction = (">", "ASC") if oldest else ("<", "DESC")
+        disorder = self._lag.disorder
+        certain = edge + disorder if oldest else edge - disorder
+        row = self._tx.one(
+            f"SELECT id FROM messages WHERE id {sign} ? AND timestamp {sign} ? "
+            f"ORDER BY id {direction} LIMIT 1",
+            (last, certain),
+        )
+        if oldest:
+            span = Span(last, min(row[0], span.below) if row and span.below else span.below)
+        else:
+            span = Span(max(row[0], span.above) if row else span.above, last)
+        if span.below is not None and span.below - span.above <= 1:
+            return []
+        where &= Where(f"m.timestamp {'<=' if oldest else '>='} ?", (edge,))
+        order: Order = "oldest" if oldest else "newest"
+        return list(islice(self._walk(node, where, order, span, len(found)), len(found)))
+
+    def _walk(
+        self, node: Node | None, where: Where, order: Order, span: Span, count: int
+    ) -> Iterator[Found]:
+        """Yield matches in this order, read in pieces, the first of *count* candidates."""
+        last: Found | None = None
+        size = max(1, min(count, EVERY_MATCH))
+        while span.below is None or span.below - span.above > 1:
+            candidates = self._candidates(node, where, order, span, size, last)
+            loaded = load(self._tx, candidates.ids)
+            for item in loaded:
+                if (
+                    node is None
+                    or not candidates.must_be_decided(item.id)
+                    or self._is_match(item, node)
+                ):
+                    yield item
+            if len(candidates.ids) < size:
+                return
+            if not candidates.exact and self.budget <= 0:
+                self._say_bound(order, narrowed=candidates.narrowed)
+                return
+            last = loaded[-1]
+            if order == "last stored":
+                span = span._replace(below=last.id)
+            elif order == "first stored":
+                span = span._replace(above=last.id)
+            size = max(size, _SCAN_STEP)
+            if not candidates.exact:
+                size = min(size, self.budget)
+
+    def _candidates(
+        self,
+        node: Node | None,
+        where: Where,
+        order: Order,
+        span: Span,
+        limit: int,
+        last: Found | None = None,
+    ) -> Candidates:
+        if last is not None and order in ("newest", "oldest"):
+            where &= after_key(last.time_key, oldest=order == "oldest")
+        if node is None:
+            ids = every_message(self._tx, where, limit=limit, order=order, span=span)
+            return Candidates(ids, exact=True, narrowed=True)
+        return self._index.messages(self._tx, node, where, limit=limit, order=order, span=span)
+
+    def _is_match(self, item: Found, node: Node) -> bool:
+        self.budget -= 1
+        self._account.scanned += 1
+        return item.is_match(node)
+
+    def _say_bound(self, order: Order, *, narrowed: bool) -> None:
+        self._account.complete = False
+        kind = "candidates" if narrowed else "messages"
+        first = "oldest" if order in ("first stored", "oldest") else "newest"
+        self._note(
+            f"Looked inside the {first} {self._account.scanned:,} {kind} only; narrow the search "
+            f"with filters to look further{' back' if first == 'newest' else ''}."
+        )
+
+    def _note(self, note: str) -> None:
+        if note not in self._account.notes:
+            self._account.notes.append(note)
+
+    def _unindexed_matches(self, node: Node | None, where: Where) -> list[Found]:
+        """Return matches among messages the index does not hold yet, or not as they are now."""
+        if node is None or self._lag.not_indexed == 0:
+            return []
+        ids = every_message(self._tx, where & self._unindexed(), limit=TAIL + 1)
+        if len(ids) > TAIL:
+            self._account.complete = False
+            self._note(
+                f"The index is being built: {self._account.not_indexed:,} messages are not in it "
+                f"yet."
+                if self._lag.pending
+                else f"The index cannot hold messages with ids below 1; of "
+                f"{self._account.not_indexed:,}, {TAIL:,} were looked at."
+            )
+        known = self._tail
+        known |= {item.id: item for item in load(self._tx, [i for i in ids if i not in known])}
+        items = [known[number] for number in ids[:TAIL]]
+        # A message may be found by several readings of a question, and shown by one of them.
+        return [replace(item) for item in items if item.is_match(node)]
+
+    def _outside(self, where: Where, count: int, *, oldest: bool) -> list[Found]:
+        """Return the first messages by time of those with ids that say nothing about it."""
+        if not self._lag.outside:
+            return []
+        order: Order = "oldest" if oldest else "newest"
+        ids = every_message(self._tx, where & _OUTSIDE, limit=count, order=order)
+        return load(self._tx, ids)
+
+    # ── how many ──────────────────────────────────────────────────────────────────────────────
+
+    def number(self, node: Node | None, where: Where | None = None) -> tuple[int, bool]:
+        """Return how many matches there are, up to `COUNT_LIMIT`, and whether that is all."""
+        where = self.where() if where is None else where
+        if node is None:
+            ids = every_message(self._tx, where, limit=COUNT_LIMIT)
+            return len(ids), len(ids) < COUNT_LIMIT and self.budget > 0
+        found = len(self._unindexed_matches(node, where))
+        if self._lag.usable:
+            found += self._number_indexed(node, where & self._indexed(node))
+        is_all = found < COUNT_LIMIT and self.budget > 0 and self._account.complete
+        return min(found, COUNT_LIMIT), is_all
+
+    def _number_indexed(self, node: Node, where: Where) -> int:
+        candidates = self._candidates(node, where, "last stored", self._span(), COUNT_LIMIT)
+        if candidates.exact and not candidates.unsure:
+            return len(candidates.ids)
+        # What must be looked at, is looked at as long as that is allowed.
+        decided = self._walk(node, where, "last stored", self._span(), COUNT_LIMIT)
+        return sum(1 for _ in islice(decided, COUNT_LIMIT))
+
+    def say_what_is_cut(self) -> None:
+        """Say so if messages are searched that are too long to be indexed as a whole."""
+        if self._lag.usable and self._index.has_cut(self._tx, self.where()):
+            self._note("Of very long messages, only the beginning and the end are searched.")
+
+    # ── titles ────────────────────────────────────────────────────────────────────────────────
+
+    def by_title(self, node: Node, wanted: Callable[[Found], bool] = lambda _: True) -> list[Found]:
+        """Return the first message of each session whose title matches, as ``title``; as
+        ``message`` if its own text matches, too. Only those that are *wanted* are looked at.
+        """
+        if node not in self._first_of_titled:
+            self._first_of_titled[node] = self._load_by_title(node)
+        found = [i for i in self._first_of_titled[node] if wanted(i) and i.has_title(node)]
+        for item in found:
+            if item.is_match(node):
+                item.matched = "message"
+        return found
+
+    def _load_by_title(self, node: Node) -> list[Found]:
+        ids: list[int] = []
+        looked_at = 0
+        for sessions in self._titled(node):
+            ids += self._first_messages(sessions)
+            looked_at += len(sessions)
+            if len(ids) >= MOST_TITLES or looked_at >= SCANNED_TITLES:
+                break
+        return load(self._tx, ids[:MOST_TITLES], matched="title")
+
+    def _first_messages(self, sessions: Sequence[str]) -> list[int]:
+        """Return the first message of each session that may be found, in the order given."""
+        if not sessions:
+            return []
+        where = self.where()
+        rows = self._tx.all(
+            f"SELECT t.id, (SELECT m.id FROM messages m JOIN sessions s ON s.id = m.session_id "
+            f"WHERE m.session_id = t.id AND {where.sql} ORDER BY m.ordinal LIMIT 1) "
+            f"FROM sessions t WHERE t.id IN ({placeholders(len(sessions))})",
+            (*where.params, *sessions),
+        )
+        first = {name: number for name, number in rows if number is not None}
+        return [first[name] for name in sessions if name in first]
+
+    def _titled(self, node: Node) -> Iterator[list[str]]:
+        """Yield sessions that may be seen and whose title may match, the newest first, in pieces:
+        a small one first, because it is often enough.
+        """
+        if any(isinstance(term, Substring) for term in terms_of(node)):
+            yield from self._titles_looked_at(node, Where("s.title IS NOT NULL"))
+            return
+        if self._lag.titles:
+            stale = Where("s.id IN (SELECT session_id FROM search_titles WHERE stale = 1)")
+            yield from self._titles_looked_at(node, stale if self._lag.usable else Where("1 = 1"))
+        last: int | None = None
+        size = 2 * MOST_TITLES
+        while self._lag.usable:
+            numbers = self._index.titles(self._tx, node, limit=size, beyond=last)
+            if not numbers:
+                return
+            rows = self._tx.all(
+                f"SELECT t.session_id FROM search_titles t JOIN sessions s ON s.id = t.session_id "
+                f"WHERE t.number IN ({placeholders(len(numbers))}) AND t.stale = 0 "
+                f"AND {self._sessions.sql} ORDER BY t.number DESC",
+                (*numbers, *self._sessions.params),
+            )
+            yield [row[0] for row in rows]
+            last, size = numbers[-1], _SCAN_STEP
+
+    def _titles_looked_at(self, node: Node, condition: Where) -> Iterator[list[str]]:
+        where = condition & self._sessions
+        rows = self._tx.all(
+            f"SELECT s.id, s.title FROM sessions s WHERE {where.sql} AND s.title IS NOT NULL "
+            f"ORDER BY s.last_active DESC, s.id LIMIT ?",
+            (*where.params, SCANNED_TITLES),
+        )
+        matching = (row[0] for row in rows if matches(node, Analysed([row[1]])))
+        while sessions := list(islice(matching, 2 * MOST_TITLES)):
+            yield sessions
+
+
+_QUEUED: Final = "SELECT message_id FROM search_queue"
+#: See `Lag.outside`.
+_OUTSIDE: Final = Where("m.id < 1")
+
+
+def _newest_id(tx: ReadTransaction) -> int:
+    row = tx.one("SELECT MAX(id) FROM messages")
+    return int(row[0] or 0) if row else 0

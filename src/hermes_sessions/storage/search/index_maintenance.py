@@ -1,0 +1,429 @@
+"""Keeps the index in step with the messages, without any write waiting for it.
+
+Messages are indexed in the order of their ids up to a mark; everything above the mark is not yet
+indexed. Changes and deletions below the mark, by whoever, are noted in a queue by triggers. Where
+several writers store at once, ids do not become visible in their order, and new messages are noted
+in the queue as well; the mark is then only the highest id that was indexed. Texts
+are read and encoded first; then a short transaction stores them and moves the mark, so that writers
+get their turn in between. An index that another segmenter made, or that is damaged, is made anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from hermes_sessions.storage.batched_work import LONGEST, Progress, stuck
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    Row,
+    WriteTransaction,
+    placeholders,
+)
+from hermes_sessions.storage.search.index_port import Document, IndexDamaged, SearchIndex
+from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
+from hermes_sessions.storage.store import Store
+from hermes_sessions.text.token_encoder import document
+from hermes_sessions.text.tokenizer import SEGMENTER_VERSION
+
+logger = Logger(__name__)
+
+#: Messages, and characters of them, that one transaction handles: few enough for a wait of some ten
+#: milliseconds, and so many that fewer than one in a hundred messages is stored while one runs.
+_BATCH: Final = 200
+_BATCH_CHARACTERS: Final = 400_000
+#: After so many transactions, one merges what they wrote.
+_STEPS_TO_TIDY: Final = 2
+#: Seconds by which the times of messages may run against their ids, because clocks differ and
+#: writers wait for each other, before the order counts as broken.
+_MOST_DISORDER: Final = 30.0
+_COLUMNS: Final = ", ".join(("id", "timestamp", *DOCUMENT_COLUMNS))
+_STATE: Final = (
+    "SELECT segmenter, indexed_through, newest, ordered_from, disorder FROM search_state"
+)
+#: Instead of a mark, where everything that is not indexed is in the queue.
+_NO_MARK: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far the index is behind."""
+
+    #: Messages up to this id are indexed, but for those in the queue.
+    through: int
+    #: Messages above the mark and in the queue.
+    pending: int
+    #: Those of them that are in the queue.
+    queued: int = 0
+    #: Titles that are not indexed as they are now.
+    titles: int = 0
+    #: Messages with ids below 1, which only other programs write. The index keeps other things
+    #: under such numbers, so it never holds these.
+    outside: int = 0
+    #: Above this id, later messages have higher ids; imports can make it otherwise below.
+    ordered_from: int = 0
+    #: By how many seconds at most a message above that id is older than one with a lower id.
+    disorder: float = 0.0
+    #: Whether the index can be asked at all; if not, it has to be made anew.
+    usable: bool = True
+
+    @property
+    def complete(self) -> bool:
+        """Whether the index holds everything that it can; where there is nothing, that is so."""
+        return self.pending == 0 and self.titles == 0
+
+    @property
+    def not_indexed(self) -> int:
+        """Messages that the index does not hold, or not as they are now."""
+        return self.pending + self.outside
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What the next transaction is to store, read and encoded before it."""
+
+    state: Row
+    #: The mark once it is stored.
+    last: int
+    #: By id: the row as it was read, and its tokens.
+    encoded: dict[int, tuple[Row, str]] = field(default_factory=dict)
+
+    def document(self, row: Row) -> Document:
+        """Return the document of a row, encoded anew if it is not as it was read."""
+        known, tokens = self.encoded.get(row[0], (None, ""))
+        return Document(row[0], tokens if row == known else _tokens(row))
+
+
+#: Instead of a batch: the index has to be made anew first, because it is damaged, or was made by
+#: other rules.
+_DAMAGED: Final = _Batch((), 0)
+_OUTDATED: Final = _Batch((), 0)
+#: Instead of a number of messages: the index was begun anew. That happens so often at most while
+#: it is brought up to date.
+_RESET: Final = -1
+_MOST_RESETS: Final = 3
+_WORK: Final = "Updating the search index"
+
+
+class Upkeep:
+    """The state of the index, and the work on it."""
+
+    def __init__(self, store: Store, index: SearchIndex) -> None:
+        self._store = store
+        self._index = index
+        self._has_mark = store.provider.dialect.ids_in_order
+        #: Keeps others who index, in other processes, waiting for each other.
+        self._for_update = store.provider.dialect.for_update
+        self._locked_state = _STATE + self._for_update
+
+    def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> Lag:
+        """Return how far the index is behind: wholly, if it is known to be damaged."""
+        outside = _number(tx, "SELECT COUNT(*) FROM messages WHERE id < 1")
+        state = None if is_damaged else self._usable_state(tx)
+        if state is None:
+            return Lag(
+                through=0,
+                pending=_number(tx, "SELECT COUNT(*) FROM messages WHERE id > 0"),
+                titles=_number(tx, "SELECT COUNT(*) FROM sessions WHERE title IS NOT NULL"),
+                outside=outside,
+                usable=False,
+            )
+        _, through, _, ordered_from, disorder = state
+        queued = above = _number(tx, "SELECT COUNT(*) FROM search_queue")
+        if self._has_mark:
+            above += _number(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through)
+        return Lag(
+            through=int(through) if self._has_mark else _NO_MARK,
+            pending=above,
+            queued=queued,
+            titles=_number(tx, "SELECT COUNT(*) FROM search_titles WHERE stale = 1"),
+            outside=outside,
+            ordered_from=int(ordered_from),
+            disorder=float(disorder),
+        )
+
+    def catch_up(
+        self,
+        limit: int | None = None,
+        *,
+        patience: float | None = None,
+        seconds: float = LONGEST,
+        is_unwanted: Callable[[], bool] = lambda: False,
+        on_step: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Index up to *limit* messages and titles (all without one), or until the work *is
+        unwanted* or took *seconds*; return how many were handled. *patience* bounds each wait for
+        other writers. Ends also when others undo the work; `lag` tells what is left.
+
+        Raises:
+            StoreUnavailable: the store cannot be written now; what was done stays done.
+        """
+        handled = steps = resets = 0
+        progress = Progress(_WORK, self._number_left, seconds)
+        while (limit is None or handled < limit) and not is_unwanted():
+            try:
+                steps += 1
+                if steps % _STEPS_TO_TIDY == 0:
+                    # Little by little, or the index does it all at once some day.
+                    self.tidy_once(patience=patience)
+                step = self._step(patience)
+            except IndexDamaged as error:
+                if resets:
+                    raise
+                logger.warning("the search index is made anew: %s", error)
+                self.start_anew(patience=patience)
+                step = _RESET
+            if step is None:
+                break
+            if step == _RESET:
+                resets += 1
+                if resets > _MOST_RESETS:
+                    logger.warning("%s", stuck(_WORK, self._number_left()))
+                    break
+                continue
+            handled += step
+            on_step(step)
+            if not progress.goes_on(step):
+                break
+        return handled
+
+    def _number_left(self) -> int:
+        with self._store.provider.read() as tx:
+            lag = self.lag(tx)
+        return lag.pending + lag.titles
+
+    def tidy(self) -> bool:
+        """Merge what the index wrote in small pieces, and leave nothing in it of what was removed,
+        in short steps. An index that a thorough check finds damaged is made anew; return whether.
+        """
+        with self._store.provider.read() as tx:
+            damage = self._index.damage(tx)
+        if damage is not None:
+            logger.warning("the search index is made anew: %s", damage)
+            self.start_anew()
+            self.catch_up()
+        self.compact()
+        return damage is not None
+
+    def compact(self) -> bool:
+        """Leave nothing in the index of what was removed; return whether that came to an end."""
+        until = time.monotonic() + LONGEST
+        first = True
+        while self._store.provider.write(partial(self._index.compact, first=first)):
+            first = False
+            if time.monotonic() >= until:
+                logger.warning("merging the search index stops for now; it took too long")
+                return False
+        return True
+
+    def tidy_once(self, *, patience: float | None = None) -> None:
+        """Do one short step of merging."""
+        self._store.provider.write(self._index.tidy, patience=patience)
+
+    def start_anew(self, *, patience: float | None = None) -> None:
+        """Forget the index; the next work builds it from the messages."""
+        self._store.provider.write(self._reset, patience=patience, isolated=False)
+
+    def _reset(self, tx: WriteTransaction) -> None:
+        self._index.clear(tx)
+        tx.run("DELETE FROM search_queue")
+        if not self._has_mark:
+            tx.run("INSERT INTO search_queue (message_id) SELECT id FROM messages ORDER BY id")
+        tx.run("UPDATE search_titles SET stale = 1")
+        tx.run("DELETE FROM search_state")
+        tx.run(
+            "INSERT INTO search_state "
+            "(segmenter, indexed_through, newest, ordered_from, disorder) VALUES (?, ?, ?, ?, ?)",
+            (SEGMENTER_VERSION, 0, 0.0, 0, 0.0),
+        )
+
+    def _reset_outdated(self, tx: WriteTransaction) -> None:
+        # Somebody else may have been faster, and have indexed the first messages already.
+        state = tx.one(self._locked_state)
+        if state is None or state[0] != SEGMENTER_VERSION:
+            self._reset(tx)
+
+    # ── one step ──────────────────────────────────────────────────────────────────────────────
+
+    def _step(self, patience: float | None) -> int | None:
+        """Handle the next few messages and titles; return how many, `_RESET` if the index was
+        begun anew, None when there are none.
+        """
+        with self._store.provider.read() as tx:
+            batch = self._read(tx)
+        if batch is None:
+            return None
+        if batch is _DAMAGED:
+            self.start_anew(patience=patience)
+            return _RESET
+        if batch is _OUTDATED:
+            self._store.provider.write(self._reset_outdated, patience=patience, isolated=False)
+            return _RESET
+        return self._store.provider.write(
+            partial(self._store_batch, batch=batch), patience=patience, isolated=False
+        )
+
+    def _read(self, tx: ReadTransaction) -> _Batch | None:
+        """Read and encode what is next: changes that were noted, else what is above the mark."""
+        if not self._index.is_sound(tx):
+            return _DAMAGED
+        state = tx.one(_STATE)
+        if state is None or state[0] != SEGMENTER_VERSION:
+            return _OUTDATED
+        queued = tx.all("SELECT message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
+        if queued:
+            rows = tx.stream(
+                f"SELECT {_COLUMNS} FROM messages WHERE id IN ({placeholders(len(queued))})",
+                [row[0] for row in queued],
+            )
+            return _Batch(state, state[1], {row[0]: (row, _tokens(row)) for row in rows})
+        encoded: dict[int, tuple[Row, str]] = {}
+        last, characters = state[1], 0
+        for row in tx.stream(
+            f"SELECT {_COLUMNS} FROM messages WHERE id > ? ORDER BY id LIMIT ?",
+            (last if self._has_mark else _NO_MARK, _BATCH),
+        ):
+            last = row[0]
+            encoded[last] = (row, _tokens(row))
+            characters += sum(len(value) for value in row[2:] if isinstance(value, str))
+            if characters > _BATCH_CHARACTERS:
+                break
+        if not encoded and tx.one("SELECT number FROM search_titles WHERE stale = 1") is None:
+            return None
+        return _Batch(state, last, encoded)
+
+    def _usable_state(self, tx: ReadTransaction) -> Row | None:
+        """Return where the index stands; None if it has to be made anew."""
+        if not self._index.is_sound(tx):
+            return None
+        state = tx.one(_STATE)
+        return state if state is not None and state[0] == SEGMENTER_VERSION else None
+
+    def _store_batch(self, tx: WriteTransaction, batch: _Batch) -> int:
+        state = tx.one(self._locked_state)
+        if state is None or state[0] != SEGMENTER_VERSION:
+            return 0  # The index is being made anew, by others.
+        handled = self._take_titles(tx) + self._take_queue(tx, batch, state)
+        # If it was changed, somebody else has done the work.
+        if handled == 0 and state == batch.state and self._has_mark:
+            handled = self._take_new(tx, batch)
+        return handled
+
+    def _take_new(self, tx: WriteTransaction, batch: _Batch) -> int:
+        rows = tx.all(
+            f"SELECT {_COLUMNS} FROM messages WHERE id > ? AND id <= ? ORDER BY id",
+            (batch.state[1], batch.last),
+        )
+        self._index.add(tx, [batch.document(row) for row in rows])
+        _move_mark(tx, batch.state, rows, batch.last)
+        return len(rows)
+
+    def _take_queue(self, tx: WriteTransaction, batch: _Batch, state: Row) -> int:
+        queued = tx.all("SELECT seq, message_id FROM search_queue ORDER BY seq LIMIT ?", (_BATCH,))
+        if not queued:
+            return 0
+        ids = sorted({row[1] for row in queued if row[1] > 0})
+        rows: list[Row] = []
+        if ids:
+            self._index.remove(tx, ids)
+            rows = tx.all(
+                f"SELECT {_COLUMNS} FROM messages WHERE id IN ({placeholders(len(ids))}) "
+                f"ORDER BY id",
+                ids,
+            )
+            self._index.add(tx, [batch.document(row) for row in rows])
+        if not self._has_mark:
+            new = [row for row in rows if row[0] > state[1]]
+            rows = [row for row in rows if row[0] <= state[1]]
+            if new:
+                _move_mark(tx, state, new, new[-1][0])
+        _note_moved(tx, [(row[0], time_of(row[1])) for row in rows])
+        taken = [row[0] for row in queued]
+        tx.run(f"DELETE FROM search_queue WHERE seq IN ({placeholders(len(taken))})", taken)
+        return len(queued)
+
+    def _take_titles(self, tx: WriteTransaction) -> int:
+        # Locked before the titles are read: whoever changes one meanwhile says so after us.
+        stale = tx.all(
+            f"SELECT number, session_id FROM search_titles WHERE stale = 1 LIMIT ?"
+            f"{self._for_update}",
+            (_BATCH,),
+        )
+        if not stale:
+            return 0
+        titles: dict[str, str | None] = dict(
+            tx.all(
+                f"SELECT id, title FROM sessions WHERE id IN ({placeholders(len(stale))})",
+                [session_id for _, session_id in stale],
+            )
+        )
+        self._index.remove(tx, [-number for number, _ in stale])
+        documents = []
+        for number, session_id in stale:
+            title = titles.get(session_id)
+            if title is None:
+                tx.run("DELETE FROM search_titles WHERE session_id = ?", (session_id,))
+                continue
+            documents.append(Document(-number, document([title]).tokens))
+            tx.run("UPDATE search_titles SET stale = 0 WHERE number = ?", (number,))
+        self._index.add(tx, sorted(documents, key=lambda item: item.number))
+        return len(stale)
+
+
+def _move_mark(tx: WriteTransaction, state: Row, rows: list[Row], mark: int) -> None:
+    """Note that *rows*, in the order of their ids, are indexed, and how far they are in order."""
+    _, _, newest, ordered_from, disorder = state
+    for row in rows:
+        timestamp = time_of(row[1])
+        if timestamp < newest - _MOST_DISORDER:
+            ordered_from, disorder = row[0], 0.0
+        else:
+            disorder = max(disorder, newest - timestamp)
+        newest = max(newest, timestamp)
+    tx.run(
+        "UPDATE search_state SET indexed_through = ?, newest = ?, ordered_from = ?, disorder = ?",
+        (mark, newest, ordered_from, disorder),
+    )
+
+
+def _note_moved(tx: WriteTransaction, times: list[tuple[int, float]]) -> None:
+    """Note by how much messages that were changed are out of order now."""
+    added = sum(_out_of_place(tx, number, timestamp) for number, timestamp in times)
+    if not added:
+        return
+    newest = max(timestamp for _, timestamp in times)
+    tx.run(
+        "UPDATE search_state SET disorder = disorder + ?, "
+        "newest = CASE WHEN newest > ? THEN newest ELSE ? END",
+        (added, newest, newest),
+    )
+    # It may be newer than all above it: only behind the mark, order begins again.
+    tx.run(
+        "UPDATE search_state SET ordered_from = indexed_through, disorder = 0 WHERE disorder > ?",
+        (_MOST_DISORDER,),
+    )
+
+
+def _tokens(row: Row) -> str:
+    return document(texts_of(row[2:])).tokens
+
+
+def _out_of_place(tx: ReadTransaction, number: int, timestamp: float) -> float:
+    """Return by how many seconds a message is older than the one before or newer than the next."""
+    select = "SELECT timestamp FROM messages WHERE id"
+    before = tx.one(f"{select} < ? ORDER BY id DESC LIMIT 1", (number,))
+    after = tx.one(f"{select} > ? ORDER BY id LIMIT 1", (number,))
+    return max(
+        0.0,
+        time_of(before[0]) - timestamp if before else 0.0,
+        timestamp - time_of(after[0]) if after else 0.0,
+    )
+
+
+def _number(tx: ReadTransaction, sql: str, *params: Any) -> int:
+    row = tx.one(sql, params)
+    return int(row[0]) if row else 0

@@ -1,0 +1,212 @@
+"""Messages as a search shows them: loaded with their texts, cut to snippets, with context."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hermes_sessions.model.message import text_of
+from hermes_sessions.storage.codec import decode_content
+from hermes_sessions.storage.provider import ReadTransaction, placeholders
+from hermes_sessions.storage.search.answer import Hit
+from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
+from hermes_sessions.text.clusters import cluster_end, cluster_start
+from hermes_sessions.text.query.counting import places
+from hermes_sessions.text.query.matcher import Analysed, find_marks, matches, matches_title
+from hermes_sessions.text.query.tree import Node, Substring, Term, terms_of
+from hermes_sessions.text.relevance import Match
+from hermes_sessions.text.snippet import make_snippet
+
+CONTEXT_LENGTH: Final = 200
+_CHUNK: Final = 500
+#: Texts up to this length are marked as a whole; of texts that must be, so much at most.
+_PIECE: Final = 600
+_LONGEST: Final = 20_000
+#: As often, the next stretch of a text is tried when nothing was found to mark in one.
+_STRETCHES: Final = 50
+_FACTS: Final = (
+    "m.id, m.session_id, m.role, m.timestamp, m.tool_name, m.ordinal, s.source, s.model, "
+    "s.started_at, s.title, s.conversation_id"
+)
+_TEXTS: Final = ", ".join(f"m.{column}" for column in DOCUMENT_COLUMNS)
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """A message that was found, with what ranking and showing need."""
+
+    facts: tuple[Any, ...]
+    match: Match
+    matched: str
+    score: float | None = None
+    #: What it was found by, and so what is marked in it.
+    reading: Node | None = None
+    _document: Analysed | None = None
+
+    @property
+    def id(self) -> int:
+        """The message's id."""
+        return int(self.facts[0])
+
+    @property
+    def time_key(self) -> tuple[float, str, int]:
+        """Order by time, then session and place in it."""
+        return self.match.timestamp, self.match.session_id, self.match.ordinal
+
+    def has_title(self, node: Node) -> bool:
+        """Whether the session's title matches, and the message has nothing that must be absent."""
+        return matches_title(node, Analysed([self.match.title]), self._analysed)
+
+    def is_match(self, node: Node) -> bool:
+        """Whether the message's texts match."""
+        return matches(node, self._analysed)
+
+    @property
+    def _analysed(self) -> Analysed:
+        if self._document is None:
+            self._document = Analysed(self.match.texts)
+        return self._document
+
+
+def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -> list[Found]:
+    """Return messages by id, in the order given, with their texts analysed."""
+    loaded: dict[int, Found] = {}
+    for start in range(0, len(ids), _CHUNK):
+        chunk = ids[start : start + _CHUNK]
+        for row in tx.stream(
+            f"SELECT {_FACTS}, {_TEXTS} FROM messages m JOIN sessions s ON s.id = m.session_id "
+            f"WHERE m.id IN ({placeholders(len(chunk))})",
+            chunk,
+        ):
+            match = Match(
+                texts_of(row[11:]),
+                title=row[9] or "",
+                source=row[6],
+                role=row[2],
+                timestamp=time_of(row[3]),
+                session_id=row[1],
+                ordinal=row[5],
+            )
+            loaded[row[0]] = Found(row[:11], match, matched)
+    return [loaded[number] for number in ids if number in loaded]
+
+
+def show(
+    tx: ReadTransaction, found: Sequence[Found], *, include_rewound: bool = False
+) -> list[Hit]:
+    """Return hits with snippet and context."""
+    return [_hit(tx, item, include_rewound=include_rewound) for item in found]
+
+
+def _hit(tx: ReadTransaction, item: Found, *, include_rewound: bool) -> Hit:
+    number, session_id, role, timestamp, tool_name, ordinal = item.facts[:6]
+    source, model, started, title, conversation_id = item.facts[6:]
+    texts = [title] if item.matched == "title" else item.match.texts
+    return Hit(
+        id=number,
+        session_id=session_id,
+        role=role,
+        snippet=_snippet(texts, item.reading),
+        timestamp=timestamp,
+        tool_name=tool_name,
+        source=source,
+        model=model,
+        session_started=started,
+        context=_context(tx, session_id, ordinal, include_rewound=include_rewound),
+        title=title,
+        conversation_id=conversation_id,
+        ordinal=ordinal,
+        matched=item.matched,
+        score=item.score,
+    )
+
+
+def _snippet(texts: Sequence[str], node: Node | None) -> str:
+    """Return the snippet of the first text that has a match, else the start of the first."""
+    terms = terms_of(node)
+    for text in texts if terms else ():
+        for piece in _pieces(text, terms):
+            marks = find_marks(node, piece)
+            if marks:
+                return make_snippet(piece, marks)
+    return make_snippet(_start_of(texts[0]), []) if texts else ""
+
+
+def _pieces(text: str, terms: Sequence[Term | Substring]) -> Iterator[str]:
+    """Yield parts of a text in which there may be something to mark, the likeliest first."""
+    yield _piece(text, terms)
+    for start in range(0, min(len(text), _STRETCHES * _LONGEST), _LONGEST):
+        if len(text) > _PIECE:
+            # Stretches overlap, so that what stands at the seam is whole in one of them.
+            first = cluster_start(text, max(0, start - _PIECE))
+            yield text[first : cluster_start(text, start + _LONGEST)]
+
+
+def _piece(text: str, terms: Sequence[Term | Substring]) -> str:
+    """Return the part of a long text that is worth showing: around the first place with the most
+    different terms. Marking a whole long text would cost more than finding it did.
+    """
+    if len(text) <= _PIECE:
+        return text
+    if not text.isascii() and len(text.lower()) != len(text):
+        return _start_of(text)
+    lowered = text.lower()
+    # A word that is asked for twice is one word.
+    different = dict.fromkeys(terms)
+    found = [(place, i) for i, term in enumerate(different) for place in places(term, lowered)]
+    if not found:
+        return _start_of(text)
+    best = _densest(sorted(found), _PIECE // 2)
+    start = cluster_start(text, max(0, best - _PIECE // 3))
+    end = cluster_end(text, min(len(text), best + _PIECE))
+    before = "... " if start > 0 else ""
+    after = " ..." if end < len(text) else ""
+    return before + text[start:end] + after
+
+
+def _densest(found: Sequence[tuple[int, int]], width: int) -> int:
+    """Return the first place from which on *width* characters have the most different terms.
+
+    *found* are places and the numbers of the terms there, in order. Questions can have a thousand
+    terms, so it is gone through once.
+    """
+    inside: Counter[int] = Counter()
+    end = most = best = 0
+    for place, number in found:
+        while end < len(found) and found[end][0] < place + width:
+            inside[found[end][1]] += 1
+            end += 1
+        if len(inside) > most:
+            most, best = len(inside), place
+        inside[number] -= 1
+        if not inside[number]:
+            del inside[number]
+    return best
+
+
+def _start_of(text: str) -> str:
+    return text[: cluster_start(text, _LONGEST)]
+
+
+def _context(
+    tx: ReadTransaction, session_id: str, ordinal: int, *, include_rewound: bool
+) -> list[dict[str, str]]:
+    columns = "SELECT role, content, content_type, ordinal FROM messages WHERE session_id = ?"
+    shown = "ORDER BY ordinal" if include_rewound else "AND active = 1 ORDER BY ordinal"
+    before = tx.all(f"{columns} AND ordinal < ? {shown} DESC LIMIT 1", (session_id, ordinal))
+    after = tx.all(f"{columns} AND ordinal >= ? {shown} LIMIT 2", (session_id, ordinal))
+    return [
+        {"role": role, "content": _short(decode_content(content, content_type))}
+        for role, content, content_type, _ in (*before, *after)
+    ]
+
+
+def _short(content: Any) -> str:
+    if content is None:
+        return ""
+    text = text_of(content)
+    if not text and not isinstance(content, str):
+        text = "[multimodal content]"
+    return text[: cluster_start(text, CONTEXT_LENGTH)]

@@ -1,0 +1,1 @@
+"""Import of whole sessions: check, compare, write, attach to parents."""

@@ -1,0 +1,400 @@
+"""An export record offered for import: checked, and brought into the form that is stored.
+
+Accepted are records as this store exports them and the older shapes: sessions with the documented
+columns, messages without ordinals, and whatever columns later Hermes versions added. A column this
+store does not have is kept in ``extra``. Nothing here touches a database.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from hermes_sessions.errors import InvalidInput, InvalidTitle
+from hermes_sessions.model.ids import (
+    MAX_ID_LENGTH,
+    require_bounded,
+    require_id,
+    require_new_id,
+    stored_length,
+)
+from hermes_sessions.model.lineage import require_edge_kind
+from hermes_sessions.model.message import preview_of
+from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
+from hermes_sessions.storage.codec import BASE64, JSON, decode_content, encode_content, to_json
+from hermes_sessions.storage.repositories.new_message import calls_in, require_size
+from hermes_sessions.storage.repositories.rows import (
+    MESSAGE_COLUMNS,
+    MESSAGE_JSON,
+    MESSAGE_TEXTS,
+    SESSION_COLUMNS,
+    STORED_FIELDS,
+)
+from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, TOKEN_COLUMNS
+from hermes_sessions.storage.session_import import value_checks
+
+#: Larger ids are not kept: a file must not be able to use up the ids that are left.
+MAX_KEPT_ID: Final = 2**52
+
+SESSION_TEXTS: Final = (
+    "user_id model system_prompt end_reason billing_provider billing_base_url billing_mode "
+    "cost_status cost_source pricing_version handoff_state handoff_platform handoff_error"
+).split()
+SESSION_COUNTERS: Final = (
+    "tool_call_count input_tokens output_tokens cache_read_tokens cache_write_tokens "
+    "reasoning_tokens api_call_count rewind_count"
+).split()
+SESSION_COSTS: Final = ("estimated_cost_usd", "actual_cost_usd")
+
+#: Keys of a session that are not columns of other layouts: ours, parts, and what is derived.
+_SESSION_KEYS: Final = frozenset(SESSION_COLUMNS) | frozenset(
+    "messages model_usage rewinds extra last_active preview archived _lineage_root_id".split()
+)
+_MESSAGE_KEYS: Final = frozenset(MESSAGE_COLUMNS) | {"content_type", "rewind_id", "extra"}
+
+
+class IncomingMessage(NamedTuple):
+    """One checked message."""
+
+    id: int | None
+    ordinal: int
+    #: One value per name in `STORED_FIELDS`.
+    values: tuple[Any, ...]
+    active: int
+    compacted: int
+    rewind_id: int | None
+    extra: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class IncomingSession:
+    """One checked session, ready to be compared and written."""
+
+    id: str
+    #: Columns of ``sessions`` that are taken as they are.
+    columns: dict[str, Any]
+    parent_id: str | None
+    edge_kind: str | None
+    #: False in older shapes: the kind follows from how the parent ended.
+    edge_is_stated: bool
+    #: The layout an older shape comes from, as far as it shows.
+    schema_version: int
+    conversation_id: str | None
+    messages: Sequence[IncomingMessage]
+    usage: Sequence[dict[str, Any]]
+    #: None in shapes that count rewinds without recording them.
+    rewinds: Sequence[dict[str, Any]] | None
+    #: What was changed on the way, for the report.
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[int] | None:
+        """The ids of all messages when they can be kept: all given, rising, within bounds."""
+        previous = 0
+        found = []
+        for message in self.messages:
+            if message.id is None or not previous < message.id <= MAX_KEPT_ID:
+                return None
+            previous = message.id
+            found.append(previous)
+        return found
+
+
+def read_record(record: Any, *, now: float, max_message_bytes: int) -> IncomingSession:
+    """Return the session that *record* describes.
+
+    Raises:
+        InvalidInput: the record cannot be stored; the message says what is wrong where.
+    """
+    if not isinstance(record, Mapping):
+        raise InvalidInput(f"A session must be an object, not {type(record).__name__}.")
+    session_id = _session_id(record)
+    messages, ours = _messages(record, max_message_bytes)
+    columns = _session_columns(record)
+    columns["started_at"] = value_checks.first_known(
+        columns["started_at"], messages[0].values[_TIMESTAMP] if messages else None, now
+    )
+    notes: list[str] = []
+    columns["title"] = _title(record.get("title"), notes)
+    _summarize(columns, messages, record, ours=ours)
+    edge_kind = record.get("edge_kind")
+    return IncomingSession(
+        id=session_id,
+        columns=columns,
+        parent_id=_reference(record, "parent_session_id", "parent session id"),
+        edge_kind=require_edge_kind(edge_kind) if edge_kind is not None else None,
+        edge_is_stated="edge_kind" in record,
+        schema_version=17 if "session_key" in record else 11,
+        conversation_id=_reference(record, "conversation_id", "conversation id"),
+        messages=messages,
+        usage=_usage(record.get("model_usage"), columns["started_at"]),
+        rewinds=_rewinds(record.get("rewinds"), ours=ours),
+        notes=notes,
+    )
+
+
+# ── sessions ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _session_id(record: Mapping[str, Any]) -> str:
+    session_id = record.get("id")
+    return session_id if _is_stored_blank(session_id, record) else require_new_id(session_id)
+
+
+def _reference(record: Mapping[str, Any], name: str, what: str) -> str | None:
+    session_id = record.get(name)
+    if _is_stored_blank(session_id, record):
+        return session_id
+    return require_id(session_id, what) if session_id else None
+
+
+def _is_stored_blank(session_id: Any, record: Mapping[str, Any]) -> TypeGuard[str]:
+    """Return whether a blank id is one that a store holds: no new session gets one, but files of
+    old programs have some, and what was exported must come back.
+    """
+    if "conversation_id" not in record or not isinstance(session_id, str):
+        return False
+    return not session_id.strip() and len(session_id) <= MAX_ID_LENGTH
+
+
+def _session_columns(record: Mapping[str, Any]) -> dict[str, Any]:
+    source = record.get("source")
+    columns: dict[str, Any] = {
+        "source": require_id(source, "source") if source is not None else "unknown",
+        "model_config": value_checks.json_text("model_config", record.get("model_config")),
+        "started_at": value_checks.time("started_at", record.get("started_at")),
+        "ended_at": value_checks.time("ended_at", record.get("ended_at")),
+        "archived_at": value_checks.time("archived_at", record.get("archived_at")),
+        "pinned_at": value_checks.time("pinned_at", record.get("pinned_at")),
+    }
+    for name in SESSION_TEXTS:
+        columns[name] = value_checks.text(name, record.get(name))
+    for name in SESSION_COUNTERS:
+        columns[name] = value_checks.number(name, record.get(name, 0))
+    columns["rewind_count"] = columns["rewind_count"] or 0
+    for name in SESSION_COSTS:
+        columns[name] = value_checks.number(name, record.get(name))
+    columns["extra"] = value_checks.extra_text(record, _SESSION_KEYS)
+    return columns
+
+
+def _title(title: Any, notes: list[str]) -> str | None:
+    text = value_checks.text("title", title)
+    try:
+        cleaned = sanitize_title(text)
+    except InvalidTitle:
+        # Numbers added to a title of full length may have made it longer; that is kept.
+        is_kept = text is not None and stored_length(text) <= MAX_ID_LENGTH
+        cleaned = text if is_kept else None
+        if cleaned is None and text is not None:
+            cleaned = sanitize_title(text[:MAX_TITLE_LENGTH])
+    if cleaned != (text or None):
+        notes.append(f"title {text!r:.250} became {cleaned!r}")
+    return cleaned
+
+
+def _summarize(
+    columns: dict[str, Any],
+    messages: Sequence[IncomingMessage],
+    record: Mapping[str, Any],
+    *,
+    ours: bool,
+) -> None:
+    """Set the columns that follow from the messages, as appending them would have."""
+    in_force = [m for m in messages if m.active and not m.compacted]
+    columns["message_count"] = len(in_force)
+    drifted = len(in_force) < len(messages) or columns["rewind_count"]
+    if "tool_call_count" not in record or (drifted and not ours):
+        # Older programs went on counting messages that were taken back.
+        columns["tool_call_count"] = sum(calls_in(m.values[_TOOL_CALLS]) for m in in_force)
+    columns["preview"] = next((_preview(m) for m in messages if m.active and _shows(m)), None)
+    columns["next_ordinal"] = messages[-1].ordinal + 1 if messages else 1
+    newest = max((m.values[_TIMESTAMP] for m in in_force), default=columns["started_at"])
+    stated = value_checks.time("last_active", record.get("last_active")) if ours else None
+    columns["last_active"] = newest if stated is None else stated
+    if record.get("archived") and columns["archived_at"] is None:
+        columns["archived_at"] = columns["last_active"]
+
+
+_ROLE: Final = STORED_FIELDS.index("role")
+_CONTENT: Final = STORED_FIELDS.index("content")
+_CONTENT_TYPE: Final = STORED_FIELDS.index("content_type")
+_TOOL_CALLS: Final = STORED_FIELDS.index("tool_calls")
+_TIMESTAMP: Final = STORED_FIELDS.index("timestamp")
+
+
+def _shows(message: IncomingMessage) -> bool:
+    return message.values[_ROLE] == "user" and message.values[_CONTENT] is not None
+
+
+def _preview(message: IncomingMessage) -> str:
+    return preview_of(decode_content(message.values[_CONTENT], message.values[_CONTENT_TYPE]))
+
+
+# ── messages ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _messages(
+    record: Mapping[str, Any], max_message_bytes: int
+) -> tuple[list[IncomingMessage], bool]:
+    """Return the checked messages, and whether they are in our own shape (or there are none)."""
+    given = record.get("messages")
+    if given is None:
+        given = []
+    if not isinstance(given, (list, tuple)):
+        raise InvalidInput(f"messages must be a list, not {type(given).__name__}.")
+    ours = all(isinstance(m, Mapping) and m.get("ordinal") is not None for m in given)
+    ours = ours and (bool(given) or "conversation_id" in record)
+    fallback = value_checks.time("started_at", record.get("started_at"))
+    messages: list[IncomingMessage] = []
+    externals: set[str] = set()
+    ordinal = 0
+    for index, raw in enumerate(given):
+        try:
+            message = _message(raw, index, fallback, ours=ours)
+            require_size((*message.values, message.extra), max_message_bytes)
+            if message.ordinal <= ordinal:
+                raise InvalidInput("ordinals must rise.")
+            external_id = message.values[_EXTERNAL_ID]
+            if external_id is not None:
+                require_bounded(external_id, "external id")
+                if external_id in externals:
+                    raise InvalidInput(f"the external id {external_id!r:.100} appears twice.")
+                externals.add(external_id)
+        except InvalidInput as error:
+            raise InvalidInput(f"Message {index}: {error}") from error
+        ordinal = message.ordinal
+        fallback = message.values[_TIMESTAMP]
+        messages.append(message)
+    return messages, ours
+
+
+_EXTERNAL_ID: Final = STORED_FIELDS.index("external_id")
+
+
+_CHECKED_COLUMNS: Final = (
+    *((name, value_checks.text) for name in MESSAGE_TEXTS),
+    *((name, value_checks.json_text) for name in MESSAGE_JSON),
+    ("token_count", value_checks.number),
+)
+
+
+def _message(raw: Any, index: int, fallback: float | None, *, ours: bool) -> IncomingMessage:
+    if not isinstance(raw, Mapping):
+        raise InvalidInput(f"must be an object, not {type(raw).__name__}.")
+    role = raw.get("role")
+    if not isinstance(role, str) or not role:
+        raise InvalidInput("needs a role, such as 'user' or 'assistant'.")
+    columns: dict[str, Any] = dict.fromkeys(STORED_FIELDS)
+    # Most columns of most messages are empty, and there may be millions of messages.
+    for name, check in _CHECKED_COLUMNS:
+        value = raw.get(name)
+        if value is not None:
+            columns[name] = check(name, value)
+    columns["content"], columns["content_type"] = _content(raw)
+    timestamp = value_checks.first_known(
+        value_checks.time("timestamp", raw.get("timestamp")), fallback
+    )
+    if timestamp is None:
+        raise InvalidInput("needs a timestamp.")
+    columns["timestamp"] = timestamp
+    active = value_checks.flag("active", raw.get("active"), 1)
+    compacted = value_checks.flag("compacted", raw.get("compacted"), 0)
+    if compacted and not ours:
+        # There, what a summary replaced is also inactive; here that means taken back.
+        active = 1
+    return IncomingMessage(
+        id=value_checks.integer("id", raw.get("id")),
+        ordinal=value_checks.integer("ordinal", raw["ordinal"]) or 0 if ours else index + 1,
+        values=tuple([columns[name] for name in STORED_FIELDS]),
+        active=active,
+        compacted=compacted,
+        rewind_id=value_checks.integer("rewind_id", raw.get("rewind_id")),
+        extra=value_checks.extra_text(raw, _MESSAGE_KEYS),
+    )
+
+
+def _content(raw: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    content, content_type = raw.get("content"), raw.get("content_type")
+    if content_type is None and (content is None or isinstance(content, str)):
+        return content, None
+    if content_type not in (None, JSON, BASE64):
+        raise InvalidInput(f"content_type {content_type!r:.50} is not known; use json or base64.")
+    try:
+        if content_type == JSON and content is not None:
+            return to_json(content), JSON
+        if content_type == BASE64 and isinstance(content, str) and _is_base64(content):
+            return content, BASE64
+        return encode_content(content)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"content cannot be stored: {error}.") from error
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+# ── usage and rewinds ─────────────────────────────────────────────────────────────────────────
+
+
+def _usage(given: Any, started_at: float) -> list[dict[str, Any]]:
+    rows = []
+    for row in _objects("model_usage", given):
+        usage: dict[str, Any] = {
+            name: value_checks.text(name, row.get(name)) for name in ROUTE_COLUMNS
+        }
+        usage["task"] = value_checks.text("task", row.get("task")) or ""
+        for name in TOKEN_COLUMNS:
+            usage[name] = value_checks.number(name, row.get(name)) or 0
+        for name in SESSION_COSTS:
+            usage[name] = value_checks.number(name, row.get(name))
+        first = value_checks.first_known(
+            value_checks.time("first_at", row.get("first_at")), started_at
+        )
+        usage["first_at"] = first
+        usage["last_at"] = value_checks.first_known(
+            value_checks.time("last_at", row.get("last_at")), first
+        )
+        rows.append(usage)
+    return rows
+
+
+def _rewinds(given: Any, *, ours: bool) -> list[dict[str, Any]] | None:
+    if given is None and not ours:
+        return None
+    rows = []
+    for row in _objects("rewinds", given):
+        rewind: dict[str, Any] = {
+            name: value_checks.integer(name, row.get(name))
+            for name in (
+                "id",
+                "target_message_id",
+                "target_ordinal",
+                "hidden_count",
+                "head_ordinal",
+            )
+        }
+        rewind["rewound_at"] = value_checks.time("rewound_at", row.get("rewound_at"))
+        rewind["restored_at"] = value_checks.time("restored_at", row.get("restored_at"))
+        for name in ("target_ordinal", "hidden_count", "rewound_at"):
+            if rewind[name] is None:
+                raise InvalidInput(f"A rewind needs {name}.")
+        if rewind["head_ordinal"] is None:
+            rewind["head_ordinal"] = max(0, rewind["target_ordinal"] - 1)
+        rows.append(rewind)
+    return rows
+
+
+def _objects(name: str, given: Any) -> Iterable[Mapping[str, Any]]:
+    if given is None:
+        return []
+    if not isinstance(given, (list, tuple)) or not all(isinstance(r, Mapping) for r in given):
+        raise InvalidInput(f"{name} must be a list of objects.")
+    return given

@@ -1,0 +1,168 @@
+"""Tying imported sessions to their parents, which may be stored earlier, later or never."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from hermes_sessions.model.legacy import documented_edge_kind
+from hermes_sessions.model.lineage import COMPRESSION
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.fences import require_free
+from hermes_sessions.storage.repositories.lineage import ancestors_of, place_family
+from hermes_sessions.storage.repositories.rows import VISIBLE
+from hermes_sessions.storage.session_import.incoming_session import IncomingSession
+from hermes_sessions.storage.store import Store
+
+
+class IncomingEdge:
+    """What is needed to tie a session to its parent once both are stored."""
+
+    __slots__ = (
+        "_config",
+        "_kind",
+        "_schema_version",
+        "_source",
+        "_started_at",
+        "child_id",
+        "is_stated",
+        "parent_id",
+    )
+
+    def __init__(self, incoming: IncomingSession) -> None:
+        self.child_id = incoming.id
+        self.parent_id = incoming.parent_id or ""
+        self.is_stated = incoming.edge_is_stated
+        self._kind = incoming.edge_kind
+        self._source = incoming.columns["source"]
+        self._started_at = incoming.columns["started_at"]
+        self._schema_version = incoming.schema_version
+        self._config = None if self.is_stated else incoming.columns["model_config"]
+
+    def kind(self, parent_end_reason: str | None, parent_ended_at: float | None) -> str | None:
+        """Return the stated kind, or what the documented rules make of it."""
+        if self.is_stated:
+            return self._kind
+        return documented_edge_kind(
+            config=_object(self._config),
+            source=self._source,
+            started_at=self._started_at,
+            parent_end_reason=parent_end_reason,
+            parent_ended_at=parent_ended_at,
+            schema_version=self._schema_version,
+        )
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class Tie(Enum):
+    """What became of an edge."""
+
+    TIED = "tied"
+    WAITS = "its parent is not stored"
+    CIRCLE = "its parent descends from the child"
+
+
+def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> Tie:
+    """Give a stored session its parent; `place_tied` completes what was tied.
+
+    Raises:
+        ConversationHeld: that would change a chain that somebody holds.
+    """
+    parent = tx.one(
+        f"SELECT end_reason, ended_at FROM sessions WHERE id = ? AND {VISIBLE}", (edge.parent_id,)
+    )
+    if parent is None:
+        return Tie.WAITS
+    if edge.child_id in ancestors_of(tx, edge.parent_id, through_trash=True):
+        return Tie.CIRCLE
+    kind = edge.kind(*parent)
+    if kind == COMPRESSION:
+        require_free(tx, store, (edge.parent_id, edge.child_id))
+    tx.run(
+        "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",
+        (edge.parent_id, kind, edge.child_id),
+    )
+    return Tie.TIED
+
+
+def place_tied(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
+    """Make tied sessions part of their parents' conversations, and place those anew."""
+    conversations: dict[str, str] = {}
+    unstated: dict[str, bool] = {}
+    for edge in edges:
+        conversation_id = _conversation_above(tx, edge.child_id, conversations)
+        _move(tx, edge.child_id, conversation_id)
+        unstated[conversation_id] = unstated.get(conversation_id, False) or not edge.is_stated
+    for conversation_id, activity_is_unstated in unstated.items():
+        place_family(tx, conversation_id)
+        if activity_is_unstated:
+            _raise_tips(tx, conversation_id)
+
+
+def join_parents(tx: WriteTransaction, children: Sequence[str]) -> None:
+    """Make sessions part of their parents' conversations; `place_anew` completes that."""
+    known: dict[str, str] = {}
+    for child in children:
+        _move(tx, child, _conversation_above(tx, child, known))
+
+
+def place_anew(tx: WriteTransaction, conversation_id: str) -> None:
+    """Work out chains, listing and activity of one conversation, whatever they were."""
+    place_family(tx, conversation_id)
+    _raise_tips(tx, conversation_id)
+
+
+def _conversation_above(tx: ReadTransaction, session_id: str, known: dict[str, str]) -> str:
+    """Return the conversation of the topmost ancestor, or of one in a circle that another program
+    made; *known* remembers it for all passed.
+    """
+    passed: dict[str, None] = {}
+    while session_id not in known:
+        row = tx.one(
+            "SELECT parent_session_id, conversation_id FROM sessions WHERE id = ?", (session_id,)
+        )
+        is_circle = session_id in passed
+        passed[session_id] = None
+        if row is None or row[0] is None or is_circle:
+            known[session_id] = str(row[1]) if row else session_id
+        else:
+            session_id = row[0]
+    found = known[session_id]
+    known.update(dict.fromkeys(passed, found))
+    return found
+
+
+def _move(tx: WriteTransaction, session_id: str, conversation_id: str) -> None:
+    """Move a session and those below it that are not there yet."""
+    movers = [session_id]
+    while movers:
+        mover = movers.pop()
+        if tx.run(
+            "UPDATE sessions SET conversation_id = ? WHERE id = ? AND conversation_id <> ?",
+            (conversation_id, mover, conversation_id),
+        ):
+            children = tx.all("SELECT id FROM sessions WHERE parent_session_id = ?", (mover,))
+            movers += [row[0] for row in children]
+
+
+def _raise_tips(tx: WriteTransaction, conversation_id: str) -> None:
+    """A thread is as recent as its most recent part, though an earlier one be written to."""
+    for chain_id, newest in tx.all(
+        f"SELECT chain_id, MAX(last_active) FROM sessions WHERE conversation_id = ? AND {VISIBLE} "
+        f"GROUP BY chain_id",
+        (conversation_id,),
+    ):
+        tx.run(
+            "UPDATE sessions SET last_active = ? "
+            "WHERE conversation_id = ? AND chain_id = ? AND listed = 1 AND last_active < ?",
+            (newest, conversation_id, chain_id, newest),
+        )

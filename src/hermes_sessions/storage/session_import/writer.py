@@ -1,0 +1,354 @@
+"""Writing one incoming session: a new one, or what a stored one has grown by.
+
+The functions are given an open transaction. A long session is written in several, each of which
+leaves a beginning of the transcript that a later import completes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hermes_sessions.storage.codec import to_json
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
+from hermes_sessions.storage.repositories.fences import require_free
+from hermes_sessions.storage.repositories.rows import STORED_FIELDS
+from hermes_sessions.storage.repositories.summaries import refresh_thread
+from hermes_sessions.storage.repositories.titles import free_variant
+from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLUMNS, route_key
+from hermes_sessions.storage.session_import.comparison import Relation, Standing
+from hermes_sessions.storage.session_import.incoming_session import (
+    MAX_KEPT_ID,
+    SESSION_COSTS,
+    SESSION_COUNTERS,
+    SESSION_TEXTS,
+    IncomingMessage,
+    IncomingSession,
+)
+from hermes_sessions.storage.store import Store
+
+_MESSAGE_ROW: Final = (
+    "session_id",
+    "ordinal",
+    *STORED_FIELDS,
+    "active",
+    "compacted",
+    "rewind_id",
+    "extra",
+)
+_INSERT_GENERATED: Final = (
+    f"INSERT INTO messages ({', '.join(_MESSAGE_ROW)}) VALUES ({placeholders(len(_MESSAGE_ROW))})"
+)
+_INSERT_EXPLICIT: Final = (
+    f"INSERT INTO messages (id, {', '.join(_MESSAGE_ROW)}) "
+    f"VALUES ({placeholders(len(_MESSAGE_ROW) + 1)})"
+)
+#: What a session that has grown elsewhere brings along; its name, start and place stay.
+_GROWS: Final = (
+    *SESSION_TEXTS,
+    *SESSION_COUNTERS,
+    *SESSION_COSTS,
+    "model_config",
+    "ended_at",
+    "message_count",
+    "preview",
+    "last_active",
+)
+_IDS_PER_QUERY: Final = 500
+
+
+class Moved(Exception):
+    """The stored session changed between comparing and writing."""
+
+
+@dataclass(slots=True)
+class Begun:
+    """What the later transactions of a session must know."""
+
+    #: Added to the file's message ids; None when the database gives new ones.
+    shift: int | None = None
+    #: Ids of rewinds in the file to those in the store.
+    rewind_ids: dict[int, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def begin(
+    tx: WriteTransaction,
+    store: Store,
+    incoming: IncomingSession,
+    standing: Standing,
+    shifts: Sequence[int],
+) -> Begun:
+    """Insert a new session without messages, or make sure a stored one is as it was compared.
+
+    The message ids move by the first of *shifts* that leads to free ones.
+
+    Raises:
+        Moved: somebody else wrote the session meanwhile; nothing is written.
+        ConversationHeld: somebody holds it.
+    """
+    require_free(tx, store, [incoming.id])
+    row = tx.one(
+        f"SELECT trashed_at, next_ordinal, rewind_count, title FROM sessions "
+        f"WHERE id = ?{store.provider.dialect.for_update}",
+        (incoming.id,),
+    )
+    begun = Begun()
+    if standing.relation is Relation.NEW:
+        if row is not None:
+            raise Moved
+        _insert_session(tx, incoming, begun)
+    elif row is None or tuple(row[:3]) != (None, standing.next_ordinal, standing.rewind_count):
+        raise Moved
+    elif row[3] is None and incoming.columns["title"] is not None:
+        title = _free_title(tx, incoming, begun)
+        tx.run("UPDATE sessions SET title = ? WHERE id = ?", (title, incoming.id))
+    begun.shift = _choose_shift(tx, incoming, standing, shifts)
+    _write_rewinds(tx, store, incoming, begun)
+    return begun
+
+
+def _insert_session(tx: WriteTransaction, incoming: IncomingSession, begun: Begun) -> None:
+    columns = incoming.columns | {
+        "id": incoming.id,
+        "title": _free_title(tx, incoming, begun),
+        "conversation_id": incoming.conversation_id or incoming.id,
+        "edge_kind": incoming.edge_kind if incoming.parent_id is None else None,
+        "chain_id": incoming.id,
+        "tip_id": incoming.id,
+        "listed": 1,
+        "message_count": 0,
+        "next_ordinal": 1,
+    }
+    tx.run(
+        f"INSERT INTO sessions ({', '.join(columns)}) VALUES ({placeholders(len(columns))})",
+        list(columns.values()),
+    )
+
+
+def _free_title(tx: ReadTransaction, incoming: IncomingSession, begun: Begun) -> str | None:
+    title: str | None = incoming.columns["title"]
+    if title is None:
+        return None
+    free = free_variant(tx, title)
+    if free != title:
+        begun.notes.append(f"title {title!r} is taken; stored as {free!r}")
+    return free
+
+
+def _choose_shift(
+    tx: ReadTransaction, incoming: IncomingSession, standing: Standing, shifts: Sequence[int]
+) -> int | None:
+    """Return a distance by which all ids to be written are free and come after the session's own;
+    None when the database must give new ones.
+    """
+    ids = incoming.ids
+    fresh = ids[standing.message_count :] if ids is not None else []
+    if not fresh:
+        return None
+    row = tx.one(
+        "SELECT id FROM messages WHERE session_id = ? ORDER BY ordinal DESC LIMIT 1", (incoming.id,)
+    )
+    last = row[0] if row else 0
+    for shift in shifts:
+        wanted = [number + shift for number in fresh]
+        if last < wanted[0] and wanted[-1] <= MAX_KEPT_ID and not any_id_taken(tx, wanted):
+            return shift
+    return None
+
+
+def any_id_taken(tx: ReadTransaction, ids: Sequence[int]) -> bool:
+    """Return whether a message with one of these rising ids is stored."""
+    newest = tx.one("SELECT MAX(id) FROM messages")
+    if not ids or newest is None or newest[0] is None or newest[0] < ids[0]:
+        return False
+    for start in range(0, len(ids), _IDS_PER_QUERY):
+        part = ids[start : start + _IDS_PER_QUERY]
+        if tx.one(f"SELECT 1 FROM messages WHERE id IN ({placeholders(len(part))}) LIMIT 1", part):
+            return True
+    return False
+
+
+def _write_rewinds(
+    tx: WriteTransaction, store: Store, incoming: IncomingSession, begun: Begun
+) -> None:
+    """Store the record of every rewind that is not there, and complete the others."""
+    rewinds = incoming.rewinds or ()
+    if not rewinds:
+        return
+    stored = {
+        (row[1], row[2]): row[0]
+        for row in tx.all(
+            "SELECT id, target_ordinal, rewound_at FROM rewinds WHERE session_id = ?",
+            (incoming.id,),
+        )
+    }
+    fresh = [r for r in rewinds if (r["target_ordinal"], r["rewound_at"]) not in stored]
+    keep = _rewind_ids_free(tx, [r["id"] for r in fresh])
+    names = [
+        *(("id",) if keep else ()),
+        "session_id",
+        "target_message_id",
+        "target_ordinal",
+        "hidden_count",
+        "head_ordinal",
+        "rewound_at",
+        "restored_at",
+    ]
+    insert = f"INSERT INTO rewinds ({', '.join(names)}) VALUES ({placeholders(len(names))})"
+    for rewind in rewinds:
+        number = stored.get((rewind["target_ordinal"], rewind["rewound_at"]))
+        if number is None:
+            values = rewind | {"session_id": incoming.id}
+            values["target_message_id"] = rewind["target_message_id"] or 0
+            number = tx.insert(insert, [values[name] for name in names])
+            number = rewind["id"] if keep else number
+        else:
+            tx.run(
+                "UPDATE rewinds SET restored_at = ?, hidden_count = ? WHERE id = ?",
+                (rewind["restored_at"], rewind["hidden_count"], number),
+            )
+        if rewind["id"] is not None:
+            begun.rewind_ids[rewind["id"]] = number
+    if keep and fresh:
+        store.provider.after_explicit_ids(tx, "rewinds")
+
+
+def _rewind_ids_free(tx: ReadTransaction, ids: Sequence[int | None]) -> bool:
+    previous = 0
+    for number in ids:
+        if number is None or not previous < number <= MAX_KEPT_ID:
+            return False
+        if tx.one("SELECT 1 FROM rewinds WHERE id = ?", (number,)):
+            return False
+        previous = number
+    return True
+
+
+def add_messages(
+    tx: WriteTransaction,
+    incoming: IncomingSession,
+    standing: Standing,
+    begun: Begun,
+    span: range,
+) -> int:
+    """Write the messages of *span* (indexes into the incoming ones) after those stored; return
+    the ordinal that comes next.
+
+    Raises:
+        Moved: somebody else appended to the session meanwhile, or holds it; nothing is written.
+    """
+    first = standing.message_count
+    # Ordinals are kept unless the stored transcript is numbered differently.
+    tail = incoming.messages[first:]
+    offset = max(0, standing.next_ordinal - tail[0].ordinal) if tail else 0
+    expected = (
+        standing.next_ordinal
+        if span.start == first
+        else incoming.messages[span.start - 1].ordinal + offset + 1
+    )
+    following = incoming.messages[span.stop - 1].ordinal + offset + 1 if span else expected
+    part = incoming.messages[span.start : span.stop]
+    if not tx.run(
+        "UPDATE sessions SET next_ordinal = ?, message_count = COALESCE(message_count, 0) + ? "
+        "WHERE id = ? AND next_ordinal = ? AND fence IS NULL",
+        (following, sum(m.active and not m.compacted for m in part), incoming.id, expected),
+    ):
+        raise Moved
+    rows = [_message_row(incoming.id, message, offset, begun) for message in part]
+    shift = begun.shift
+    if shift is not None:
+        ids = [(message.id or 0) + shift for message in part]
+        if span.start == first or not any_id_taken(tx, ids):
+            tx.run_many(_INSERT_EXPLICIT, ((i, *row) for i, row in zip(ids, rows, strict=True)))
+            return following
+        # Somebody else's messages took some of them since the first part was written.
+        begun.shift = None
+    tx.run_many(_INSERT_GENERATED, rows)
+    return following
+
+
+def _message_row(
+    session_id: str, message: IncomingMessage, offset: int, begun: Begun
+) -> tuple[Any, ...]:
+    rewind_id = message.rewind_id
+    if rewind_id is not None:
+        rewind_id = begun.rewind_ids.get(rewind_id)
+    return (
+        session_id,
+        message.ordinal + offset,
+        *message.values,
+        message.active,
+        message.compacted,
+        rewind_id,
+        message.extra,
+    )
+
+
+def finish(
+    tx: WriteTransaction, store: Store, incoming: IncomingSession, standing: Standing, begun: Begun
+) -> None:
+    """Write what follows once all messages are there: summaries, states, usage, audit."""
+    grows = {name: incoming.columns[name] for name in _GROWS}
+    changes = ", ".join(f"{name} = ?" for name in grows)
+    tx.run(
+        f"UPDATE sessions SET {changes}, archived_at = COALESCE(archived_at, ?), "
+        f"pinned_at = COALESCE(pinned_at, ?) WHERE id = ?",
+        (
+            *grows.values(),
+            incoming.columns["archived_at"],
+            incoming.columns["pinned_at"],
+            incoming.id,
+        ),
+    )
+    for ordinal, index in standing.changed:
+        message = incoming.messages[index]
+        tx.run(
+            "UPDATE messages SET active = ?, compacted = ?, rewind_id = ? "
+            "WHERE session_id = ? AND ordinal = ?",
+            (
+                message.active,
+                message.compacted,
+                begun.rewind_ids.get(message.rewind_id or 0),
+                incoming.id,
+                ordinal,
+            ),
+        )
+    if standing.relation is Relation.GROWN:
+        _merge_extra(tx, incoming)
+        refresh_thread(tx, incoming.id)
+    _write_usage(tx, store, incoming)
+    for rewind in incoming.rewinds or ():
+        target = tx.one(
+            "SELECT id FROM messages WHERE session_id = ? AND ordinal = ?",
+            (incoming.id, rewind["target_ordinal"]),
+        )
+        if target is not None:
+            tx.run(
+                "UPDATE rewinds SET target_message_id = ? "
+                "WHERE session_id = ? AND target_ordinal = ? AND target_message_id <> ?",
+                (target[0], incoming.id, rewind["target_ordinal"], target[0]),
+            )
+
+
+def _merge_extra(tx: WriteTransaction, incoming: IncomingSession) -> None:
+    extra = incoming.columns["extra"]
+    if extra is None:
+        return
+    row = tx.one("SELECT extra FROM sessions WHERE id = ?", (incoming.id,))
+    if row is not None and row[0] is not None:
+        extra = to_json(json.loads(row[0]) | json.loads(extra))
+    tx.run("UPDATE sessions SET extra = ? WHERE id = ?", (extra, incoming.id))
+
+
+def _write_usage(tx: WriteTransaction, store: Store, incoming: IncomingSession) -> None:
+    columns = ("session_id", "route_key", *USAGE_COLUMNS)
+    counted = [name for name in USAGE_COLUMNS if name not in (*ROUTE_COLUMNS, "task", "first_at")]
+    upsert = store.provider.dialect.upsert(
+        "session_model_usage", columns, ("session_id", "route_key"), counted
+    )
+    for usage in incoming.usage:
+        key = route_key({name: usage[name] for name in ROUTE_COLUMNS}, usage["task"])
+        tx.run(upsert, (incoming.id, key, *(usage[name] for name in USAGE_COLUMNS)))

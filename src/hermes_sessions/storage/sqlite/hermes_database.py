@@ -1,0 +1,563 @@
+"""Reading a Hermes database of any version, and copying everything in it into a store.
+
+Versions 1 to 22 are known, and stores of ours; of later versions what bears a known name is
+understood. Columns this store does not have go to ``extra``, rows of tables it does not have to
+``foreign_rows``. Search indexes and counters are made again here; what is left out is named in the
+report. The source is only read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
+
+import apsw
+
+from hermes_sessions.errors import ImportRefused, StoreCorrupt
+from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
+from hermes_sessions.model.legacy import documented_edge_kind
+from hermes_sessions.storage.codec import to_json
+from hermes_sessions.storage.jsonl import Progress, Record
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories import topics
+from hermes_sessions.storage.repositories.export_import import export_records
+from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS
+from hermes_sessions.storage.sqlite.emptied import emptied, was_written
+from hermes_sessions.storage.sqlite.file_kind import Kind, Nature, nature_of
+from hermes_sessions.storage.sqlite.hermes_values import (
+    bounded,
+    decoded,
+    is_finite,
+    jsonable,
+    key_mark,
+    key_value,
+    message_record,
+    object_in,
+    plain_text,
+    time_or,
+    typed,
+    typed_row,
+    usable_id,
+    with_odd,
+)
+from hermes_sessions.storage.sqlite.read_only_file import (
+    has_write_ahead_header,
+    is_database,
+    reading,
+    target_for,
+)
+from hermes_sessions.storage.sqlite.repair.rows import DAMAGE, cells_left, rows_left, rows_of
+from hermes_sessions.storage.sqlite.row_scan import quoted
+from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+from hermes_sessions.storage.sqlite.upgrade.layout import SEARCH_TABLES
+from hermes_sessions.storage.sqlite.upgrade.topics import BINDINGS, MODES, usable_rows
+from hermes_sessions.storage.sqlite.whole_log import require_whole_log
+from hermes_sessions.storage.tables import (
+    ERASURE_TABLES,
+    GATEWAY_TABLES,
+    HOLD_TABLES,
+    LIFECYCLE_TABLES,
+    STALE_TABLES,
+    TABLES,
+    Table,
+)
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.sessiondb import SessionDB
+
+__all__ = [
+    "HermesDatabase",
+    "import_database",
+    "is_database",
+    "require_importable",
+    "target_for",
+]
+
+_SESSION_TIMES: Final = ("started_at", "ended_at")
+_USAGE_NAMES: Final = {"first_seen": "first_at", "last_seen": "last_at"}
+_USAGE: Final = next(table for table in TABLES if table.name == "session_model_usage")
+#: Tables that are taken over as what they are, with the columns that have a place here.
+_OWN_COLUMNS: Final = {
+    "schema_version": {"version"},
+    "state_meta": {"key", "value"},
+    _USAGE.name: {*_USAGE_NAMES, *(column.name for column in _USAGE.columns)},
+}
+#: Columns that are counted again.
+_COUNTED: Final = ("message_count", "tool_call_count")
+#: Of a store of ours: what belongs to its sessions, beside what an export has.
+_BESIDE_SESSIONS: Final = tuple(
+    table for table in (*ERASURE_TABLES, *HOLD_TABLES) if table.name in ("authors", "holds")
+)
+#: Of a store of ours: tables that are copied, each in its own way.
+_COPIED_OF_OURS: Final = frozenset(
+    "sessions messages rewinds session_model_usage state_meta foreign_rows topic_modes topics "
+    "schema_version store_migrations".split()
+) | {table.name for table in _BESIDE_SESSIONS}
+_NOT_COPIED_OF_OURS: Final = (
+    frozenset(
+        table.name
+        for table in (
+            *TABLES,
+            *LIFECYCLE_TABLES,
+            *GATEWAY_TABLES,
+            *ERASURE_TABLES,
+            *HOLD_TABLES,
+            *STALE_TABLES,
+        )
+    )
+    - _COPIED_OF_OURS
+)
+_INDEX: Final = "a search index, made again here"
+_COUNTED_AGAIN: Final = "counted again here"
+_OF_SQLITE: Final = "SQLite's own"
+_VIEW: Final = "a view, which has no rows of its own"
+_UNREADABLE: Final = "a kind of table that cannot be read here"
+_OF_THE_STORE: Final = "of that store alone; hermes sessiondb migrate moves a store as a whole"
+_FOREIGN_ROW: Final = ("origin", "table_name", "row_key", "row")
+_ROWS_PER_WRITE: Final = 500
+_LISTED_DAMAGE: Final = 100
+
+
+class HermesDatabase:
+    """An open source; iterating it yields export records, as often as one likes."""
+
+    def __init__(
+        self, connection: apsw.Connection, name: str, on_progress: Progress | None = None
+    ) -> None:
+        """Look at an open file (see `source.reading`).
+
+        Raises:
+            ImportRefused: it is not a database of Hermes.
+        """
+        self._connection = connection
+        self._on_progress = on_progress
+        self._passed = 0
+        self._nature: Nature = nature_of(connection)
+        #: What is not copied: table, column if it is only that, and reason.
+        self.left_out: list[Record] = []
+        #: How many rows of which tables have no place of their own here.
+        self.kept: dict[str, int] = {}
+        self._tables = self._list_tables()
+        readable = {"sessions", "messages"} <= self._tables.keys()
+        if self._nature.kind in (Kind.OTHER, Kind.EMPTY) or not readable:
+            raise ImportRefused(f"{name} holds no Hermes sessions; nothing was imported.")
+        self.origin = f"{name}, schema version {self._nature.version}"
+        #: What could not be read, for people.
+        self.damage: list[str] = []
+        self._damaged: set[str] = set()
+        #: What people should know about single sessions, by their id.
+        self.notes: dict[str, str] = {}
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the source is a store of this program."""
+        return self._nature.kind in (Kind.OURS, Kind.UNMARKED)
+
+    @property
+    def schema_version(self) -> int:
+        """The version the source states."""
+        return self._nature.version
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield an export record for every session, and for messages whose session is gone."""
+        total = self._count_sessions()
+        records = (
+            export_records(ApswTransaction(self._connection))
+            if self.is_ours
+            else self._documented_records()
+        )
+        for done, record in enumerate(records, start=1):
+            yield record
+            if self._on_progress is not None:
+                # An import goes through everything twice: to check it, and to write it.
+                self._on_progress(min(done, total) + self._passed * total, 2 * total)
+        self._passed += 1
+
+    def meta(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the small named values."""
+        for row in self._rows("state_meta", ("key", "value")):
+            key, value = (plain_text(cell) for cell in row)
+            if self.is_ours:
+                key, value = decoded(key), decoded(value)
+            if key is not None:
+                yield bounded(key), value
+
+    def other_rows(self) -> Iterator[tuple[str, str, str, str]]:
+        """Yield (origin, table, key, JSON) of rows that have no place of their own here."""
+        if self.is_ours:
+            for row in self._rows("foreign_rows", _FOREIGN_ROW):
+                origin, table, key, text = (str(decoded(cell)) for cell in row)
+                yield origin, table, key, text
+        for table, columns in self._tables.items():
+            if table in (_COPIED_OF_OURS if self.is_ours else ("sessions", "messages")):
+                continue
+            known = _OWN_COLUMNS.get(table, set())
+            unknown = [name for name in columns if name not in known]
+            if known and not unknown and table != _USAGE.name:
+                continue
+            self.kept[table] = 0
+            for row in self._rows(table, columns):
+                values = dict(zip(columns, row, strict=True))
+                if (
+                    known
+                    and not any(values[name] for name in unknown)
+                    and self._has_place(table, values)
+                ):
+                    continue
+                self.kept[table] += 1
+                key = self._key_of(table, values)
+                yield self.origin, table, key, to_json(jsonable(values))
+            if known and not self.kept[table]:
+                del self.kept[table]
+
+    def _has_place(self, table: str, values: Mapping[str, Any]) -> bool:
+        """Whether a row of a table of _OWN_COLUMNS was copied: usage goes with its session."""
+        if table != _USAGE.name:
+            return True
+        key = values.get("session_id")
+        condition = f"WHERE id = {key_mark(key)}"
+        return any(True for _ in self._rows("sessions", ("id",), condition, [key_value(key)]))
+
+    def topic_modes(self) -> Iterator[Record]:
+        """Yield the private Telegram chats that have topics."""
+        yield from self._topic_rows(MODES, topics.MODE_COLUMNS, "topic_modes")
+
+    def topics(self) -> Iterator[Record]:
+        """Yield which session goes on in which topic."""
+        for row in self._topic_rows(BINDINGS, topics.COLUMNS, "topics"):
+            session_id = usable_id(row["session_id"])
+            if session_id is not None:
+                yield row | {"session_id": session_id}
+
+    def _topic_rows(self, theirs: str, columns: Sequence[str], ours: str) -> Iterator[Record]:
+        if self.is_ours:
+            for row in self._rows(ours, columns):
+                yield dict(zip(columns, map(decoded, row), strict=True))
+        elif set(columns) <= set(self._tables.get(theirs, ())):
+            rows = self._rows(theirs, columns)
+            yield from usable_rows(dict(zip(columns, row, strict=True)) for row in rows)
+
+    def rows_beside_sessions(self, table: Table) -> Iterator[tuple[Any, ...]]:
+        """Yield rows of a table of a store of ours that belong to its sessions."""
+        if self.is_ours:
+            for row in self._rows(table.name, [column.name for column in table.columns]):
+                yield tuple(map(decoded, row))
+
+    # ── sessions of the documented layouts ────────────────────────────────────────────────────
+
+    def _documented_records(self) -> Iterator[Record]:
+        columns = self._tables["sessions"]
+        for rowid in self._session_rowids():
+            try:
+                rows = rows_of(self._connection, "sessions", columns, "WHERE rowid = ?", [rowid])
+                found = [dict(zip(columns, row, strict=True)) for row in rows]
+            except DAMAGE:
+                cells = cells_left(self._connection, "sessions", columns, rowid, self._report)
+                found = [cells] if "id" in cells else []
+            for raw in found:
+                yield self._session(rowid, raw)
+        yield from self._sessions_of_lost_messages()
+
+    def _count_sessions(self) -> int:
+        try:
+            return int(self._connection.execute("SELECT COUNT(*) FROM sessions").get)
+        except DAMAGE:
+            return 0
+
+    def _session_rowids(self) -> list[int]:
+        try:
+            sql = "SELECT rowid FROM sessions ORDER BY rowid"
+            return [row[0] for row in self._connection.execute(sql)]
+        except DAMAGE:
+            rows = rows_left(self._connection, "sessions", ("rowid",), "", (), self._report)
+            return [row[0] for row in rows]
+
+    def _session(self, rowid: int, raw: Mapping[str, Any]) -> Record:
+        odd: dict[str, Any] = {}
+        record = typed_row(raw, odd)
+        key = raw["id"]
+        record["id"] = self._session_id(key, rowid)
+        record["title"] = record.get("title") or None
+        record["source"] = record.get("source") or "unknown"
+        record["messages"] = [] if key is None else self._messages(key)
+        oldest = min((m["timestamp"] for m in record["messages"]), default=0.0)
+        for name in _SESSION_TIMES:
+            record[name] = time_or(name, raw.get(name), odd, None if name == "ended_at" else oldest)
+        parent = raw.get("parent_session_id")
+        record["parent_session_id"] = None if parent is None else usable_id(parent)
+        record["edge_kind"] = None if parent is None else self._edge_kind(record, parent)
+        usage = [] if key is None else self._usage(key)
+        if usage:
+            record["model_usage"] = usage
+        return with_odd(record, odd)
+
+    def _session_id(self, key: Any, rowid: int) -> str:
+        session_id = usable_id(key) or f"unknown-{rowid}"
+        if session_id != plain_text(key):
+            self.notes[session_id] = f"its id {plain_text(key)!r:.250} cannot be used; it is new"
+        return session_id
+
+    def _edge_kind(self, record: Record, parent: Any) -> str | None:
+        has_end = {"ended_at", "end_reason"} <= set(self._tables["sessions"])
+        if not has_end:
+            return None
+        for end_reason, ended_at in self._rows(
+            "sessions",
+            ("end_reason", "ended_at"),
+            f"WHERE id = {key_mark(parent)}",
+            [key_value(parent)],
+        ):
+            return documented_edge_kind(
+                config=object_in(record.get("model_config")),
+                source=record["source"],
+                started_at=record["started_at"],
+                parent_end_reason=plain_text(end_reason),
+                parent_ended_at=ended_at if is_finite(ended_at) else None,
+                schema_version=self._nature.version,
+            )
+        return None
+
+    def _sessions_of_lost_messages(self) -> Iterator[Record]:
+        # Found in the index alone, so that a damaged table does not hide them.
+        lost = self._rows(
+            "messages",
+            ("session_id",),
+            "WHERE session_id NOT IN (SELECT id FROM sessions WHERE id IS NOT NULL) "
+            "GROUP BY session_id",
+        )
+        for (key,) in list(lost):
+            messages = self._messages(key)
+            session_id = self._session_id(key, 0)
+            self.notes[session_id] = "its messages had no session; one was made for them"
+            yield {
+                "id": session_id,
+                "source": "unknown",
+                "started_at": min(message["timestamp"] for message in messages),
+                "edge_kind": None,
+                "messages": messages,
+            }
+
+    def _messages(self, key: Any) -> list[Record]:
+        columns = self._tables["messages"]
+        condition, params = f"WHERE session_id = {key_mark(key)}", [key_value(key)]
+        try:
+            tail = f"{condition} ORDER BY id"
+            rows = list(rows_of(self._connection, "messages", columns, tail, params))
+        except DAMAGE:
+            rows = rows_left(self._connection, "messages", columns, condition, params, self._report)
+        messages: list[Record] = []
+        for row in rows:
+            before = messages[-1]["timestamp"] if messages else 0.0
+            messages.append(message_record(dict(zip(columns, row, strict=True)), before))
+        return messages
+
+    def _usage(self, key: Any) -> list[Record]:
+        columns = self._tables.get("session_model_usage")
+        if columns is None or "session_id" not in columns:
+            return []
+        usage = []
+        for row in self._rows(
+            "session_model_usage", columns, f"WHERE session_id = {key_mark(key)}", [key_value(key)]
+        ):
+            odd: dict[str, Any] = {}
+            found = {
+                _USAGE_NAMES.get(name, name): typed(name, value, odd)
+                for name, value in zip(columns, row, strict=True)
+            }
+            for name in ROUTE_COLUMNS:
+                found[name] = plain_text(found.get(name)) or None
+            usage.append(found)
+        return usage
+
+    # ── tables ────────────────────────────────────────────────────────────────────────────────
+
+    def _list_tables(self) -> dict[str, list[str]]:
+        """Return the columns of every table that holds data of its own, names in lower case; note
+        the others as left out.
+        """
+        listed = self._connection.execute(
+            "SELECT lower(name), type FROM pragma_table_list "
+            "WHERE schema = 'main' AND name NOT IN ('sqlite_schema', 'sqlite_master') ORDER BY name"
+        ).fetchall()
+        tables = {}
+        for name, kind in listed:
+            if reason := self._reason_against(str(name), str(kind)):
+                self.left_out.append({"table": name, "reason": reason})
+                continue
+            found = self._connection.execute(
+                "SELECT lower(name) FROM pragma_table_xinfo(?) WHERE hidden <> 1", (name,)
+            )
+            tables[str(name)] = [str(row[0]) for row in found]
+        self.left_out += [
+            {"table": "sessions", "column": name, "reason": _COUNTED_AGAIN}
+            for name in _COUNTED
+            if not self.is_ours and name in tables.get("sessions", ())
+        ]
+        return tables
+
+    def _reason_against(self, name: str, kind: str) -> str | None:
+        """Return why a table is left out, None for one that is copied."""
+        if name.startswith("sqlite_"):
+            return _OF_SQLITE
+        if kind == "view":
+            return _VIEW
+        if kind == "shadow" or name in SEARCH_TABLES:
+            return _INDEX
+        if self.is_ours and (name.startswith("search_") or name in _NOT_COPIED_OF_OURS):
+            return _INDEX if name.startswith("search_") else _OF_THE_STORE
+        if kind == "virtual":
+            try:
+                self._connection.execute(f"SELECT 1 FROM {quoted(name)} LIMIT 1").fetchall()
+            except apsw.Error:
+                return _UNREADABLE
+        return None
+
+    def _key_of(self, table: str, values: Mapping[str, Any]) -> str:
+        key_columns = self._connection.execute(
+            "SELECT lower(name) FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,)
+        )
+        names = [str(row[0]) for row in key_columns] or list(values)
+        key = to_json(list(jsonable({name: values[name] for name in names}).values()))
+        if stored_length(key) <= MAX_ID_LENGTH:
+            return key
+        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def _rows(
+        self, table: str, columns: Sequence[str], tail: str = "", params: Sequence[Any] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield rows of a table that may not exist; what is damaged is reported."""
+        if table not in self._tables:
+            return
+        try:
+            yield from rows_of(self._connection, table, columns, tail, params)
+        except DAMAGE as error:
+            self._report(f"{table}: not all rows can be read: {error}")
+
+    def _report(self, problem: str) -> None:
+        if problem in self._damaged:
+            return
+        self._damaged.add(problem)
+        unlisted = len(self._damaged) - _LISTED_DAMAGE
+        if unlisted <= 0:
+            self.damage.append(problem)
+        else:
+            self.damage[_LISTED_DAMAGE:] = [f"… and {unlisted} more"]
+
+
+# ── importing ─────────────────────────────────────────────────────────────────────────────────
+
+
+def require_importable(path: Path) -> None:
+    """Refuse a file that `import_database` would refuse, before anything is made for it. One that
+    is no database is not looked at, unless it is an empty one that was.
+
+    Raises as `import_database`.
+    """
+    require_whole_log(path, _repair(path))
+    if path.stat().st_size == 0 and was_written(path):
+        raise emptied(path)
+    if is_database(path):
+        with _opened(path):
+            pass
+
+
+@contextmanager
+def _opened(path: Path, on_progress: Progress | None = None) -> Iterator[HermesDatabase]:
+    require_whole_log(path, _repair(path))
+    with reading(path) as connection:
+        if has_write_ahead_header(path) and nature_of(connection).kind is Kind.EMPTY:
+            # Its tables were in the log, if it ever had some.
+            raise StoreCorrupt(
+                f"{path}: it has no tables, and its write-ahead log is empty, or gone; whatever "
+                f"was written is missing, and nothing was imported. Lay the log beside it as "
+                f"{path.name}-wal, or take a backup: hermes backup list"
+            )
+        yield HermesDatabase(connection, path.name, on_progress)
+
+
+def _repair(path: Path) -> str:
+    return f"hermes repair {quote(str(path))}"
+
+
+def import_database(db: SessionDB, path: str | Path, on_progress: Progress | None = None) -> Record:
+    """Copy everything in a Hermes database into *db* and return a report.
+
+    The source is read as it is at this moment, also while another program uses it, and is never
+    changed. Sessions are merged as `SessionDB.import_sessions` does it; one that cannot be stored
+    is left out and reported. Values and rows that are stored already stay. Copying again adds
+    what is new.
+
+    The report has the keys of `SessionDB.import_sessions`, and ``schema_version``, ``damage``
+    (what could not be read), ``meta``, ``foreign_rows`` and ``topics`` (how many were added),
+    ``kept`` (tables without a place of their own here, and how many rows of them are in
+    ``foreign_rows``) and ``left_out`` (what is not copied: ``table``, ``column`` if it is only
+    that, ``reason``).
+
+    Raises:
+        ImportRefused: the file is not a Hermes database.
+        StoreCorrupt: its write-ahead log is damaged, or gone with everything that was written.
+        StoreError: the source cannot be read, or *db* cannot be written.
+    """
+    with _opened(Path(path), on_progress) as source:
+        report = db.import_sessions(source, leave_out_invalid=True)
+        report["schema_version"] = source.schema_version
+        report["meta"] = _add_rows(db, "state_meta", ("key", "value"), ("key",), source.meta())
+        report["foreign_rows"] = _add_rows(
+            db,
+            "foreign_rows",
+            _FOREIGN_ROW,
+            ("table_name", "row_key"),
+            source.other_rows(),
+        )
+        for table in _BESIDE_SESSIONS:
+            columns = [column.name for column in table.columns]
+            _add_rows(db, table.name, columns, table.key, source.rows_beside_sessions(table))
+        report["topics"] = _add_topics(db, source)
+        report["kept"], report["left_out"] = source.kept, source.left_out
+        report["damage"] = source.damage
+        report["notes"] += [
+            {"id": session_id, "note": note} for session_id, note in source.notes.items()
+        ]
+        report["ok"] = report["ok"] and not source.damage
+    return report
+
+
+def _add_rows(
+    db: SessionDB,
+    table: str,
+    columns: Sequence[str],
+    key: Sequence[str],
+    rows: Iterator[tuple[Any, ...]],
+) -> int:
+    """Insert rows that are not there, in short transactions; return how many were added."""
+    insert = db.provider.dialect.insert_if_absent(table, columns, key)
+    added = 0
+    while batch := list(islice(rows, _ROWS_PER_WRITE)):
+
+        def work(tx: WriteTransaction, batch: list[tuple[Any, ...]] = batch) -> int:
+            return sum(tx.run(insert, row) for row in batch)
+
+        added += db.provider.write(work)
+    return added
+
+
+def _add_topics(db: SessionDB, source: HermesDatabase) -> int:
+    """Copy the topics of Telegram chats; return how many bindings were added."""
+    modes, bindings = source.topic_modes(), source.topics()
+    while batch := list(islice(modes, _ROWS_PER_WRITE)):
+        db.provider.write(lambda tx, batch=batch: topics.add_modes(tx, batch))  # type: ignore[misc]
+    added = 0
+    while batch := list(islice(bindings, _ROWS_PER_WRITE)):
+        unbound = db.provider.write(lambda tx, batch=batch: topics.add_bindings(tx, batch))  # type: ignore[misc]
+        added += unbound.added
+        for row in unbound.refused:
+            source.notes[row["session_id"]] = (
+                f"its topic {row['thread_id']} of chat {row['chat_id']} was not taken over: the "
+                f"topic or the session is bound otherwise here, or the session is not here"
+            )
+    return added

@@ -1,0 +1,167 @@
+"""What single values of a Hermes database become in an export record; pure."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
+from hermes_sessions.storage.codec import decode_content, decode_text
+from hermes_sessions.storage.repositories.rows import MESSAGE_TEXTS
+from hermes_sessions.storage.session_import.incoming_session import (
+    SESSION_COSTS,
+    SESSION_COUNTERS,
+    SESSION_TEXTS,
+)
+from hermes_sessions.storage.sqlite.upgrade.values import (
+    stored_content,
+    text_of_bytes,
+    time_from,
+)
+
+Record = dict[str, Any]
+
+_NUMBERS: Final = frozenset((*SESSION_COUNTERS, *SESSION_COSTS, "message_count", "token_count"))
+_FLAGS: Final = frozenset(("active", "compacted", "archived"))
+_TEXTS: Final = frozenset(
+    (*SESSION_TEXTS, *MESSAGE_TEXTS, "model_config", "title", "source", "reasoning_details")
+) | {"codex_reasoning_items", "codex_message_items"}
+#: Keys of our records that are no columns of the documented layouts; a column of a later one that
+#: happens to bear such a name means something else.
+_NOT_THEIRS: Final = frozenset(
+    "messages model_usage rewinds extra last_active preview conversation_id edge_kind archived_at "
+    "pinned_at ordinal external_id content_type rewind_id _lineage_root_id".split()
+)
+
+
+def message_record(raw: Mapping[str, Any], before: float) -> Record:
+    """Return a message in the documented shape; *before* stands in for a time it lacks."""
+    odd: dict[str, Any] = {}
+    message = typed_row(raw, odd)
+    message["role"] = message.get("role") or "unknown"
+    message["timestamp"] = time_or("timestamp", raw.get("timestamp"), odd, before)
+    column, content_type = stored_content(raw.get("content"))
+    if isinstance(column, str):
+        message["content"] = decode_content(decode_text(column), content_type)
+    if content_type is not None:
+        message["content_type"] = content_type
+    message["tool_calls"] = _decoded_calls(plain_text(raw.get("tool_calls")))
+    return with_odd(message, odd)
+
+
+def _decoded_calls(text: str | None) -> Any:
+    """Return decoded tool calls, so that they are stored unescaped; other text as it is."""
+    try:
+        value = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, (list, dict)) else text
+
+
+def typed_row(raw: Mapping[str, Any], odd: dict[str, Any]) -> Record:
+    """Return a row as a record, without what its columns cannot hold; that is put aside."""
+    record = {name: typed(name, value, odd) for name, value in raw.items()}
+    return {name: value for name, value in record.items() if name not in _NOT_THEIRS}
+
+
+def typed(name: str, value: Any, odd: dict[str, Any]) -> Any:
+    """Return a value its column can hold; one it cannot is put aside in *odd*."""
+    if name in _NOT_THEIRS or (name in _NUMBERS and not isinstance(value, (int, float))):
+        if value is not None:
+            odd[name] = _jsonable_value(value)
+        return None
+    if name in _TEXTS:
+        return plain_text(value)
+    if name in _FLAGS:
+        if value is not None and value not in (0, 1):
+            odd[name] = _jsonable_value(value)
+        return value if value in (0, 1) else None
+    return _jsonable_value(value)
+
+
+def time_or(name: str, value: Any, odd: dict[str, Any], otherwise: float | None) -> float | None:
+    """Return a time, *otherwise* for one that cannot be read, which is put aside in *odd*."""
+    if is_finite(value):
+        return float(value)
+    if value is None:
+        return otherwise
+    odd[name] = _jsonable_value(value)
+    found = time_from(value, math.nan) if not isinstance(value, float) else math.nan
+    return otherwise if math.isnan(found) else found
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether a value is a number that can be a time."""
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def with_odd(record: Record, odd: dict[str, Any]) -> Record:
+    """Return a record with what was put aside."""
+    return record | {"extra": odd} if odd else record
+
+
+def plain_text(value: Any) -> str | None:
+    """Return a value of a text column; bytes that are no UTF-8 become lone surrogates."""
+    if isinstance(value, bytes):
+        return text_of_bytes(value)
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def decoded(value: Any) -> Any:
+    """Return a value of a store of ours, free of the codec's escapes."""
+    return decode_text(value) if isinstance(value, str) else value
+
+
+def jsonable(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as JSON can hold it; bytes become ``{"$bytes": base64}``."""
+    return {name: _jsonable_value(value) for name, value in values.items()}
+
+
+def _jsonable_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"$bytes": base64.b64encode(value).decode("ascii")}
+    return value
+
+
+def object_in(text: Any) -> dict[str, Any] | None:
+    """Return the JSON object in a text, or None when there is none."""
+    try:
+        value = json.loads(text) if isinstance(text, str) and text else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def usable_id(key: Any) -> str | None:
+    """Return a session's key as an id; one that is too long gets a shorter name of its own, and
+    None stands for one that is blank.
+    """
+    text = plain_text(key)
+    if text is None or not text.strip():
+        return None
+    return bounded(text)
+
+
+def bounded(text: str) -> str:
+    """Return *text*, or a shorter name of its own if it is too long to be a key."""
+    if stored_length(text) <= MAX_ID_LENGTH:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    kept = text[: MAX_ID_LENGTH - 17]
+    while stored_length(kept) > MAX_ID_LENGTH - 17:
+        kept = kept[:-1]
+    return f"{kept}~{digest[:16]}"
+
+
+def key_mark(key: Any) -> str:
+    """Return how to bind a key so that it equals the stored value, be it text or bytes."""
+    return "CAST(? AS TEXT)" if isinstance(key, str) else "?"
+
+
+def key_value(key: Any) -> Any:
+    """Return what to bind for a key, see `key_mark`."""
+    return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key

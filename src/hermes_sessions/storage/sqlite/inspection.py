@@ -1,0 +1,355 @@
+"""Looking at a file without changing a byte of it, and without waiting for anybody.
+
+A file that nobody has open is read without locks; one that somebody has open is read beside them,
+with the index of the log that they made. Only where a log lies alone, as in a copy, SQLite has to
+make that index (``-shm``) anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote_from_bytes
+
+import apsw
+
+from hermes_sessions.errors import (
+    NotADatabase,
+    StoreCorrupt,
+    StoreError,
+    StoreMissing,
+    StoreUnavailable,
+)
+from hermes_sessions.storage.provider import Steps
+from hermes_sessions.storage.sqlite import file_access, schema
+from hermes_sessions.storage.sqlite.connection import log_size
+from hermes_sessions.storage.sqlite.emptied import require_not_emptied
+from hermes_sessions.storage.sqlite.error_translation import translate
+from hermes_sessions.storage.sqlite.file_identity import Identity
+from hermes_sessions.storage.sqlite.file_kind import Kind, Nature, nature_of
+from hermes_sessions.storage.sqlite.migrations import applied_migrations
+from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+from hermes_sessions.storage.sqlite.whole_log import require_whole_log
+
+_MAGIC: Final = b"SQLite format 3\0"
+#: Where the header tells the kind of journal, and what a write-ahead log is there.
+_JOURNAL_BYTE: Final = 18
+_WAL: Final = 2
+#: Bytes of a file in which the names of the tables are found, and how they are written there.
+_BEGINNING: Final = 1024 * 1024
+_OURS: Final = (
+    b"CREATE TABLE sessions",
+    b"CREATE TABLE IF NOT EXISTS sessions",
+    b"store_migrations",
+)
+#: SQLite asks whether to go on after so many steps of a statement; or pages that are checked, not
+#: counting those in which a long message goes on, of which there may be thousands to a page.
+_STEPS: Final = 100
+_PAGES: Final = 10
+#: Damages that are listed.
+_LISTED: Final = 20
+_TREE: Final = re.compile(r"Tree (\d+)")
+_IN_INDEX: Final = re.compile(r"(?:in|from) index (\S+)")
+_WHOLE: Final = float("inf")
+_OVER: Final = "the time that was given is over"
+
+
+class UnfinishedWrite(StoreUnavailable):
+    """A program died while it wrote; the write must be rolled back, which changes the file."""
+
+
+class OutOfTime(StoreUnavailable):
+    """The time that was given for looking is over."""
+
+
+class Disturbed(StoreUnavailable):
+    """Somebody changed the file while it was read without locks: nothing is known about it."""
+
+
+class Damage(NamedTuple):
+    """What SQLite says is wrong."""
+
+    words: str
+    #: The table or index it is in, and what kind that is; None where SQLite does not tell.
+    name: str | None = None
+    is_index: bool = False
+    #: The table it belongs to.
+    table: str | None = None
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it is in the search index, which can be made again."""
+        return self.table is not None and self.table.startswith("search_")
+
+
+class Pages(NamedTuple):
+    """How much of a file was checked, and what was found."""
+
+    checked: int
+    total: int
+    damages: tuple[Damage, ...] = ()
+    is_complete: bool = True
+
+
+class Examination:
+    """A file that is being looked at. One thread at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        until: float = _WHOLE,
+        stopwatch: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Statements end with `OutOfTime` when *stopwatch* says *until*.
+
+        Raises:
+            StoreMissing: there is no file.
+            UnsafeStore: it belongs to somebody else.
+            NotADatabase, StoreCorrupt: it cannot be read as a database.
+            UnfinishedWrite: somebody must write it first.
+            StoreLocked: somebody keeps even readers out.
+            OutOfTime: it has a long log, and there was no time to look at all of it.
+            StoreUnavailable: it cannot be read.
+        """
+        self.path = path
+        self._real = os.path.realpath(path)
+        self._until = until
+        self._stopwatch = stopwatch
+        file_access.check_ownership(str(path))
+        if file_access.inode_of(self._real) is None:
+            raise StoreMissing(f"{path} does not exist.")
+        require_whole_log(path, go_on=self._require_time)
+        has_log = self._has_log()
+        had_index = os.path.exists(f"{self._real}-shm")
+        is_alone = has_log and not had_index and log_size(self._real) == 0
+        self._identity = Identity(self._real, immutable=is_alone)
+        self._parameter = "?immutable=1" if is_alone else "?readonly_shm=1" if had_index else ""
+        with self._translated():
+            self._connection = self._connect()
+            try:
+                self.nature: Nature = nature_of(self._connection)
+                if self.nature.kind is Kind.EMPTY:
+                    require_not_emptied(path, self._connection)
+            except BaseException:
+                self._connection.close(True)
+                raise
+
+    def _require_time(self) -> None:
+        if self._stopwatch() >= self._until:
+            raise OutOfTime(_OVER)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close(True)
+
+    @contextmanager
+    def read(self) -> Iterator[ApswTransaction]:
+        """Lend a consistent look; driver's errors are translated."""
+        with self._translated():
+            self._connection.execute("BEGIN")
+            try:
+                yield ApswTransaction(self._connection)
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    def steps(self) -> Steps:
+        """Return the steps that lead to the tables; one is waiting where the layout is older."""
+        if self.nature.kind is not Kind.OURS:
+            return Steps.of([(step.name, False) for step in schema.MIGRATIONS], ())
+        with self._translated():
+            taken = applied_migrations(self._connection)
+        return Steps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
+
+    def is_written_by_newer(self) -> bool:
+        """Whether this version must not write it."""
+        kind, version = self.nature
+        is_ours = kind in (Kind.OURS, Kind.UNMARKED)
+        return kind is Kind.LATER or (is_ours and version > schema.WRITER_LEVEL)
+
+    def stated_version(self) -> int:
+        """Return what ``schema_version`` says, which this product never raises above 11."""
+        with self.read() as tx:
+            row = tx.one("SELECT MAX(version) FROM schema_version")
+        return int(row[0] or 0) if row else 0
+
+    # ── damage ────────────────────────────────────────────────────────────────────────────────
+
+    def check_pages(self, *, until: float | None = None, thorough: bool = False) -> Pages:
+        """Check the pages, until the time is over; with *thorough* also whether indexes agree with
+        their tables, whatever the time.
+
+        Raises:
+            Disturbed: the file was changed in between.
+        """
+        connection = self._connect()
+        try:
+            # Virtual tables would be checked without regard to the time.
+            connection.drop_modules(None)
+            try:
+                total = int(connection.pragma("page_count"))
+                return self._checked(
+                    connection, total, _WHOLE if thorough else until or self._until, thorough
+                )
+            except (apsw.CorruptError, apsw.NotADBError) as error:
+                self.require_undisturbed()
+                return Pages(0, 0, (Damage(str(error)),))
+        except apsw.Error as error:
+            raise translate(error, self._real, connection) from error
+        finally:
+            connection.close(True)
+
+    def _checked(
+        self, connection: apsw.Connection, total: int, until: float, thorough: bool
+    ) -> Pages:
+        pragma = "integrity_check" if thorough else "quick_check"
+        connection.set_progress_handler(lambda: self._stopwatch() >= until, _PAGES)
+        found: list[str] = []
+        is_complete = True
+        try:
+            # One that is found ends the check, so that it is not forgotten when the time is over.
+            found = _said(connection, f"PRAGMA {pragma}(1)")
+            checked = total
+            if found:
+                found = _said(connection, f"PRAGMA {pragma}({_LISTED})") or found
+                self._look_beyond(connection, pragma, found)
+        except apsw.InterruptError:
+            # Each page is read for it once; then come the rows, from the same pages.
+            read, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_MISS)
+            checked, is_complete = min(read, total), False
+        if found:
+            self.require_undisturbed()
+        owners = _owners(connection) if found else {}
+        return Pages(checked, total, tuple(_damage(words, owners) for words in found), is_complete)
+
+    def _look_beyond(self, connection: apsw.Connection, pragma: str, found: list[str]) -> None:
+        """Add what is wrong with tables that nothing was said about: a check may have ended at
+        damage that can be mended.
+        """
+        owners = _owners(connection)
+        known = {damage.table for damage in (_damage(words, owners) for words in found)}
+        tables = {table for _, _, table in owners.values()}
+        for table in sorted(tables - known):
+            quoted = table.replace('"', '""')
+            found += _said(connection, f'PRAGMA {pragma}("{quoted}")')
+
+    def require_undisturbed(self) -> None:
+        """Refuse to say anything about a file that was changed while it was read without locks.
+
+        Raises:
+            Disturbed: it was.
+        """
+        if not self._identity.is_unchanged():
+            raise Disturbed(f"{self.path} was changed while it was looked at. Look again.")
+
+    # ── connecting ────────────────────────────────────────────────────────────────────────────
+
+    def _has_log(self) -> bool:
+        """Whether the header says that the file has a write-ahead log.
+
+        Read through SQLite's own layer, which never drops a lock that this process holds.
+        """
+        flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
+        try:
+            file = apsw.VFSFile("", self._real, [flags, 0])
+        except apsw.Error as error:
+            raise translate(error, self._real) from error
+        try:
+            size = file.xFileSize()
+            if size == 0:
+                return False
+            beginning = file.xRead(min(size, _BEGINNING), 0)
+        except apsw.Error as error:
+            raise translate(error, self._real) from error
+        finally:
+            file.xClose()
+        if beginning.startswith(_MAGIC) and len(beginning) > _JOURNAL_BYTE:
+            return beginning[_JOURNAL_BYTE] == _WAL
+        if any(word in beginning for word in _OURS):
+            # Damage must not look like the absence of a store.
+            raise StoreCorrupt(f"{self.path}: the beginning of the file is damaged.")
+        raise NotADatabase(f"{self.path} is not a database.")
+
+    def _connect(self) -> apsw.Connection:
+        try:
+            return self._opened(self._parameter)
+        except apsw.CantOpenError:
+            if self._parameter != "?readonly_shm=1":
+                raise
+            # Whoever had made the index took it away again.
+            self._parameter = ""
+            return self._opened("")
+
+    def _opened(self, parameter: str) -> apsw.Connection:
+        name = quote_from_bytes(os.fsencode(self._real))
+        connection = apsw.Connection(
+            f"file:{name}{parameter}",
+            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+        )
+        try:
+            connection.set_busy_timeout(0)
+            connection.pragma("query_only", "ON")
+            connection.set_progress_handler(lambda: self._stopwatch() >= self._until, _STEPS)
+            connection.pragma("application_id")
+        except BaseException:
+            connection.close(True)
+            raise
+        return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.InterruptError as error:
+            raise OutOfTime(_OVER) from error
+        except apsw.CorruptError as error:
+            self.require_undisturbed()
+            raise self._ours(error) from error
+        except apsw.Error as error:
+            raise self._ours(error) from error
+
+    def _ours(self, error: apsw.Error) -> StoreError:
+        code = getattr(error, "extendedresult", None)
+        if code in (apsw.SQLITE_READONLY_ROLLBACK, apsw.SQLITE_READONLY_RECOVERY):
+            return UnfinishedWrite(f"{self.path} has a write in it that was not finished.")
+        return translate(error, self._real)
+
+
+def _said(connection: apsw.Connection, pragma: str) -> list[str]:
+    """Return what a check finds, line by line."""
+    texts: list[str] = []
+    try:
+        for (text,) in connection.execute(pragma):
+            texts.append(str(text))
+    except apsw.CorruptError as error:
+        # What it found it says first; then it may stumble over the same damage.
+        texts = texts or [str(error)]
+    lines = [line for text in texts for line in text.splitlines() if line.strip()]
+    return [line for line in lines if line != "ok" and not line.startswith("*** in database")]
+
+
+def _owners(connection: apsw.Connection) -> dict[str, tuple[str, str, str]]:
+    """Return type, name and table of every tree, by its first page and by its name."""
+    found: dict[str, tuple[str, str, str]] = {}
+    try:
+        for kind, name, table, page in connection.execute(
+            "SELECT type, name, tbl_name, rootpage FROM sqlite_schema WHERE rootpage > 0"
+        ):
+            found[str(page)] = found[name] = (kind, name, table)
+    except apsw.Error:
+        return {}
+    return found
+
+
+def _damage(words: str, owners: dict[str, tuple[str, str, str]]) -> Damage:
+    match = _TREE.search(words) or _IN_INDEX.search(words)
+    owner = owners.get(match[1]) if match else None
+    if owner is None:
+        return Damage(words)
+    kind, name, table = owner
+    return Damage(words, name, kind == "index", table)

@@ -1,0 +1,173 @@
+"""What is wrong with a file, found by reading all of it and changing nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import apsw
+
+from hermes_sessions.errors import ImportRefused, StoreError
+from hermes_sessions.storage.sqlite.emptied import was_written
+from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
+from hermes_sessions.storage.sqlite.read_only_file import is_database, reading
+from hermes_sessions.storage.sqlite.repair.rows import is_zeroed, rows_of
+from hermes_sessions.storage.sqlite.row_scan import quoted
+from hermes_sessions.storage.sqlite.schema import APPLICATION_ID
+from hermes_sessions.storage.sqlite.wal_files import LogState, inspect_log
+
+#: header, file, schema, table, index and log need a salvage; search can be made anew in its place.
+What = Literal["header", "file", "schema", "table", "search", "log"]
+
+#: What is said of a table that holds a text in which a part was overwritten.
+NO_TEXT: Final = "a text in it is not UTF-8"
+ZEROS: Final = "a part of a text in it is zeros"
+_MOST: Final = 100
+_LISTED: Final = 3
+_SEARCH: Final = ("search_index", "search_state", "search_queue", "search_titles")
+_DAMAGE: Final = (apsw.CorruptError, apsw.IOError, apsw.SQLError, apsw.NotADBError)
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong."""
+
+    what: What
+    where: str
+    detail: str
+
+
+def check_file(path: Path) -> list[Finding]:
+    """Return what is wrong with a file that others may be using; it is not changed.
+
+    Raises:
+        StoreError: it cannot be looked at, for a reason other than damage.
+    """
+    if not is_database(path):
+        return [Finding("header", "", "the file does not begin as a database does")]
+    findings = log_findings(inspect_log(Path(f"{path.resolve()}-wal")))
+    try:
+        with reading(path) as connection:
+            findings += check_connection(connection)
+            findings += emptied_findings(path, connection)
+    except StoreError as error:
+        if isinstance(error.__cause__, _DAMAGE):
+            return [*findings, Finding("file", "", str(error.__cause__))]
+        raise
+    except ImportRefused as error:
+        # It went on being written meanwhile: what was read is not one state of it.
+        return [*findings, Finding("file", "", str(error))] if findings else []
+    return findings
+
+
+def check_copy(path: Path, original: Path) -> list[Finding]:
+    """Return what is wrong with a private copy of *original*; a journal beside it is applied."""
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    except apsw.Error as error:
+        return [_of_the_whole(error)]
+    try:
+        connection.pragma("trusted_schema", 0)
+        return check_connection(connection) or emptied_findings(original, connection)
+    finally:
+        connection.close(True)
+
+
+def log_findings(state: LogState) -> list[Finding]:
+    """Return what is wrong with a write-ahead log."""
+    if not state.is_damaged:
+        return []
+    if state.is_header_damaged:
+        detail = f"its beginning is damaged; SQLite would leave out all {state.frames} pages in it"
+    else:
+        first = min(state.damaged)
+        detail = (
+            f"page {first} of {state.frames} in it is damaged; SQLite would leave out everything "
+            f"from there on"
+        )
+    return [Finding("log", "", detail)]
+
+
+def emptied_findings(path: Path, connection: apsw.Connection) -> list[Finding]:
+    """Return what is to be said of the file at *path*, or of a copy of it that is open on
+    *connection*, if it has no tables and had some before.
+    """
+    if was_written(path) and nature_of(connection).kind is Kind.EMPTY:
+        return [Finding("file", "", "it has no tables, but a store was here")]
+    return []
+
+
+def check_connection(connection: apsw.Connection) -> list[Finding]:
+    """Return what is wrong with an open file."""
+    try:
+        whole = _lines(connection, "")
+    except _DAMAGE as error:
+        finding = _of_the_whole(error)
+    else:
+        if whole == ["ok"]:
+            return _damaged_texts(connection)
+        finding = Finding("file", "", _shown(whole))
+    try:
+        tables = _tables(connection)
+    except _DAMAGE as error:
+        return [_of_the_whole(error)]
+    return [
+        found for table in tables if (found := _check_table(connection, table)) is not None
+    ] or [finding]
+
+
+def _damaged_texts(connection: apsw.Connection) -> list[Finding]:
+    """Return the tables of a store of ours with texts that are no UTF-8, or in which a part was
+    overwritten with zeros. SQLite does not mind, and we never wrote them; other programs did, in
+    older layouts, which are read as they are.
+    """
+    if connection.pragma("application_id") != APPLICATION_ID:
+        return []
+    found = []
+    for table in _tables(connection):
+        if table.startswith(_SEARCH):
+            continue
+        try:
+            for row in connection.execute(f"SELECT * FROM {quoted(table)}"):
+                if any(is_zeroed(value) for value in row):
+                    found.append(Finding("table", table, ZEROS))
+                    break
+        except UnicodeDecodeError:
+            found.append(Finding("table", table, NO_TEXT))
+    return found
+
+
+def _of_the_whole(error: Exception) -> Finding:
+    said = str(error)
+    if isinstance(error, apsw.SQLError) or "schema" in said:
+        return Finding("schema", "", said)
+    if isinstance(error, apsw.NotADBError):
+        return Finding("header", "", said)
+    return Finding("file", "", said)
+
+
+def _check_table(connection: apsw.Connection, table: str) -> Finding | None:
+    try:
+        lines = _lines(connection, f"({quoted(table)})")
+    except _DAMAGE as error:
+        lines = [str(error)]
+    if lines == ["ok"]:
+        return None
+    is_search = table.startswith(_SEARCH)
+    return Finding("search" if is_search else "table", table, _shown(lines))
+
+
+def _tables(connection: apsw.Connection) -> list[str]:
+    rows = rows_of(connection, "sqlite_schema", ("name",), "WHERE type = 'table' ORDER BY rowid")
+    return [str(row[0]) for row in rows]
+
+
+def _lines(connection: apsw.Connection, which: str) -> list[str]:
+    pragma = f"PRAGMA integrity_check{which or f'({_MOST})'}"
+    found: list[tuple[Any, ...]] = connection.execute(pragma).fetchall()
+    return [line for row in found for line in str(row[0]).splitlines()]
+
+
+def _shown(lines: list[str]) -> str:
+    texts = [line for line in lines if not line.startswith("*** in database")]
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return "; ".join(texts[:_LISTED]) + more

@@ -1,0 +1,347 @@
+"""A new store made of the rows that were saved from a damaged one.
+
+Rows go in as they are. What the rules of the tables do not allow is made good where that is
+possible, and told: two messages in one place, a title that two sessions have, a session that is
+gone while its messages are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import apsw
+
+from hermes_sessions.storage.codec import encode_text
+from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.lineage import place_family
+from hermes_sessions.storage.repositories.stale_sessions import note_all
+from hermes_sessions.storage.repositories.summaries import refresh_summary
+from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
+from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
+from hermes_sessions.storage.sqlite.repair.rows import is_zeroed
+from hermes_sessions.storage.sqlite.row_scan import quoted
+from hermes_sessions.storage.sqlite.upgrade.values import text_of_bytes
+
+#: Made anew, or written by the new file itself.
+_LEFT_OUT: Final = frozenset(
+    "search_index search_state search_queue search_titles stale_sessions store_migrations "
+    "schema_version".split()
+)
+_FIRST: Final = ("sessions", "messages")
+_STAND_INS: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0}
+_LOST_SOURCE: Final = "unknown"
+
+
+class Rebuilt(NamedTuple):
+    """What became of the rows."""
+
+    #: By table: how many were read, and how many are in the new file.
+    read: dict[str, int]
+    written: dict[str, int]
+    #: The very same row was there twice.
+    duplicates: dict[str, int]
+    #: Sessions that were made for messages whose own was lost, with the number of messages.
+    adopted: dict[str, int]
+    #: Sessions that hold fewer messages than they had counted: id to (counted, found).
+    incomplete: dict[str, tuple[int, int]]
+    #: What was changed so that it could be stored, for people.
+    notes: list[str]
+    #: By table: rows with a text of which a part is damaged.
+    damaged: dict[str, int]
+    #: Tables that the new file has, and of which nothing was read.
+    absent: list[str]
+
+
+def rebuild(file: PlainFile, provider: SQLiteSessionDBProvider) -> Rebuilt:
+    """Write the rows of *file* into a new, empty store, and put everything derived in order."""
+    rebuilt = Rebuilt({}, {}, {}, {}, {}, [], {}, [])
+    provider.write_on_connection(lambda connection: _copy_all(file, connection, rebuilt))
+    provider.write(_continue_places)
+    provider.write(lambda tx: _settle_lineage(tx, rebuilt))
+    provider.write(lambda tx: _settle_sessions(tx, rebuilt))
+    return rebuilt
+
+
+def _copy_all(file: PlainFile, connection: apsw.Connection, rebuilt: Rebuilt) -> None:
+    # Order is a matter of chance in a damaged file; what refers to nothing is seen to afterwards.
+    connection.pragma("defer_foreign_keys", 1)
+    known = _own_tables(connection)
+    found = {name.lower(): name for name in file.tables()}
+    for table in (*_FIRST, *(name for name in known if name not in _FIRST)):
+        if table in found:
+            _copy(file, found[table], connection, table, rebuilt)
+        else:
+            rebuilt.absent.append(table)
+    _add_missing_sessions(connection, rebuilt)
+    _mend_places(connection, rebuilt)
+    _drop_rows_of_nobody(connection, rebuilt)
+    _continue_ids(file, connection)
+
+
+def _own_tables(connection: apsw.Connection) -> list[str]:
+    rows = connection.execute(
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' "
+        "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+    ).fetchall()
+    return [str(row[0]) for row in rows if row[0] not in _LEFT_OUT]
+
+
+class _Column(NamedTuple):
+    name: str
+    kind: str
+    required: bool
+    default: str | None
+    is_key: bool
+
+
+def _columns(connection: apsw.Connection, table: str) -> list[_Column]:
+    return [
+        _Column(str(name), str(kind), bool(required), _text(default), bool(key))
+        for name, kind, required, default, key in connection.execute(
+            'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) '
+            "WHERE hidden = 0",
+            (table,),
+        ).fetchall()
+    ]
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+class _Copying:
+    """One table's rows on their way into the new file."""
+
+    def __init__(self, connection: apsw.Connection, table: str, present: Sequence[str]) -> None:
+        self._connection = connection
+        self._table = table
+        self.columns = [c for c in _columns(connection, table) if c.name in present]
+        self._place = {column.name: number for number, column in enumerate(self.columns)}
+        names = ", ".join(quoted(column.name) for column in self.columns)
+        marks = ", ".join("?" * len(self.columns))
+        self._sql = f"INSERT INTO {table} ({names}) VALUES ({marks})"
+        same = " AND ".join(f"{quoted(column.name)} IS ?" for column in self.columns)
+        self._same = f"SELECT 1 FROM {table} WHERE {same} LIMIT 1"
+        #: Rows that claim what another one has.
+        self._waiting: list[list[Any]] = []
+        self.read = self.written = self.duplicates = self.damaged = 0
+        self.notes: list[str] = []
+
+    def take(self, raw: Sequence[Any]) -> None:
+        """Write a row as it is, or let it wait."""
+        self.read += 1
+        row = [_fitting(column, value) for column, value in zip(self.columns, raw, strict=True)]
+        if self._table == "messages" and row[self._place.get("ordinal", 0)] is None:
+            self.notes.append(f"messages {row[0]}: a part of it is lost; it stands at the end now")
+        if any(map(_is_damaged, self.columns, raw)):
+            self.damaged += 1
+            self.notes.append(f"{self._table} {row[0]}: a part of a text in it is damaged")
+        if not self._write(row):
+            self._waiting.append(row)
+
+    def finish(self) -> None:
+        """Write what waited, changed as little as need be."""
+        for row in self._waiting:
+            if self._connection.execute(self._same, row).fetchone() is not None:
+                self.duplicates += 1
+                continue
+            name = f"{self._table} {row[0]}"
+            for column, change, note in _CONCESSIONS.get(self._table, ()):
+                if column not in self._place:
+                    continue
+                row[self._place[column]] = change and self._next_place(row)
+                if self._write(row):
+                    self.notes.append(f"{name}: {note}")
+                    break
+            else:
+                self.notes.append(f"{name}: another row is in its place; it was left out")
+
+    def _write(self, row: Sequence[Any]) -> bool:
+        try:
+            self._connection.execute(self._sql, row)
+        except apsw.ConstraintError:
+            return False
+        self.written += 1
+        return True
+
+    def _next_place(self, row: Sequence[Any]) -> int:
+        found = self._connection.execute(
+            "SELECT COALESCE(MAX(ordinal), 0) + 1 FROM messages WHERE session_id = ?",
+            (row[self._place["session_id"]],),
+        ).get
+        return int(found)
+
+
+#: What is given up, one after the other, when two rows claim the same, and whether for a new place.
+_CONCESSIONS: Final = {
+    "sessions": (("title", False, "another session has its title; it has none now"),),
+    "messages": (
+        ("external_id", False, "another message has its external id; it has none now"),
+        ("ordinal", True, "another message has its place; it stands at the end now"),
+        ("id", False, "another message has its id; it has a new one, at the end"),
+    ),
+}
+
+
+def _copy(
+    file: PlainFile, name: str, connection: apsw.Connection, table: str, rebuilt: Rebuilt
+) -> None:
+    present = {column.lower(): column for column in file.columns(name)}
+    copying = _Copying(connection, table, list(present))
+    for raw in file.rows(name, [present[column.name] for column in copying.columns]):
+        copying.take(raw)
+    copying.finish()
+    rebuilt.read[table] = copying.read
+    rebuilt.written[table] = copying.written
+    if copying.duplicates:
+        rebuilt.duplicates[table] = copying.duplicates
+    if copying.damaged:
+        rebuilt.damaged[table] = copying.damaged
+    rebuilt.notes.extend(copying.notes)
+
+
+def _is_damaged(column: _Column, value: Any) -> bool:
+    """Tell whether a text is none that we ever wrote."""
+    return column.kind == "TEXT" and (isinstance(value, bytes) or is_zeroed(value))
+
+
+def _fitting(column: _Column, value: Any) -> Any:
+    """Return a value that the column takes."""
+    stand_in = None
+    if column.required and not column.is_key:
+        given = column.default is not None
+        stand_in = int(column.default or 0) if given else _STAND_INS.get(column.kind, "")
+    if value is None:
+        return stand_in
+    if column.kind != "TEXT":
+        return value if isinstance(value, (int, float)) else stand_in
+    if isinstance(value, bytes):
+        return encode_text(text_of_bytes(value))
+    if is_zeroed(value):
+        return value.replace("\0", encode_text("\0"))
+    return value if isinstance(value, str) else str(value)
+
+
+def _add_missing_sessions(connection: apsw.Connection, rebuilt: Rebuilt) -> None:
+    lost = connection.execute(
+        "SELECT session_id, COUNT(*), MIN(timestamp), MAX(ordinal) FROM messages "
+        "WHERE session_id NOT IN (SELECT id FROM sessions) GROUP BY session_id"
+    ).fetchall()
+    session_id: Any
+    count: Any
+    began: Any
+    last: Any
+    for session_id, count, began, last in lost:
+        rebuilt.adopted[str(session_id)] = int(count)
+        connection.execute(
+            "INSERT INTO sessions (id, source, started_at, next_ordinal) VALUES (?, ?, ?, ?)",
+            (session_id, _LOST_SOURCE, began or 0.0, (last or 0) + 1),
+        )
+
+
+def _mend_places(connection: apsw.Connection, rebuilt: Rebuilt) -> None:
+    """Put messages behind the one before them whose own number is none that was ever given: they
+    are where damage changed a row without making it unreadable.
+    """
+    odd = connection.execute(
+        "SELECT m.id, m.session_id, m.ordinal FROM messages m "
+        "JOIN sessions s ON s.id = m.session_id "
+        "WHERE m.ordinal < 1 OR m.ordinal >= s.next_ordinal ORDER BY m.id"
+    ).fetchall()
+    for number, session_id, ordinal in odd:
+        before = connection.execute(
+            "SELECT ordinal FROM messages WHERE session_id = ? AND id < ? AND ordinal > 0 "
+            "ORDER BY id DESC LIMIT 1",
+            (session_id, number),
+        ).fetchone()
+        place = 1 if before is None else int(str(before[0])) + 1
+        if place == ordinal:
+            continue
+        taken = "SELECT 1 FROM messages WHERE session_id = ? AND ordinal = ?"
+        if connection.execute(taken, (session_id, place)).fetchone() is not None:
+            last = "SELECT MAX(ordinal) + 1 FROM messages WHERE session_id = ?"
+            place = int(connection.execute(last, (session_id,)).get)
+        connection.execute("UPDATE messages SET ordinal = ? WHERE id = ?", (place, number))
+        rebuilt.notes.append(
+            f"messages {number}: its place was damaged, and a part of it may be; it is at {place} "
+            f"of {session_id}"
+        )
+
+
+def _drop_rows_of_nobody(connection: apsw.Connection, rebuilt: Rebuilt) -> None:
+    for table in ("rewinds", "session_model_usage"):
+        connection.execute(f"DELETE FROM {table} WHERE session_id NOT IN (SELECT id FROM sessions)")
+        if gone := connection.changes():
+            rebuilt.written[table] -= gone
+            rebuilt.notes.append(f"{table}: {gone} rows of sessions that are lost were left out")
+    connection.execute(
+        "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL "
+        "WHERE parent_session_id IS NOT NULL AND parent_session_id NOT IN (SELECT id FROM sessions)"
+    )
+    if cut := connection.changes():
+        rebuilt.notes.append(f"sessions: {cut} had a parent that is lost; they stand alone now")
+    # Nobody holds anything in a store that nobody has open.
+    connection.execute("UPDATE sessions SET fence = NULL WHERE fence IS NOT NULL")
+    connection.execute(
+        "UPDATE leases SET holder = NULL, process_id = NULL, taken_at = NULL, expires_at = NULL"
+    )
+
+
+def _continue_ids(file: PlainFile, connection: apsw.Connection) -> None:
+    """Never give an id again that a lost message had."""
+    if not file.columns("hermes_sequence"):
+        return
+    for name, number in file.rows("hermes_sequence", ("name", "seq")):
+        if isinstance(number, int):
+            connection.execute(
+                "UPDATE sqlite_sequence SET seq = MAX(seq, ?) WHERE name = ?", (number, name)
+            )
+
+
+def _continue_places(tx: WriteTransaction) -> None:
+    """Make the numbers of places continue behind the last message of every session."""
+    tx.run(
+        "UPDATE sessions SET next_ordinal = MAX(next_ordinal, COALESCE("
+        "(SELECT MAX(m.ordinal) + 1 FROM messages m WHERE m.session_id = sessions.id), 1))"
+    )
+
+
+def _settle_lineage(tx: WriteTransaction, rebuilt: Rebuilt) -> None:
+    """Make conversations of what belongs together; edges stay what they were."""
+    parents: dict[str, Any] = dict(tx.all("SELECT id, parent_session_id FROM sessions"))
+    roots: dict[str, str] = {}
+    for session_id in parents:
+        path: list[str] = []
+        current = session_id
+        while current not in roots and parents[current] is not None and current not in path:
+            path.append(current)
+            current = parents[current]
+        if current in path:
+            tx.run(
+                "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL WHERE id = ?",
+                (current,),
+            )
+            parents[current] = None
+            rebuilt.notes.append(f"sessions {current}: was its own ancestor; it is a root now")
+        root = roots.get(current, current)
+        for member in (*path, current):
+            roots[member] = root
+    stored: dict[str, Any] = dict(tx.all("SELECT id, conversation_id FROM sessions"))
+    tx.run_many(
+        "UPDATE sessions SET conversation_id = ? WHERE id = ?",
+        [(root, member) for member, root in roots.items() if stored[member] != root],
+    )
+    for root in dict.fromkeys(roots.values()):
+        place_family(tx, root)
+    note_all(tx)
+
+
+def _settle_sessions(tx: WriteTransaction, rebuilt: Rebuilt) -> None:
+    """Count anew, and compare with what the sessions had counted."""
+    for session_id, counted in tx.all("SELECT id, message_count FROM sessions"):
+        refresh_summary(tx, session_id)
+        row = tx.one("SELECT message_count FROM sessions WHERE id = ?", (session_id,))
+        found = int(row[0]) if row else 0
+        if (counted or 0) > found:
+            rebuilt.incomplete[session_id] = (int(counted), found)

@@ -1,0 +1,222 @@
+"""Reading a damaged file with the ``.recover`` of the ``sqlite3`` tool, where there is one.
+
+The tool runs as a process of its own, on a private copy. What it writes is not run as it is: only
+its rows are taken, into tables without rules, and nothing that the file says can run anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import apsw
+
+from hermes_sessions.errors import StoreIOError
+from hermes_sessions.storage.batched_work import LONGEST
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
+
+logger = Logger(__name__)
+
+TOOL: Final = "sqlite3"
+_PATIENCE: Final = 60.0
+#: Whatever the user has set up for the tool does not concern this.
+_ARGUMENTS: Final = ("-batch", "-init", os.devnull)
+#: Free pages hold what was deleted, and that stays deleted.
+_COMMAND: Final = ".recover --ignore-freelist"
+_INTO: Final = re.compile(r"INSERT (?:OR IGNORE )?INTO '?(?P<table>(?:[^'\s(]|'')+)'?[\s(]")
+_TABLE: Final = re.compile(r"CREATE TABLE ", re.IGNORECASE)
+_PRAGMA: Final = re.compile(r"PRAGMA (?P<name>user_version|application_id) = '(?P<value>-?\d+)'")
+#: What rows may be written with: text is cut into pieces where a line would end.
+_FUNCTIONS: Final = frozenset({"replace", "char", "unistr", "unistr_quote"})
+
+
+def capable_tool(program: str = TOOL) -> str | None:
+    """Return where a tool is that can really do it: many are built without the means."""
+    found = shutil.which(program)
+    if found is None:
+        return None
+    with tempfile.TemporaryDirectory(prefix="hermes-repair-") as folder:
+        sample = Path(folder) / "sample.db"
+        connection = apsw.Connection(str(sample))
+        connection.execute("CREATE TABLE proof (word); INSERT INTO proof VALUES ('recovered')")
+        connection.close()
+        try:
+            done = subprocess.run(
+                [found, *_ARGUMENTS, str(sample), _COMMAND],
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            logger.info("%s cannot be used: %s", found, error)
+            return None
+    if done.returncode == 0 and b"'recovered'" in done.stdout:
+        return found
+    logger.info("%s cannot recover: %s", found, done.stderr.decode(errors="replace").strip())
+    return None
+
+
+def recover_with(
+    tool: str, copy: Path, into: PlainFile, on_rows: Callable[[int], None]
+) -> list[tuple[str, int]]:
+    """Let *tool* read the private *copy*, and put what it finds *into* a file of rows; return table
+    and row id there of those with a text that is no UTF-8, which has other signs now.
+
+    Raises:
+        StoreIOError: the tool failed, or was ended after hours, before it came to an end.
+    """
+    changed: list[tuple[str, int]] = []
+    with tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(
+            [tool, *_ARGUMENTS, str(copy), _COMMAND],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        )
+        # In a damaged file it may go round in circles.
+        over = threading.Timer(LONGEST, process.kill)
+        over.daemon = True
+        over.start()
+        try:
+            if process.stdout is not None:
+                changed = _take(_statements(process.stdout), into, on_rows)
+            code = process.wait()
+        finally:
+            over.cancel()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        complaints.seek(0)
+        said = complaints.read(2000).decode(errors="replace").strip()
+    if code != 0:
+        raise StoreIOError(f"{tool} did not come to an end (exit code {code}): {said}")
+    if said:
+        logger.info("%s: %s", tool, said)
+    return changed
+
+
+def _statements(output: IO[bytes]) -> Iterator[str]:
+    pending: list[str] = []
+    for line in output:
+        pending.append(line.decode("utf-8", "surrogateescape"))
+        # Whether a statement is complete can only be so where a line ends with a semicolon.
+        if line.rstrip().endswith(b";"):
+            statement = "".join(pending)
+            if apsw.complete(statement.encode("utf-8", "replace").decode()):
+                yield statement.strip()
+                pending.clear()
+
+
+def _take(
+    statements: Iterator[str], into: PlainFile, on_rows: Callable[[int], None]
+) -> list[tuple[str, int]]:
+    connection = into.connection
+    changed: list[tuple[str, int]] = []
+    scratch = apsw.Connection(":memory:")
+    done = 0
+    connection.execute("BEGIN")
+    connection.authorizer = _allow_rows_alone
+    try:
+        for statement in statements:
+            if (found := _INTO.match(statement)) is not None:
+                name = found["table"].replace("''", "'")
+                if not name.lower().startswith("sqlite_") or name.lower() == "sqlite_sequence":
+                    if _insert(connection, statement, name) and not _is_unicode(statement):
+                        changed.append((_made_as(name), connection.last_insert_rowid()))
+                    done += 1
+                    on_rows(done)
+            elif _TABLE.match(statement):
+                connection.authorizer = None
+                _make_table(scratch, statement, into)
+                connection.authorizer = _allow_rows_alone
+            elif (stated := _PRAGMA.match(statement)) is not None:
+                connection.authorizer = None
+                connection.pragma(stated["name"], int(stated["value"]))
+                connection.authorizer = _allow_rows_alone
+    finally:
+        connection.authorizer = None
+        scratch.close()
+    connection.execute("COMMIT")
+    return changed
+
+
+def _is_unicode(statement: str) -> bool:
+    try:
+        statement.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _made_as(name: str) -> str:
+    """Return what a table is called here: only SQLite may give some names."""
+    return "hermes_sequence" if name.lower() == "sqlite_sequence" else name
+
+
+def _insert(connection: apsw.Connection, statement: str, name: str) -> bool:
+    statement = statement.replace(name, _made_as(name), 1)
+    try:
+        connection.execute(statement.encode("utf-8", "replace").decode())
+    except apsw.SQLError as error:
+        logger.info("a row of %s was not understood: %s", name, error)
+        return False
+    return True
+
+
+def _make_table(scratch: apsw.Connection, statement: str, into: PlainFile) -> None:
+    """Make a table with the columns of one that *statement* declares, and no rules."""
+    if re.match(r"CREATE TABLE sqlite_sequence", statement):
+        into.make("hermes_sequence", ("name", "seq"))
+        return
+    before = {row[0] for row in scratch.execute("SELECT name FROM sqlite_schema")}
+    try:
+        scratch.execute(statement.encode("utf-8", "replace").decode())
+    except apsw.Error as error:
+        logger.info("a table was not understood: %s", error)
+        return
+    for (name,) in scratch.execute(
+        "SELECT name FROM sqlite_schema WHERE type = 'table'"
+    ).fetchall():
+        if name not in before and not str(name).startswith("sqlite_"):
+            columns = scratch.execute(
+                "SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", (name,)
+            )
+            into.make(str(name), [str(row[0]) for row in columns])
+            if (key := _row_id_column(scratch, str(name))) is not None:
+                into.row_ids[str(name)] = key
+
+
+def _row_id_column(connection: apsw.Connection, table: str) -> str | None:
+    """Return the column that is the same as the id of a row, as the tool writes it; else it writes
+    the id, unless there is none.
+    """
+    keys = connection.execute(
+        "SELECT lower(type), name FROM pragma_table_info(?) WHERE pk > 0", (table,)
+    ).fetchall()
+    if len(keys) == 1 and keys[0][0] == "integer":
+        return str(keys[0][1])
+    listed = connection.execute("SELECT wr FROM pragma_table_list WHERE name = ?", (table,))
+    return None if listed.get else "rowid"
+
+
+def _allow_rows_alone(
+    action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
+) -> int:
+    if action == apsw.SQLITE_INSERT and not str(first).lower().startswith("sqlite_"):
+        return apsw.SQLITE_OK
+    if action == apsw.SQLITE_FUNCTION and str(second).lower() in _FUNCTIONS:
+        return apsw.SQLITE_OK
+    if action == apsw.SQLITE_SELECT:
+        return apsw.SQLITE_OK
+    return apsw.SQLITE_OK if action == apsw.SQLITE_TRANSACTION else apsw.SQLITE_DENY

@@ -1,1 +1,0 @@
-"""What can still be read of a damaged file; see `hermes_sessions.storage.care.salvage`."""

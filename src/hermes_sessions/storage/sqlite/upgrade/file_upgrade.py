@@ -1,0 +1,162 @@
+"""The upgrade as a whole: alone with the file, backup, one transaction, proof, commit."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from hermes_sessions.errors import StoreError
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite.connection import Deadline, Options
+from hermes_sessions.storage.sqlite.exclusive_access import sole_use
+from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
+from hermes_sessions.storage.sqlite.migrations import apply_pending_migrations, record_migration
+from hermes_sessions.storage.sqlite.upgrade.backup_copy import ensure_backup
+from hermes_sessions.storage.sqlite.upgrade.keys import convert_session_ids
+from hermes_sessions.storage.sqlite.upgrade.layout import (
+    add_tables_and_columns,
+    base_layout,
+    drop_indexes_and_triggers,
+    drop_search_index,
+    let_topics_go_with_their_session,
+)
+from hermes_sessions.storage.sqlite.upgrade.lineage import settle_lineage
+from hermes_sessions.storage.sqlite.upgrade.messages import convert_messages
+from hermes_sessions.storage.sqlite.upgrade.sessions import (
+    convert_meta,
+    convert_sessions,
+    fill_summaries,
+    recover_lost_sessions,
+    resolve_duplicate_titles,
+)
+from hermes_sessions.storage.sqlite.upgrade.topics import adopt_topics
+
+logger = Logger(__name__)
+
+
+def upgrade_documented_layout(
+    path: Path, options: Options, deadline: Deadline, *, gated: bool
+) -> None:
+    """Turn a file of a documented version into a store of ours, in place.
+
+    Atomic: after any failure, and after the death of the process or the machine, the file is what
+    it was, and the next open starts again. A verified backup stays beside it. *gated* says whether
+    processes take turns at the gate of this file. Does nothing when another process was faster.
+
+    Raises:
+        StoreLocked: another program has the file open and did not let go before the deadline.
+        DiskFull, StoreCorrupt, StoreUnavailable, StoreIOError, StoreError: says why it could not
+            be done; the file was not changed.
+    """
+    with sole_use(path, options, deadline, gated=gated, still_needed=_is_documented) as connection:
+        if connection is None:
+            return
+        version = nature_of(connection).version
+        started = time.monotonic()
+        # It takes its time, and leaves a second file of that size.
+        logger.warning(
+            "%s has schema version %d of Hermes and is upgraded now, once; as it was, it is kept "
+            "beside it",
+            path,
+            version,
+        )
+        ensure_backup(connection, path, version)
+        counts = _upgrade(connection, path, version)
+        logger.info(
+            "%s: upgraded %d sessions with %d messages in %.1f s",
+            path,
+            *counts,
+            time.monotonic() - started,
+        )
+
+
+def _is_documented(connection: apsw.Connection) -> bool:
+    return nature_of(connection).kind is Kind.DOCUMENTED
+
+
+class _Counts(NamedTuple):
+    sessions: int
+    messages: int
+
+
+def _upgrade(connection: apsw.Connection, path: Path, version: int) -> _Counts:
+    # Rows that point nowhere are mended on the way, and triggers of others do not concern us.
+    connection.pragma("foreign_keys", 0)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    # Makes the end of the journal durable, too: a journal that comes back after a power failure
+    # would undo what was written since.
+    connection.pragma("synchronous", "EXTRA")
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        # The lock is the transaction's from here on, and goes with it.
+        connection.pragma("locking_mode", "NORMAL")
+        counts = _transform(connection, path, version)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return counts
+
+
+def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts:
+    before = _count(connection)
+    layout = base_layout()
+    convert_session_ids(connection)
+    drop_search_index(connection)
+    drop_indexes_and_triggers(connection, layout)
+    add_tables_and_columns(connection, layout)
+    let_topics_go_with_their_session(connection)
+    summaries = convert_messages(connection)
+    convert_sessions(connection, summaries)
+    convert_meta(connection)
+    recovered = recover_lost_sessions(connection, summaries)
+    resolve_duplicate_titles(connection)
+    connection.execute(schema.INDEXES)
+    fill_summaries(connection, summaries)
+    settle_lineage(connection, version)
+    _set_marks(connection)
+    adopt_topics(connection)
+    after = _count(connection)
+    _require(
+        path, after == _Counts(before.sessions + recovered, before.messages), "rows are missing"
+    )
+    for table in ("sessions", "messages"):
+        broken = connection.execute(f"PRAGMA foreign_key_check({table})").fetchone()
+        _require(path, broken is None, f"a row of {table} points nowhere")
+    return after
+
+
+def _count(connection: apsw.Connection) -> _Counts:
+    return _Counts(
+        *(
+            int(connection.execute(f"SELECT COUNT(*) FROM {table}").get)
+            for table in ("sessions", "messages")
+        )
+    )
+
+
+def _set_marks(connection: apsw.Connection) -> None:
+    connection.execute("DELETE FROM schema_version")
+    connection.execute(
+        "INSERT INTO schema_version (version) VALUES (?)", (schema.DOCUMENTED_VERSION,)
+    )
+    connection.pragma("application_id", schema.APPLICATION_ID)
+    connection.pragma("user_version", schema.WRITER_LEVEL)
+    # What the steps above lead to is what the first migration creates.
+    record_migration(connection, schema.MIGRATIONS[0].name)
+    apply_pending_migrations(connection)
+    # All of it was worked out just now.
+    connection.execute("DELETE FROM stale_sessions")
+
+
+def _require(path: Path, truth: bool, otherwise: str) -> None:
+    if not truth:
+        raise StoreError(
+            f"{path} was not upgraded: {otherwise} after the conversion, so everything was undone. "
+            f"The file is as it was. Please report this."
+        )

@@ -1,0 +1,396 @@
+"""Moving all sessions from one store to another: copied, compared, and indexed there.
+
+The source is only read, in short transactions, and may be written meanwhile: what changed after it
+was copied is found by comparing and copied again. A session is complete in the target, with its
+checksum in the ledger, or it is copied anew; so the same call goes on after a kill. What somebody
+changed in the target after it was copied is never overwritten without being told to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from hermes_sessions.errors import ConstraintViolated, TransferRefused
+from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
+from hermes_sessions.storage.repositories.stale_sessions import copy_notes
+from hermes_sessions.storage.search.index_maintenance import Upkeep
+from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.transfer.checksums import Checksum, is_same
+from hermes_sessions.storage.transfer.comparison import Difference, Verdict, judge
+from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
+from hermes_sessions.storage.transfer.lane_copy import copy_lanes
+from hermes_sessions.storage.transfer.placing import place_all
+from hermes_sessions.storage.transfer.planning import (
+    number_of_sessions,
+    require_different,
+    require_room,
+)
+from hermes_sessions.storage.transfer.reader import (
+    PAGE,
+    Piece,
+    Summed,
+    count_messages,
+    count_rows,
+    messages_of,
+    pages,
+    read_pieces,
+    sessions_among,
+    sum_sessions,
+)
+from hermes_sessions.storage.transfer.side_tables import (
+    CHANGES_STEP,
+    Merge,
+    copy_side_rows,
+    has_taken,
+)
+from hermes_sessions.storage.transfer.writer import Writer, any_taken, tie
+
+#: Called with what is being done, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+
+#: Rows and characters that one transaction writes.
+_BATCH: Final = 2000
+_BATCH_CHARACTERS: Final = 4_000_000
+#: How often a session that keeps changing is copied before that is reported.
+_ATTEMPTS: Final = 3
+_NUMBERED: Final = ("messages", "rewinds")
+_MOVING: Final = "changed while it was copied"
+_TITLE_TAKEN: Final = "has a title that another session of the target was given"
+_STILL_USED: Final = "was deleted from the source, and is used in the target"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did. ``sessions`` and ``messages`` are what is proven to be the same now."""
+
+    source: str
+    target: str
+    sessions: int = 0
+    messages: int = 0
+    #: Sessions and messages that this run wrote, and sessions it removed because they are gone
+    #: from the source.
+    copied: int = 0
+    copied_messages: int = 0
+    removed: int = 0
+    #: Messages in the target's search index.
+    indexed: int = 0
+    #: Sessions that stayed as they were, with ``skip``.
+    skipped: list[str] = field(default_factory=list)
+    #: Sessions that were replaced, with ``overwrite``.
+    overwritten: list[str] = field(default_factory=list)
+    #: Sessions that lost their title to another session of the target.
+    untitled: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+class Transfer:
+    """One run from *source* to *target*."""
+
+    def __init__(
+        self,
+        source: SessionDBProvider,
+        target: SessionDBProvider,
+        *,
+        merge: Merge | None = None,
+        since: float | None = None,
+        on_progress: Progress = _silent,
+    ) -> None:
+        """Args:
+        merge: what to do about sessions that the target has from elsewhere; None refuses a
+            target that has any.
+        since: only compare and copy sessions that were active at that time or later, and prove
+            nothing about the others.
+
+        Raises:
+            TransferRefused: both are the same store.
+        """
+        self._source = source
+        self._target = target
+        self._merge: Merge | None = merge
+        self._since = since
+        self._on_progress = on_progress
+        self._report = Report(identity(source), identity(target))
+        require_different(self._report.source, self._report.target)
+        self._ledger = Ledger(self._report.source, target.dialect)
+        self._writer = Writer(target, self._ledger, merging=merge is not None)
+        self._done = 0
+
+    def run(self) -> Report:
+        """Copy, compare, index, and return what was done.
+
+        Raises:
+            TransferRefused: the target holds other sessions, or a value cannot be moved.
+            StoreError: a store cannot be used; the same call goes on later.
+        """
+        require_room(self._target, self._ledger, self._merge)
+        if self._since is None:
+            self._copy_all()
+        self._compare_all()
+        if self._since is None:
+            self._remove_gone()
+            self._require_nothing_else()
+        if self._merge is not None:
+            place_all(self._target)
+        for copy in (copy_side_rows, copy_lanes):
+            for row in copy(self._source, self._target, self._ledger, self._merge):
+                self._report.differences.append(Difference(f"{row.table} {row.key}", row.what))
+        if has_taken(CHANGES_STEP, self._source):
+            copy_notes(self._source, self._target)
+        self._report.indexed = self._index()
+        return self._report
+
+    # ── the whole store ───────────────────────────────────────────────────────────────────────
+
+    def _copy_all(self) -> None:
+        with self._source.read() as tx:
+            self._start("Copying", count_messages(tx))
+        for page in pages(self._source):
+            with self._target.read() as tx:
+                entries = self._ledger.entries(tx, "session", page)
+                stored = sessions_among(tx, page)
+            wanted = [
+                session_id
+                for session_id in page
+                if entries.get(session_id) == BEGUN
+                or (session_id not in entries and self._may_write(session_id in stored))
+            ]
+            with self._source.read() as tx:
+                self._advance(messages_of(tx, [s for s in page if s not in wanted]))
+            self._report.overwritten += [s for s in wanted if s in stored and s not in entries]
+            self._copy(wanted)
+
+    def _may_write(self, is_stored: bool) -> bool:
+        return not is_stored or self._merge == "overwrite"
+
+    def _compare_all(self) -> None:
+        with self._source.read() as tx:
+            self._start("Comparing", count_messages(tx, self._since))
+        for page in pages(self._source, self._since):
+            self._settle(page)
+
+    def _remove_gone(self) -> None:
+        """Remove what was copied before and has been deleted from the source since."""
+        gone = self._find_gone()
+        left = []
+        for page in _paged(gone):
+            with self._target.read() as tx:
+                found = sum_sessions(tx, page)
+                entries = self._ledger.entries(tx, "session", page)
+            left += [s for s in page if self._is_as_copied(found.get(s), entries.get(s))]
+        # A session goes after those that continue it.
+        while removed := {s for page in _paged(left) for s in self._writer.remove(page)}:
+            self._report.removed += len(removed)
+            gone = [s for s in gone if s not in removed]
+            left = [s for s in left if s not in removed]
+        if self._merge is None:
+            self._report.differences += [Difference(s, _STILL_USED) for s in gone]
+        else:
+            self._report.skipped += gone
+
+    def _find_gone(self) -> list[str]:
+        gone: list[str] = []
+        after: str | None = None
+        while True:
+            with self._target.read() as tx:
+                page = self._ledger.page(tx, "session", after, PAGE)
+            if not page:
+                return gone
+            after = page[-1]
+            with self._source.read() as tx:
+                there = sessions_among(tx, page)
+            with self._target.read() as tx:
+                stored = sessions_among(tx, page)
+            gone += [s for s in page if s not in there and s in stored]
+
+    def _is_as_copied(self, found: Summed | None, entry: str | None) -> bool:
+        if found is None or entry is None or entry == BEGUN:
+            return True
+        copied = Checksum.read(entry)
+        if copied is None or found.checksum.title != copied.title:
+            return False
+        return is_same(found.checksum, copied, merging=self._merge is not None)
+
+    def _require_nothing_else(self) -> None:
+        if self._merge is None:
+            with self._target.read() as tx:
+                others = self._ledger.sessions_from_elsewhere(tx)
+            if others:
+                what = f"{number_of_sessions(others)} came into the target from elsewhere meanwhile"
+                self._report.differences.append(Difference("sessions", what))
+
+    def _index(self) -> int:
+        upkeep = Upkeep(Store(self._target, time.time), self._target.search_index)
+        with self._target.read() as tx:
+            lag = upkeep.lag(tx)
+        self._start("Indexing", lag.pending + lag.titles)
+        upkeep.catch_up(on_step=self._advance)
+        with self._target.read() as tx:
+            return max(0, count_rows(self._target, "messages") - upkeep.lag(tx).not_indexed)
+
+    # ── some sessions ─────────────────────────────────────────────────────────────────────────
+
+    def _settle(self, page: Sequence[str]) -> None:
+        """Make sessions of the target those of the source, and prove it."""
+        left = list(page)
+        for attempt in range(_ATTEMPTS):
+            self._tie(left)
+            with self._source.read() as tx:
+                wanted = sum_sessions(tx, left)
+            again = self._judge_all(left, wanted, is_last=attempt == _ATTEMPTS - 1)
+            if not again:
+                return
+            self._copy(again, is_counted=False)
+            left = again
+
+    def _judge_all(
+        self, ids: Sequence[str], wanted: dict[str, Summed], *, is_last: bool
+    ) -> list[str]:
+        """Count what is the same; return what has to be copied."""
+        with self._target.read() as tx:
+            found = sum_sessions(tx, ids)
+            entries = self._ledger.entries(tx, "session", ids)
+        again = []
+        proven: list[tuple[str, str]] = []
+        for session_id, summed in wanted.items():
+            entry = entries.get(session_id)
+            verdict, reason = judge(summed, found.get(session_id), entry, self._merge)
+            if verdict is Verdict.SAME:
+                self._report.sessions += 1
+                self._report.messages += summed.messages
+                if entry is not None and entry != str(summed.checksum):
+                    proven.append((session_id, str(summed.checksum)))
+            elif verdict is Verdict.SKIP:
+                self._report.skipped.append(session_id)
+            elif verdict is Verdict.CONFLICT or is_last:
+                untitled = session_id in self._report.untitled
+                reason = reason or (_TITLE_TAKEN if untitled else _MOVING)
+                self._report.differences.append(Difference(session_id, reason))
+            else:
+                again.append(session_id)
+                if reason and session_id not in self._report.overwritten:
+                    self._report.overwritten.append(session_id)
+                continue
+            self._advance(summed.messages)
+        if proven:
+            self._target.write(lambda tx: self._ledger.note(tx, "session", proven), isolated=False)
+        return again
+
+    def _copy(self, ids: Sequence[str], *, is_counted: bool = True) -> None:
+        if self._merge is None:
+            self._copy_together(ids, is_counted=is_counted)
+            return
+        # One after the other: which ids are free depends on those before.
+        for session_id in ids:
+            self._renumber_if_taken(session_id)
+            self._copy_together([session_id], is_counted=is_counted)
+
+    def _copy_together(self, ids: Sequence[str], *, is_counted: bool) -> None:
+        batch: list[Piece] = []
+        weight = characters = 0
+        with self._source.read() as tx:
+            for piece in read_pieces(tx, ids):
+                if weight >= _BATCH or characters >= _BATCH_CHARACTERS:
+                    self._write(batch, is_counted=is_counted)
+                    batch, weight, characters = [], 0, 0
+                batch.append(piece)
+                weight += 1 + len(piece.messages)
+                characters += piece.characters
+            self._write(batch, is_counted=is_counted)
+
+    def _write(self, batch: Sequence[Piece], *, is_counted: bool) -> None:
+        if not batch:
+            return
+        try:
+            written = self._writer.write(batch)
+        except ConstraintViolated as error:
+            raise TransferRefused(
+                f"{error} Perhaps another run copies into the same store: let it end, then run "
+                f"this again."
+            ) from error
+        known = self._report.untitled
+        known += [session_id for session_id in written.untitled if session_id not in known]
+        messages = sum(len(piece.messages) for piece in batch)
+        self._report.copied += sum(piece.checksum is not None for piece in batch)
+        self._report.copied_messages += messages
+        if is_counted:
+            self._advance(messages)
+
+    def _renumber_if_taken(self, session_id: str) -> None:
+        """Ids stay as they are unless sessions of the target have taken some of them."""
+        for table in _NUMBERED:
+            with self._source.read() as tx:
+                rows = tx.all(f"SELECT id FROM {table} WHERE session_id = ?", (session_id,))
+            with self._target.read() as tx:
+                if any_taken(tx, table, [row[0] for row in rows], session_id):
+                    self._writer.renumber(session_id, self._highest_ids())
+
+    def _highest_ids(self) -> dict[str, int]:
+        with self._source.read() as tx:
+            rows = {table: tx.one(f"SELECT MAX(id) FROM {table}") for table in _NUMBERED}
+        return {table: int(row[0]) for table, row in rows.items() if row and row[0]}
+
+    def _tie(self, ids: Sequence[str]) -> None:
+        """Give sessions their parents, which are copied first where they are missing."""
+        edges: dict[str, str] = {}
+        with self._source.read() as tx:
+            waiting = list(ids)
+            while waiting:
+                found = {s: p for s, p in _parents(tx, waiting).items() if s not in edges}
+                edges |= found
+                with self._target.read() as target:
+                    stored = sessions_among(target, sorted(set(found.values())))
+                waiting = [p for p in set(found.values()) - stored if p not in edges]
+        parents = sorted(set(edges.values()) - set(ids))
+        with self._target.read() as tx:
+            missing = set(parents) - sessions_among(tx, parents)
+            noted = self._ledger.entries(tx, "session", sorted(missing))
+        # What was copied and then deleted from the target stays deleted.
+        missing -= {parent for parent, entry in noted.items() if entry != BEGUN}
+        self._copy(sorted(missing), is_counted=False)
+        with self._target.read() as tx:
+            untied = _untied(tx, list(edges))
+            ours = self._ledger.entries(tx, "session", list(edges))
+        loose = [(child, edges[child]) for child in untied if child in ours]
+        if loose:
+            self._target.write(partial(tie, edges=loose), isolated=False)
+
+    # ── progress ──────────────────────────────────────────────────────────────────────────────
+
+    def _start(self, what: str, total: int) -> None:
+        self._what, self._done, self._total = what, 0, total
+
+    def _advance(self, steps: int) -> None:
+        self._done += steps
+        self._on_progress(self._what, self._done, max(self._total, self._done))
+
+
+def _paged(ids: Sequence[str]) -> list[Sequence[str]]:
+    return [ids[start : start + PAGE] for start in range(0, len(ids), PAGE)]
+
+
+def _parents(tx: ReadTransaction, ids: Sequence[str]) -> dict[str, str]:
+    marks = ", ".join("?" * len(ids))
+    rows = tx.all(
+        f"SELECT id, parent_session_id FROM sessions "
+        f"WHERE id IN ({marks}) AND parent_session_id IS NOT NULL",
+        ids,
+    )
+    return dict(rows)
+
+
+def _untied(tx: ReadTransaction, ids: Sequence[str]) -> list[str]:
+    if not ids:
+        return []
+    marks = ", ".join("?" * len(ids))
+    rows = tx.all(
+        f"SELECT id FROM sessions WHERE id IN ({marks}) AND parent_session_id IS NULL", ids
+    )
+    return [row[0] for row in rows]

@@ -1,0 +1,259 @@
+"""Copying what belongs to no session: ``state_meta``, rows kept for other programs, who is who on a
+platform, who may talk to a gateway, holds, and the receipts of erasures.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    SessionDBProvider,
+    WriteTransaction,
+    placeholders,
+)
+from hermes_sessions.storage.tables import (
+    ERASURE_TABLES,
+    GATEWAY_TABLES,
+    HOLD_TABLES,
+    LIFECYCLE_TABLES,
+)
+from hermes_sessions.storage.transfer.checksums import digest
+from hermes_sessions.storage.transfer.copy_ledger import LEDGER_TABLES, Kind, Ledger
+
+_PAGE: Final = 500
+#: In the key of a foreign row, between the table and the row.
+_BETWEEN: Final = "\x1f"
+
+Merge = Literal["skip", "overwrite"]
+
+
+class SideTable(NamedTuple):
+    """A table whose rows have one key of text."""
+
+    name: Kind
+    key: tuple[str, ...]
+    values: tuple[str, ...]
+    #: The step that brings the table; None when every store has it.
+    step: str | None = None
+    #: Whether its rows prove something: they stay in the target, whatever becomes of the source.
+    is_proof: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Key and values."""
+        return (*self.key, *self.values)
+
+    def label(self, key: Sequence[str]) -> str:
+        """Return the key as one text."""
+        return _BETWEEN.join(key)
+
+
+LIFECYCLE_STEP: Final = "0003_lifecycle"
+_GATEWAY_STEP: Final = "0004_gateway"
+_ERASURE_STEP: Final = "0006_erasure"
+_HOLDS_STEP: Final = "0007_holds"
+CHANGES_STEP: Final = "0008_changes"
+
+
+def _declared(name: Kind, step: str, *, is_proof: bool = False) -> SideTable:
+    declared = (*LIFECYCLE_TABLES, *GATEWAY_TABLES, *ERASURE_TABLES, *HOLD_TABLES)
+    (table,) = (table for table in declared if table.name == name)
+    values = (column.name for column in table.columns if column.name not in table.key)
+    return SideTable(name, table.key, tuple(values), step, is_proof)
+
+
+SIDE_TABLES: Final = (
+    SideTable("state_meta", ("key",), ("value",)),
+    SideTable("foreign_rows", ("table_name", "row_key"), ("origin", "row")),
+    _declared("identities", LIFECYCLE_STEP),
+    _declared("senders", _GATEWAY_STEP),
+    _declared("topic_modes", _GATEWAY_STEP),
+    _declared("topics", _GATEWAY_STEP),
+    _declared("authors", _ERASURE_STEP),
+    # With what is still to be done, which can so be done in the target.
+    _declared("erasures", _ERASURE_STEP, is_proof=True),
+    _declared("holds", _HOLDS_STEP),
+)
+_Rows = dict[tuple[str, ...], tuple[Any, ...]]
+
+
+def has_taken(step: str | None, *stores: SessionDBProvider) -> bool:
+    """Whether all of these stores have taken a step. A source that is only read may be older."""
+    return step is None or not any(step in store.steps().waiting for store in stores)
+
+
+def _tables(*stores: SessionDBProvider) -> list[SideTable]:
+    return [table for table in SIDE_TABLES if has_taken(table.step, *stores)]
+
+
+class SideDifference(NamedTuple):
+    """A row that is not the same in both stores."""
+
+    table: str
+    key: str
+    what: str
+
+
+def compare_side_rows(
+    source: SessionDBProvider,
+    target: SessionDBProvider,
+    *,
+    both_ways: bool = True,
+    same: Counter[str] | None = None,
+) -> Iterator[SideDifference]:
+    """Yield the rows that differ; count those that do not in *same*, by table."""
+    counted = Counter[str]() if same is None else same
+    for table in _tables(source, target):
+        for wanted in _pages(source, table):
+            with target.read() as tx:
+                found = _rows_of(tx, table, list(wanted))
+            for key, values in wanted.items():
+                if key not in found:
+                    yield SideDifference(table.name, " ".join(key), "only in the first")
+                elif found[key] != values:
+                    yield SideDifference(table.name, " ".join(key), "differs")
+                else:
+                    counted[table.name] += 1
+        for there in _pages(target, table) if both_ways else ():
+            with source.read() as tx:
+                found = _rows_of(tx, table, list(there))
+            for key in there:
+                if key not in found:
+                    yield SideDifference(table.name, " ".join(key), "only in the second")
+
+
+def copy_side_rows(
+    source: SessionDBProvider, target: SessionDBProvider, ledger: Ledger, merge: Merge | None
+) -> list[SideDifference]:
+    """Bring the rows of the target up to those of the source; return what was left as it is,
+    because it was changed in the target after it was copied.
+    """
+    left: list[SideDifference] = []
+    for table in _tables(source, target):
+        for wanted in _pages(source, table):
+            left += _copy_page(target, ledger, table, wanted, merge)
+        if not table.is_proof:
+            _remove_gone(source, target, ledger, table)
+    return left
+
+
+def _copy_page(
+    target: SessionDBProvider, ledger: Ledger, table: SideTable, wanted: _Rows, merge: Merge | None
+) -> list[SideDifference]:
+    upsert = target.dialect.upsert(table.name, table.columns, table.key, table.values)
+
+    def work(tx: WriteTransaction) -> list[SideDifference]:
+        left = []
+        found = _rows_of(tx, table, list(wanted))
+        noted = ledger.entries(tx, table.name, [table.label(key) for key in wanted])
+        written = []
+        for key, values in wanted.items():
+            entry = noted.get(table.label(key))
+            if key in found and found[key] != values and merge != "overwrite":
+                is_theirs = entry is None or entry != digest(found[key])
+                if is_theirs and merge == "skip":
+                    continue
+                if is_theirs and entry is not None:
+                    left.append(SideDifference(table.name, " ".join(key), CHANGED))
+                    continue
+            if found.get(key) != values or entry != digest(values):
+                written.append((key, values))
+        tx.run_many(upsert, [(*key, *values) for key, values in written])
+        ledger.note(tx, table.name, [(table.label(key), digest(values)) for key, values in written])
+        return left
+
+    return target.write(work)
+
+
+CHANGED: Final = "was changed in the target after it was copied"
+
+
+def _remove_gone(
+    source: SessionDBProvider, target: SessionDBProvider, ledger: Ledger, table: SideTable
+) -> None:
+    """Remove what was copied earlier and is gone from the source, if nobody has changed it."""
+    after: str | None = None
+    while True:
+        with target.read() as tx:
+            labels = ledger.page(tx, table.name, after, _PAGE)
+        if not labels:
+            return
+        after = labels[-1]
+        keys = [tuple(label.split(_BETWEEN)) for label in labels]
+        with source.read() as tx:
+            there = _rows_of(tx, table, keys)
+        gone = [key for key in keys if key not in there]
+        if gone:
+            target.write(lambda tx, gone=gone: _remove(tx, ledger, table, gone))  # type: ignore[misc]
+
+
+def _remove(
+    tx: WriteTransaction, ledger: Ledger, table: SideTable, gone: list[tuple[str, ...]]
+) -> None:
+    found = _rows_of(tx, table, gone)
+    noted = ledger.entries(tx, table.name, [table.label(key) for key in gone])
+    condition = " AND ".join(f'"{name}" = ?' for name in table.key)
+    for key, values in found.items():
+        if noted.get(table.label(key)) == digest(values):
+            tx.run(f"DELETE FROM {table.name} WHERE {condition}", key)
+    ledger.forget(tx, table.name, [table.label(key) for key in gone])
+
+
+def _pages(provider: SessionDBProvider, table: SideTable) -> Iterator[_Rows]:
+    order = ", ".join(f'"{name}"' for name in table.key)
+    after: tuple[str, ...] | None = None
+    while True:
+        where, params = _ours_aside(table)
+        if after is not None:
+            where, more = _beyond(table, after, where)
+            params += more
+        with provider.read() as tx:
+            rows = tx.all(
+                f"{_select(table)} WHERE {where} ORDER BY {order} LIMIT ?", (*params, _PAGE)
+            )
+        if not rows:
+            return
+        width = len(table.key)
+        yield {row[:width]: row[width:] for row in rows}
+        after = rows[-1][:width]
+
+
+def _beyond(table: SideTable, after: tuple[str, ...], where: str) -> tuple[str, list[str]]:
+    """Return the condition for keys that come after one, and its parameters."""
+    cases, params = [], list[str]()
+    for place, name in enumerate(table.key):
+        same = "".join(f'"{earlier}" = ? AND ' for earlier in table.key[:place])
+        cases.append(f'({same}"{name}" > ?)')
+        params += after[: place + 1]
+    return f"{where} AND ({' OR '.join(cases)})", params
+
+
+def _ours_aside(table: SideTable) -> tuple[str, list[str]]:
+    if table.name != "foreign_rows":
+        return "1 = 1", []
+    return f"table_name NOT IN ({placeholders(len(LEDGER_TABLES))})", list(LEDGER_TABLES)
+
+
+def _select(table: SideTable) -> str:
+    names = ", ".join(f'"{name}"' for name in table.columns)
+    return f"SELECT {names} FROM {table.name}"
+
+
+def _rows_of(tx: ReadTransaction, table: SideTable, keys: Sequence[tuple[str, ...]]) -> _Rows:
+    """Return those of these rows that there are."""
+    last_by_first: dict[tuple[str, ...], list[str]] = {}
+    for key in keys:
+        last_by_first.setdefault(key[:-1], []).append(key[-1])
+    first = "".join(f'"{name}" = ? AND ' for name in table.key[:-1])
+    width = len(table.key)
+    found: _Rows = {}
+    for beginning, last in last_by_first.items():
+        rows = tx.all(
+            f'{_select(table)} WHERE {first}"{table.key[-1]}" IN ({placeholders(len(last))})',
+            (*beginning, *last),
+        )
+        found |= {row[:width]: row[width:] for row in rows}
+    return found

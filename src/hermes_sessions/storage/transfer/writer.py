@@ -1,0 +1,295 @@
+"""Writing pieces of sessions into the target, one transaction for several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hermes_sessions.storage.provider import (
+    ReadTransaction,
+    Row,
+    SessionDBProvider,
+    WriteTransaction,
+    bulk_insert,
+    placeholders,
+)
+from hermes_sessions.storage.repositories.lineage import restore_parents
+from hermes_sessions.storage.repositories.stale_sessions import forget_notes
+from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Table
+from hermes_sessions.storage.transfer.checksums import Checksum, is_same
+from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger
+from hermes_sessions.storage.transfer.reader import (
+    REWINDS,
+    USAGE,
+    Piece,
+    Summed,
+    sessions_among,
+    sum_sessions,
+)
+
+_IDS_PER_QUERY: Final = 500
+
+
+def _names(table: Table) -> list[str]:
+    return [column.name for column in table.columns]
+
+
+_SESSION_NAMES: Final = _names(SESSIONS)
+_PARENT: Final = _SESSION_NAMES.index("parent_session_id")
+_TITLE: Final = _SESSION_NAMES.index("title")
+#: Rows that are there only for a moment.
+_PLACEHOLDERS: Final[dict[str, dict[str, Any]]] = {
+    "messages": {"role": "system", "timestamp": 0.0, "ordinal": -1},
+    "rewinds": {
+        "target_message_id": 0,
+        "target_ordinal": 0,
+        "hidden_count": 0,
+        "head_ordinal": 0,
+        "rewound_at": 0.0,
+    },
+}
+_REWIND_ID: Final = _names(MESSAGES).index("rewind_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a transaction found out on its way."""
+
+    #: Sessions that gave up their title, because another session of the target holds it.
+    untitled: list[str] = field(default_factory=list)
+    #: New numbers of rewinds, where they could not be kept.
+    rewind_ids: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+class Writer:
+    """Writes what was read elsewhere."""
+
+    def __init__(self, target: SessionDBProvider, ledger: Ledger, *, merging: bool) -> None:
+        """With *merging*, the target has sessions from elsewhere."""
+        self._target = target
+        self._merging = merging
+        self._ledger = ledger
+        self._upsert = target.dialect.upsert(
+            "sessions", _SESSION_NAMES, ("id",), [name for name in _SESSION_NAMES if name != "id"]
+        )
+        #: Of sessions whose pieces go into several transactions.
+        self._renumbered: set[str] = set()
+        self._rewind_ids: dict[str, dict[int, int]] = {}
+        self._untitled: set[str] = set()
+        self._above: Mapping[str, int] = {}
+
+    def write(self, pieces: Sequence[Piece]) -> Written:
+        """Write these pieces, replacing what is stored of sessions that begin here."""
+        written = self._target.write(lambda tx: self._write(tx, pieces), isolated=False)
+        self._rewind_ids.update(written.rewind_ids)
+        self._untitled.update(written.untitled)
+        for piece in pieces:
+            if piece.checksum is not None:
+                self._renumbered.discard(piece.session_id)
+                self._rewind_ids.pop(piece.session_id, None)
+                self._untitled.discard(piece.session_id)
+        return written
+
+    def renumber(self, session_id: str, above: Mapping[str, int]) -> None:
+        """Let the database give new ids to the rows of a session, higher than those *above*, by
+        table, which others may still want to keep.
+        """
+        self._renumbered.add(session_id)
+        self._above = above
+
+    def remove(self, ids: Sequence[str]) -> list[str]:
+        """Remove those of these sessions that no other one has as its parent; return which."""
+
+        def work(tx: WriteTransaction) -> list[str]:
+            marks = placeholders(len(ids))
+            rows = tx.all(
+                f"SELECT parent_session_id FROM sessions WHERE parent_session_id IN ({marks})", ids
+            )
+            parents = {row[0] for row in rows}
+            removed = [session_id for session_id in ids if session_id not in parents]
+            if removed:
+                _remove_rows(tx, removed)
+                marks = placeholders(len(removed))
+                tx.run(f"DELETE FROM sessions WHERE id IN ({marks})", removed)
+                self._ledger.forget(tx, "session", removed)
+            return removed
+
+        return self._target.write(work, isolated=False)
+
+    # ── one transaction ───────────────────────────────────────────────────────────────────────
+
+    def _write(self, tx: WriteTransaction, pieces: Sequence[Piece]) -> Written:
+        written = Written()
+        self._write_sessions(tx, [piece for piece in pieces if piece.session is not None], written)
+        for piece in pieces:
+            if piece.session is not None and piece.session_id in self._renumbered:
+                self._leave_free(tx, piece.session_id)
+            if piece.rewinds and piece.session_id in self._renumbered:
+                written.rewind_ids[piece.session_id] = _number_rewinds(tx, piece.rewinds)
+        kept = [piece for piece in pieces if piece.session_id not in self._renumbered]
+        rewinds = [row for piece in kept for row in piece.rewinds]
+        messages = [row for piece in kept for row in piece.messages]
+        bulk_insert(tx, "rewinds", _names(REWINDS), rewinds)
+        bulk_insert(tx, "messages", _names(MESSAGES), messages)
+        if rewinds:
+            self._target.after_explicit_ids(tx, "rewinds")
+        if messages:
+            self._target.after_explicit_ids(tx, "messages")
+        for piece in pieces:
+            if piece.session_id in self._renumbered:
+                numbers = written.rewind_ids.get(piece.session_id)
+                self._write_renumbered(tx, piece, numbers)
+        # Without its title it is no whole copy, except among sessions from elsewhere.
+        lacking = set() if self._merging else self._untitled.union(written.untitled)
+        entries = {
+            piece.session_id: BEGUN if piece.session_id in lacking else str(piece.checksum or BEGUN)
+            for piece in pieces
+        }
+        self._ledger.note(tx, "session", entries.items())
+        return written
+
+    def _write_sessions(
+        self, tx: WriteTransaction, firsts: Sequence[Piece], written: Written
+    ) -> None:
+        if not firsts:
+            return
+        ids = [piece.session_id for piece in firsts]
+        stored = sessions_among(tx, ids)
+        if stored:
+            _remove_rows(tx, list(stored))
+            marks = placeholders(len(stored))
+            tx.run(
+                f"UPDATE sessions SET title = NULL, parent_session_id = NULL, edge_kind = NULL "
+                f"WHERE id IN ({marks})",
+                list(stored),
+            )
+        refused = self._clear_the_way(tx, firsts)
+        rows = []
+        for piece in firsts:
+            # Parents may come later; they are tied when both are there.
+            row = list(piece.session or ())
+            row[_PARENT] = None
+            if row[_TITLE] in refused:
+                row[_TITLE] = None
+                written.untitled.append(piece.session_id)
+            rows.append(tuple(row))
+        bulk_insert(tx, "sessions", _SESSION_NAMES, [row for row in rows if row[0] not in stored])
+        tx.run_many(self._upsert, [row for row in rows if row[0] in stored])
+        bulk_insert(tx, "session_model_usage", _names(USAGE), [r for p in firsts for r in p.usage])
+        tie(
+            tx,
+            [
+                (p.session_id, p.session[_PARENT])
+                for p in firsts
+                if p.session and p.session[_PARENT]
+            ],
+        )
+        # Derived columns are copied as they are, and so are the source's notes in the end.
+        forget_notes(tx, ids)
+
+    def _clear_the_way(self, tx: WriteTransaction, firsts: Sequence[Piece]) -> set[str]:
+        """Take titles from sessions that have lost them in the source; return those that others
+        hold by right.
+        """
+        titles = [piece.session[_TITLE] for piece in firsts if piece.session]
+        titles = [title for title in titles if title is not None]
+        if not titles:
+            return set()
+        holders: dict[str, str] = {
+            row[0]: row[1]
+            for row in tx.all(
+                f"SELECT id, title FROM sessions WHERE title IN ({placeholders(len(titles))})",
+                titles,
+            )
+        }
+        entries = self._ledger.entries(tx, "session", list(holders))
+        found = sum_sessions(tx, list(entries))
+        stale = [holder for holder in entries if self._is_stale(found[holder], entries[holder])]
+        for holder in stale:
+            tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder,))
+        # They are not what was copied any more, so they are copied again.
+        self._ledger.note(tx, "session", [(holder, BEGUN) for holder in stale])
+        return {title for holder, title in holders.items() if holder not in stale}
+
+    def _is_stale(self, found: Summed, entry: str) -> bool:
+        """Whether a session with a title that another has now is still what was copied."""
+        copied = Checksum.read(entry)
+        if copied is None:
+            return entry == BEGUN
+        return found.checksum.title == copied.title and is_same(
+            found.checksum, copied, merging=self._merging
+        )
+
+    def _leave_free(self, tx: WriteTransaction, session_id: str) -> None:
+        """Let generated ids go on above all that others want to keep."""
+        for table, wanted in self._above.items():
+            row = tx.one(f"SELECT MAX(id) FROM {table}")
+            if row is not None and (row[0] or 0) < wanted:
+                names, values = zip(*_PLACEHOLDERS[table].items(), strict=True)
+                tx.run(
+                    f"INSERT INTO {table} (id, session_id, {', '.join(names)}) "
+                    f"VALUES ({placeholders(len(names) + 2)})",
+                    (wanted, session_id, *values),
+                )
+                self._target.after_explicit_ids(tx, table)
+                tx.run(f"DELETE FROM {table} WHERE id = ?", (wanted,))
+
+    def _write_renumbered(
+        self, tx: WriteTransaction, piece: Piece, numbers: dict[int, int] | None
+    ) -> None:
+        numbers = numbers or self._rewind_ids.get(piece.session_id, {})
+        names = _names(MESSAGES)[1:]
+        rows = []
+        for row in piece.messages:
+            values = list(row)
+            values[_REWIND_ID] = numbers.get(values[_REWIND_ID])
+            rows.append(tuple(values[1:]))
+        bulk_insert(tx, "messages", names, rows)
+        if piece.checksum is not None:
+            for number, ordinal in tx.all(
+                "SELECT id, target_ordinal FROM rewinds WHERE session_id = ?", (piece.session_id,)
+            ):
+                target = tx.one(
+                    "SELECT id FROM messages WHERE session_id = ? AND ordinal = ?",
+                    (piece.session_id, ordinal),
+                )
+                if target is not None:
+                    tx.run(
+                        "UPDATE rewinds SET target_message_id = ? WHERE id = ?", (target[0], number)
+                    )
+
+
+def _number_rewinds(tx: WriteTransaction, rewinds: Sequence[Row]) -> dict[int, int]:
+    names = _names(REWINDS)[1:]
+    insert = f"INSERT INTO rewinds ({', '.join(names)}) VALUES ({placeholders(len(names))})"
+    return {row[0]: tx.insert(insert, row[1:]) for row in rewinds}
+
+
+def _remove_rows(tx: WriteTransaction, ids: Sequence[str]) -> None:
+    marks = placeholders(len(ids))
+    for table in (MESSAGES, REWINDS, USAGE):
+        tx.run(f"DELETE FROM {table.name} WHERE session_id IN ({marks})", ids)
+
+
+def tie(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> list[str]:
+    """Give sessions without one their parents, where those are stored; return which."""
+    if not edges:
+        return []
+    parents = sessions_among(tx, sorted({parent for _, parent in edges}))
+    possible = [(parent, child) for child, parent in edges if parent in parents]
+    restore_parents(tx, possible)
+    return [child for _, child in possible]
+
+
+def any_taken(tx: ReadTransaction, table: str, ids: Sequence[int], session_id: str) -> bool:
+    """Whether another session's row has one of these ids."""
+    for start in range(0, len(ids), _IDS_PER_QUERY):
+        part = ids[start : start + _IDS_PER_QUERY]
+        if tx.one(
+            f"SELECT 1 FROM {table} WHERE id IN ({placeholders(len(part))}) "
+            f"AND session_id <> ? LIMIT 1",
+            (*part, session_id),
+        ):
+            return True
+    return False

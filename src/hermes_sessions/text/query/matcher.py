@@ -1,0 +1,166 @@
+"""Decides whether a text matches a query tree, and where: the same on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hermes_sessions.model.computed_once import computed_once
+from hermes_sessions.text.normalisation import fold
+from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term, terms_of
+from hermes_sessions.text.tokenizer import (
+    Analysis,
+    Part,
+    PlacedTokens,
+    analyse,
+    find_folded,
+    inner_spans,
+    is_cjk,
+    kind_of,
+)
+
+
+class Analysed:
+    """The tokens of one message's texts, made when first asked for."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+    @computed_once
+    def _analyses(self) -> list[Analysis]:
+        return [analyse(text) for text in self.texts]
+
+    @property
+    def streams(self) -> list[list[str]]:
+        """The phrase stream of each text."""
+        return [analysis.words for analysis in self._analyses]
+
+    @computed_once
+    def tokens(self) -> set[str]:
+        """Every token, those outside the phrase streams included."""
+        return {token for found in self._analyses for kind in found for token in kind}
+
+    @computed_once
+    def folded(self) -> list[str]:
+        """Each text, folded."""
+        return [fold(text) for text in self.texts]
+
+
+def matches(node: Node, document: Analysed) -> bool:
+    """Return whether a document matches a tree."""
+    if isinstance(node, And):
+        return all(matches(child, document) for child in node.nodes)
+    if isinstance(node, Or):
+        return any(matches(child, document) for child in node.nodes)
+    if isinstance(node, Not):
+        return not matches(node.node, document)
+    return occurrences(node, document, enough=1) > 0
+
+
+def matches_title(node: Node, title: Analysed, message: Analysed) -> bool:
+    """Return whether a title matches a tree, and the message shown for it has nothing that must
+    be absent.
+    """
+    if isinstance(node, And):
+        return all(matches_title(child, title, message) for child in node.nodes)
+    if isinstance(node, Or):
+        return any(matches_title(child, title, message) for child in node.nodes)
+    return matches(node, title) and (not isinstance(node, Not) or matches(node, message))
+
+
+def occurrences(term: Term | Substring, document: Analysed, *, enough: int = 50) -> int:
+    """Return how often a term stands in a document; counting stops at *enough*."""
+    if isinstance(term, Substring):
+        needle = fold(term.raw)
+        return min(enough, sum(text.count(needle) for text in document.folded)) if needle else 0
+    first = term.parts[0]
+    if len(term.parts) == 1:
+        return _count_single(first, document, enough)
+    count = 0
+    for stream in document.streams:
+        for position in _starts(first, stream):
+            if _follows(term.parts, stream, position):
+                count += 1
+                if count >= enough:
+                    return count
+    return count
+
+
+def _count_single(part: Part, document: Analysed, enough: int) -> int:
+    if part.prefix:
+        found = sum(token.startswith(part.token) for s in document.streams for token in s)
+    elif part.token in document.tokens:
+        found = sum(stream.count(part.token) for stream in document.streams)
+    else:
+        return 0
+    if not found and any(_is(part, token) for token in document.tokens):
+        found = 1  # A part of a longer word, such as ``query`` in ``parseQuery``.
+    return min(found, enough)
+
+
+def _is(part: Part, token: str) -> bool:
+    return token.startswith(part.token) if part.prefix else token == part.token
+
+
+def _starts(part: Part, stream: list[str]) -> Iterable[int]:
+    if part.prefix:
+        return [i for i, token in enumerate(stream) if token.startswith(part.token)]
+    found = []
+    position = -1
+    try:
+        while True:
+            position = stream.index(part.token, position + 1)
+            found.append(position)
+    except ValueError:
+        return found
+
+
+def _follows(parts: Sequence[Part], stream: Sequence[str], start: int) -> bool:
+    if start + len(parts) > len(stream):
+        return False
+    return all(_is(part, stream[start + i]) for i, part in enumerate(parts))
+
+
+# ── where ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
+    """Return where the wanted terms of a tree stand in the original text, in order."""
+    placed = PlacedTokens(text)
+    stream = placed.tokens
+    joined = "\n".join(stream)
+    marks: set[tuple[int, int]] = set()
+    for term in terms_of(node):
+        if isinstance(term, Substring):
+            marks.update(find_folded(text, term.raw))
+        elif term.parts[0].token not in joined:
+            continue  # Most terms of a long question are in none of its pieces.
+        elif len(term.parts) == 1:
+            marks.update(_single_marks(term.parts[0], placed, text))
+        else:
+            last = len(term.parts) - 1
+            length = _length(term.parts[last])
+            for start in _starts(term.parts[0], stream):
+                if _follows(term.parts, stream, start):
+                    marks.add(placed.place(start, start + last, length))
+    return sorted(marks)
+
+
+def _single_marks(part: Part, placed: PlacedTokens, text: str) -> Iterable[tuple[int, int]]:
+    length = _length(part)
+    for position, token in enumerate(placed.tokens):
+        if part.token not in token:
+            continue
+        if _is(part, token):
+            yield placed.place(position, position, length)
+        elif kind_of(token) == "word":
+            # Perhaps a part of a compound word.
+            for inner in inner_spans(text, *placed.place(position, position)):
+                if _is(part, inner.token):
+                    yield inner.start, inner.end
+
+
+def _length(part: Part) -> int | None:
+    """Return how much of a matching token is marked: of a word all of it, of a pair of characters
+    those that were asked for.
+    """
+    return len(part.token) if part.prefix and is_cjk(part.token) else None

@@ -1,0 +1,41 @@
+"""A gateway at work on Discord: a real store, Discord's protocol and a model's, over sockets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hermes_sessions.testing.discord_server import ANNA, DiscordServer
+from tests.gateway.harness import GatewayTown
+
+
+class DiscordTown(GatewayTown):
+    """Discord, a model, and gateways that come and go on one store."""
+
+    def __init__(self, home: Path) -> None:
+        self.discord = DiscordServer()
+        self.platform: dict[str, Any] = {
+            "token": self.discord.token,
+            "base_url": self.discord.base_url,
+            "allowed_users": [ANNA["id"]],
+            "messages_per_minute": 0,
+        }
+        super().__init__(home, {"discord": self.platform})
+
+    @property
+    def private(self) -> str:
+        """Anna's private channel."""
+        return self.discord.state.direct_channel(ANNA)
+
+    def close_messengers(self) -> None:
+        self.discord.close()
+
+    def replies(self, channel_id: str | None = None) -> list[str]:
+        """What the bot has said in a channel, or to Anna in private."""
+        where = channel_id or self.private
+        return [sent.text for sent in self.discord.sent if sent.channel_id == where]
+
+    def wait_for_replies(self, count: int, channel_id: str | None = None) -> list[str]:
+        """Return what the bot has said, once that is so many messages."""
+        self.discord.wait_for(lambda: len(self.replies(channel_id)) >= count)
+        return self.replies(channel_id)
