@@ -83,7 +83,7 @@ def test_an_open_store_has_loaded_only_the_verbs_that_were_used() -> None:
 def test_what_only_a_gateway_needs_is_loaded_when_it_is_asked_for() -> None:
     opened = modules_after("import hermes_sessions; hermes_sessions.SessionDB(':memory:')")
     assert not {name for name in opened if name.startswith("hermes_sessions.model.")} & {
-        "hermes_sessions.model.key",
+        "hermes_sessions.model.lane",
         "hermes_sessions.model.reset_policy",
         "hermes_sessions.model.source",
     }

@@ -82,7 +82,7 @@ def _select_rows(path: Path) -> Callable[[str], list[Any]]:
 def _bare_search(path: Path) -> Callable[[str], Callable[[], list[Any]]]:
     import apsw
 
-    from hermes_sessions.storage.search.expressions import compile_tree
+    from hermes_sessions.storage.search.compiled_index import compile_tree
     from hermes_sessions.storage.sqlite.search_index import SYNTAX
     from hermes_sessions.text.query.parser import parse
 

@@ -49,25 +49,26 @@ from hermes_sessions.storage.sessiondb import SessionDB
 if TYPE_CHECKING:
     from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
     from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
-    from hermes_sessions.lifecycle.context_prompt import (
-        build_session_context_prompt,
-        prefixed_with_sender,
-    )
     from hermes_sessions.lifecycle.expiry import ExpiryWatcher
     from hermes_sessions.lifecycle.gateway_process import GatewayProcess
     from hermes_sessions.lifecycle.lease_renewal import Holding
     from hermes_sessions.lifecycle.mailboxes import Mailboxes
-    from hermes_sessions.lifecycle.session_context import SessionContext, build_session_context
+    from hermes_sessions.lifecycle.session_context import (
+        SessionContext,
+        build_session_context,
+        build_session_context_prompt,
+        prefixed_with_sender,
+    )
     from hermes_sessions.lifecycle.session_entry import SessionEntry
     from hermes_sessions.lifecycle.session_store import SessionStore
     from hermes_sessions.lifecycle.turn_input import dedupe_mark, sender_of
-    from hermes_sessions.model.key import (
+    from hermes_sessions.model.lane import (
         LaneKey,
+        Notice,
         build_session_key,
         is_shared_multi_user_session,
         parse_key,
     )
-    from hermes_sessions.model.lane import Notice
     from hermes_sessions.model.reset_policy import SessionResetPolicy
     from hermes_sessions.model.source import Platform, SessionSource
     from hermes_sessions.storage.async_db import AsyncSessionDB
@@ -169,7 +170,7 @@ _MODULE_OF = {
     "Holder": "storage.repositories.leases",
     "Holding": "lifecycle.lease_renewal",
     "HomeChannel": "config.gateway_config",
-    "LaneKey": "model.key",
+    "LaneKey": "model.lane",
     "Lease": "storage.repositories.leases",
     "Mailboxes": "lifecycle.mailboxes",
     "Notice": "model.lane",
@@ -181,14 +182,14 @@ _MODULE_OF = {
     "SessionStore": "lifecycle.session_store",
     "agent_signature": "lifecycle.agent_cache",
     "build_session_context": "lifecycle.session_context",
-    "build_session_context_prompt": "lifecycle.context_prompt",
-    "build_session_key": "model.key",
+    "build_session_context_prompt": "lifecycle.session_context",
+    "build_session_key": "model.lane",
     "create_backup": "storage.care.backups.creation",
     "dedupe_mark": "lifecycle.turn_input",
-    "is_shared_multi_user_session": "model.key",
+    "is_shared_multi_user_session": "model.lane",
     "list_backups": "storage.care.backups.backup_directory",
-    "parse_key": "model.key",
-    "prefixed_with_sender": "lifecycle.context_prompt",
+    "parse_key": "model.lane",
+    "prefixed_with_sender": "lifecycle.session_context",
     "prune_backups": "storage.care.backups.rotation",
     "restore_backup": "storage.care.backups.restore",
     "sender_of": "lifecycle.turn_input",

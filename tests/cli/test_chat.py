@@ -162,7 +162,7 @@ class TestOnce:
         def fetch(**_: object) -> None:
             raise AssertionError("fetched")
 
-        monkeypatch.setattr("hermes_sessions.agent.clients.local_package.fetch", fetch)
+        monkeypatch.setattr("hermes_sessions.agent.clients.local_model.fetch", fetch)
         for arguments in (("-c", "-q", "x"), ("-r", "nobody", "-q", "x"), ("chat", "-q", " ")):
             assert hermes.call(*arguments).code == 1
 

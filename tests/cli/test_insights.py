@@ -2,8 +2,7 @@
 
 import pytest
 
-from hermes_sessions.cli.render.charts import bar, columns_chart
-from hermes_sessions.cli.render.insights import cost, insights_lines
+from hermes_sessions.cli.render.insights import bar, columns_chart, cost, insights_lines
 from hermes_sessions.cli.render.style import Style
 from tests.cli.harness import DAY, NOW, Hermes
 

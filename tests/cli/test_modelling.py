@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.agent.clients import local_package
+from hermes_sessions.agent.clients import local_model
 from tests.cli.harness import Hermes
 
 
@@ -23,7 +23,7 @@ def test_which_model_answers(hermes: Hermes) -> None:
 
 def test_fetching(hermes: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it installs is tried in the tests of the package."""
-    monkeypatch.setattr(local_package, "weights_path", lambda: Path("/there/weights.gguf"))
+    monkeypatch.setattr(local_model, "weights_path", lambda: Path("/there/weights.gguf"))
     result = hermes.call("model", "fetch")
     assert (result.code, result.out) == (0, "The local model is installed: /there/weights.gguf\n")
     assert hermes.call("model", "fetch", "--json").json == {"weights": "/there/weights.gguf"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes_sessions.cli.render.recap import TITLE, recap
+from hermes_sessions.cli.render.chat import TITLE, recap
 from hermes_sessions.cli.render.style import Style
 
 WIDE = Style(width=80)

@@ -11,9 +11,8 @@ from wcwidth import wcswidth, wcwidth
 from hermes_sessions.cli.render import safe_text
 from hermes_sessions.cli.render import text_width as columns
 from hermes_sessions.cli.render.costs import spent
-from hermes_sessions.cli.render.humanize import date_and_time, relative_time
+from hermes_sessions.cli.render.humanize import counted, date_and_time, relative_time, size
 from hermes_sessions.cli.render.json_output import json_text
-from hermes_sessions.cli.render.quantity import counted, size
 from hermes_sessions.cli.render.session_card import session_card
 from hermes_sessions.cli.render.session_table import session_table
 from hermes_sessions.cli.render.style import Style

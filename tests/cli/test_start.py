@@ -95,10 +95,7 @@ def test_a_list_imports_only_what_it_needs(hermes: Hermes) -> None:
     assert offending(modules) == set()
     assert modules & NOT_FOR_A_LIST == set()
     commands = {m for m in modules if m.startswith("hermes_sessions.cli.sessions.")}
-    assert commands == {
-        "hermes_sessions.cli.sessions.group",
-        "hermes_sessions.cli.sessions.list",
-    }
+    assert commands == {"hermes_sessions.cli.sessions.list"}
 
 
 def test_a_search_imports_only_what_it_needs(hermes: Hermes) -> None:
@@ -142,9 +139,7 @@ def test_settings_are_parsed_only_when_there_are_some(hermes: Hermes) -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["sessions", "--help"], []])
 def test_help_imports_no_command(hermes: Hermes, arguments: list[str]) -> None:
     modules = imported_by(hermes, *arguments)
-    assert not {m for m in modules if m.startswith("hermes_sessions.cli.sessions.")} - {
-        "hermes_sessions.cli.sessions.group"
-    }
+    assert not {m for m in modules if m.startswith("hermes_sessions.cli.sessions.")}
     assert not hermes.home.exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.agent.clients.local_package import fetch
+from hermes_sessions.agent.clients.local_model import fetch
 from hermes_sessions.testing.scripted_model import ScriptedModel, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal

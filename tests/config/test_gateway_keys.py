@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions.config import Settings, default_settings, load_settings
 from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
-from hermes_sessions.config.gateway_settings import ResetMode
+from hermes_sessions.config.settings import ResetMode
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.model.reset_policy import MODES, SessionResetPolicy
 

@@ -4,8 +4,7 @@ from typing import get_type_hints
 import pytest
 
 from hermes_sessions.config.error_text import is_secret
-from hermes_sessions.config.key import Key
-from hermes_sessions.config.key_types import Choice, Surroundings, WholeNumber
+from hermes_sessions.config.key_types import Choice, Key, Surroundings, WholeNumber
 from hermes_sessions.config.keys import (
     FREE_SECTIONS,
     KEY_AT,

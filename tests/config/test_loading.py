@@ -19,12 +19,12 @@ from hermes_sessions.config import (
     default_settings,
     load_settings,
 )
-from hermes_sessions.config.care_settings import (
+from hermes_sessions.config.settings import (
+    BackupsSettings,
     RepairSettings,
     RetentionLimits,
     RetentionSettings,
 )
-from hermes_sessions.config.settings import BackupsSettings
 from hermes_sessions.errors import ConfigError, HermesSessionsError
 from hermes_sessions.model.price import Price
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.config.substitution import SubstitutionError, substitute
+from hermes_sessions.config.resolver import SubstitutionError, substitute
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.config import load_settings
+from hermes_sessions.config.key_lookup import warning_about
 from hermes_sessions.config.keys import KEY_AT, RESERVED
-from hermes_sessions.config.unknown import warning_about
 
 
 @pytest.mark.parametrize(

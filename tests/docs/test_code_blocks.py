@@ -128,7 +128,7 @@ def test_a_page_that_tells_the_truth(tmp_path: Path, blocks: list[str]) -> None:
 
 BAR = """
 import itertools, sys
-from hermes_sessions.cli.progress import Progress
+from hermes_sessions.cli.console import Progress
 seconds = itertools.count(0, 2)
 print("before")
 with Progress("Indexing", 3, visible=True, stopwatch=lambda: float(next(seconds))) as bar:

@@ -26,8 +26,8 @@ from hermes_sessions.testing.scripted_model import RecordedRequest, ScriptedMode
 from hermes_sessions.testing.signal_daemon import SignalDaemon
 from hermes_sessions.testing.slack_server import SlackServer
 from hermes_sessions.testing.telegram_server import TelegramServer
+from hermes_sessions.testing.whatsapp_server import ANNA as WHATSAPP_ANNA
 from hermes_sessions.testing.whatsapp_server import WhatsAppServer
-from hermes_sessions.testing.whatsapp_values import ANNA as WHATSAPP_ANNA
 from tests.cli.harness import Hermes
 from tests.gateway.harness import echo, said
 from tests.gateway.platforms.matrix.conftest import people, synapse, world  # noqa: F401 - fixtures

@@ -12,7 +12,7 @@ import pytest
 
 from hermes_sessions.errors import ConfigError, StoreUnavailable
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.overview import overview
+from hermes_sessions.gateway.overview import PlatformReports, overview
 from hermes_sessions.gateway.platform_connections import Connections
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
@@ -21,7 +21,6 @@ from hermes_sessions.gateway.platforms.port import (
     Services,
     Unreachable,
 )
-from hermes_sessions.gateway.reporting import PlatformReports
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.slack_server import SlackServer
 from hermes_sessions.testing.slack_workspace import Refusal

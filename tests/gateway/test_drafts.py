@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
-from hermes_sessions.gateway.reply_drafts import LEFT
-from hermes_sessions.gateway.streaming import Draft
+from hermes_sessions.gateway.reply_drafts import LEFT, Draft
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed

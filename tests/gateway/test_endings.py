@@ -12,8 +12,8 @@ from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import StoreUnreachable
 from hermes_sessions.gateway.delivery import reply_to
-from hermes_sessions.gateway.endings import Endings, heard_or_stored, watcher_of
 from hermes_sessions.gateway.events import Target
+from hermes_sessions.gateway.message_progress import Endings, heard_or_stored, watcher_of
 from hermes_sessions.gateway.overview import ended_elsewhere
 from hermes_sessions.gateway.platforms.port import Progress
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess

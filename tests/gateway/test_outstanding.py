@@ -14,7 +14,7 @@ from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway import delivery as delivering
 from hermes_sessions.gateway.delivery import Delivery, reply_to
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.outstanding import Outstanding
+from hermes_sessions.gateway.message_progress import Outstanding
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.model.source import Platform, SessionSource

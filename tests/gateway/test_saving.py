@@ -13,8 +13,8 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.agent.clients.port import TextPiece
 from hermes_sessions.agent.turn import Agent
-from hermes_sessions.gateway import saving
-from hermes_sessions.gateway.saving import INSTRUCTION
+from hermes_sessions.gateway import turn_runner
+from hermes_sessions.gateway.turn_runner import INSTRUCTION
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
 from tests.gateway.harness import PATIENCE, Town, echo
@@ -97,7 +97,7 @@ def test_a_model_that_says_nothing_more_is_not_waited_for(
     gate = town.model.gate()
     town.model.respond = lambda _request: streamed("Half", gate)
     monkeypatch.setattr(Agent, "run_turn", run_turn)
-    monkeypatch.setattr(saving, "threading", SimpleNamespace(Timer=TimeIsUp))
+    monkeypatch.setattr(turn_runner, "threading", SimpleNamespace(Timer=TimeIsUp))
     clock.advance(days=2)
     assert running.gateway is not None
     running.gateway.watcher.run_pass()

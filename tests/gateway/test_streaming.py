@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.streaming import Draft, Streaming
+from hermes_sessions.gateway.reply_drafts import Draft, Streaming
 from hermes_sessions.testing.clock import FrozenClock
 from tests.gateway.fake_adapter import Room
 

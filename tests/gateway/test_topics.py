@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.gateway.topics import note_topic
+from hermes_sessions.gateway.turn_transcript import note_topic
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.sqlite.hermes_database import import_database
 from tests.fixtures.hermes import stored

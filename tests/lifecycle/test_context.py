@@ -10,13 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions import GatewayConfig, HomeChannel, Platform, SessionSource
-from hermes_sessions.lifecycle.context_prompt import (
+from hermes_sessions.lifecycle.session_context import (
+    MAX_LABEL,
+    bracketed,
+    build_session_context,
     build_session_context_prompt,
+    chat_pseudonym,
+    cleaned,
     prefixed_with_sender,
+    pseudonym,
+    quoted,
+    user_pseudonym,
 )
-from hermes_sessions.lifecycle.labels import MAX_LABEL, bracketed, cleaned, quoted
-from hermes_sessions.lifecycle.pseudonyms import chat_pseudonym, pseudonym, user_pseudonym
-from hermes_sessions.lifecycle.session_context import build_session_context
 
 CONFIG = GatewayConfig(
     connected_platforms=("telegram", "discord"),

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.lifecycle.decide import Decision, decide, resumes_by_itself
-from hermes_sessions.model.key import lane_key
-from hermes_sessions.model.lane import STATUSES, Lane
+from hermes_sessions.model.lane import STATUSES, Lane, lane_key
 from hermes_sessions.model.reset_policy import SessionResetPolicy, expiry_reason
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.testing.clock import NOON

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.lifecycle.mailboxes import Taken
-from hermes_sessions.storage.repositories.drafts import Drafts
-from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
+from hermes_sessions.storage.repositories.outbox import Drafts, NewReply, Outbox
 from hermes_sessions.testing.clock import FrozenClock
 from tests.lifecycle.harness import House
 from tests.servers.stores import OpenStore

@@ -11,8 +11,8 @@ import pytest
 
 from hermes_sessions import Platform, SessionDB, SessionSource
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.lifecycle.lid_mapping import LidMapping
-from hermes_sessions.model.key import lane_key
+from hermes_sessions.lifecycle.legacy_files import LidMapping
+from hermes_sessions.model.lane import lane_key
 from hermes_sessions.storage.repositories.identities import Identities
 from hermes_sessions.testing.clock import FrozenClock
 from tests.servers.stores import OpenStore

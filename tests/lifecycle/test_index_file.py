@@ -17,7 +17,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
-from hermes_sessions.lifecycle.index_file import IndexFile, write_atomically
+from hermes_sessions.lifecycle.host_files import IndexFile, write_atomically
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.testing.clock import FrozenClock

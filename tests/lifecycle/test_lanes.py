@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.key import LaneKey
-from hermes_sessions.model.lane import Lane, Notice
+from hermes_sessions.model.lane import Lane, LaneKey, Notice
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories import lane_transitions
 from hermes_sessions.storage.repositories.lane_transitions import Transition

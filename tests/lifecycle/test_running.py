@@ -23,8 +23,7 @@ from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.host_processes import host_name, is_running
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.storage.repositories.processes import Processes
-from hermes_sessions.storage.repositories.recovery import RecoveryRows
-from hermes_sessions.storage.repositories.turns import Outcome
+from hermes_sessions.storage.repositories.turns import Outcome, RecoveryRows
 from hermes_sessions.testing.clock import FrozenClock
 from tests.lifecycle.harness import House, lease_of
 from tests.servers.stores import OpenStore

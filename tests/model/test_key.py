@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.identity import normalise_whatsapp
-from hermes_sessions.model.key import (
+from hermes_sessions.model.lane import (
     LaneKey,
     build_session_key,
     digests_of,
     is_shared_multi_user_session,
     key_hash,
     lane_key,
+    normalise_whatsapp,
     parse_key,
 )
 from hermes_sessions.model.source import Platform, SessionSource

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from hermes_sessions import SessionDB
 from hermes_sessions.recall import session_search
-from hermes_sessions.recall.budget import share_out
-from hermes_sessions.recall.cutting import cut, cut_to_written, written_length
+from hermes_sessions.recall.budget import cut, cut_to_written, share_out, written_length
 from tests.recall.conftest import Ask
 from tests.recall.conversations import talk
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_sessions import SessionDB
-from hermes_sessions.cli.render.shared_html import html_session
+from hermes_sessions.cli.render.export import html_session
 from hermes_sessions.config import load_settings
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import ConfigError, ImportRefused, InvalidTitle

@@ -34,13 +34,13 @@ PIECES = frozenset(
 )
 #: Whatever else is put into a text, and why it may be.
 EXCEPTIONS = {
-    "hermes_sessions.cli.forget.history:_said": "words for people",
-    "hermes_sessions.storage.care.erasure.counting:_count": "names of columns in a table of ours",
+    "hermes_sessions.cli.forget.places:_said": "words for people",
+    "hermes_sessions.storage.care.erasure.discovery:_count": "names of columns in a table of ours",
     "hermes_sessions.storage.care.erasure.discovery:_sessions_of": "names of two columns",
     "hermes_sessions.storage.care.erasure.discovery:_platforms": "names of columns in a constant",
     "hermes_sessions.storage.care.erasure.row_removal:_topics": "names of columns in a constant",
     "hermes_sessions.storage.care.repair.salvage:_save_documented": "names of declared columns",
-    "hermes_sessions.storage.mysql.dialect:upsert": "names of columns",
+    "hermes_sessions.storage.mysql.provider:upsert": "names of columns",
     "hermes_sessions.storage.mysql.provider:_make_index_anew": "names of tables, hexadecimal",
     "hermes_sessions.storage.mysql.schema:_create": "declarations of tables.py",
     "hermes_sessions.storage.mysql.schema:_triggers": "triggers in a constant",

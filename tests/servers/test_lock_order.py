@@ -6,7 +6,7 @@ import pytest
 
 from hermes_sessions import SessionDB, StoreLocked
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.fences import guard, lock_lease
+from hermes_sessions.storage.repositories.leases import guard, lock_lease
 from tests.servers.stores import Place
 
 

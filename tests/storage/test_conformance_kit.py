@@ -38,7 +38,7 @@ def test_the_page_shows_the_behaviours() -> None:
 
 def test_every_suite_is_offered() -> None:
     folder = Path(conformance.__file__).parent
-    own = {"__init__", "behaviours", "fixtures", "recomputation", "scenes"}
+    own = {"__init__", "behaviours", "fixtures", "helpers"}
     assert {file.stem for file in folder.glob("*.py")} - own == set(conformance.SUBJECTS)
     names = [f"{conformance.__name__}.{subject}" for subject in conformance.SUBJECTS]
     found = {

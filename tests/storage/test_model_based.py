@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.recomputation import summary_of
+from hermes_sessions.testing.conformance.helpers import summary_of
 from tests.storage.reference_store import PlainMessage, PlainStore, Refused
 
 NAMES = ("a", "b", "c", "d", "e")

@@ -17,7 +17,6 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from hermes_sessions.testing.slack_mrkdwn import shown_text
 from hermes_sessions.testing.slack_server import SlackServer
 from hermes_sessions.testing.slack_workspace import (
     ANNA,
@@ -25,6 +24,7 @@ from hermes_sessions.testing.slack_workspace import (
     GENERAL,
     TEAM_ID,
     missing_scope,
+    shown_text,
     too_many,
 )
 

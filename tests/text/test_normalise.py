@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.text.clusters import cluster_pattern
+from hermes_sessions.text.characters import cluster_pattern
 from hermes_sessions.text.normalisation import fold, plain
 from tests.text.strategies import any_text
 

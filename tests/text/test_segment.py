@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.text.alignment import Alignment
-from hermes_sessions.text.clusters import cluster_pattern
+from hermes_sessions.text.characters import cluster_pattern
 from hermes_sessions.text.normalisation import fold
 from hermes_sessions.text.tokenizer import (
+    Alignment,
     Part,
     analyse,
     extras,

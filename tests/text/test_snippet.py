@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.text.clusters import cluster_end, cluster_pattern, cluster_start
+from hermes_sessions.text.characters import cluster_end, cluster_pattern, cluster_start
 from hermes_sessions.text.snippet import highlight, make_snippet
 from hermes_sessions.text.tokenizer import spans
 from tests.text.strategies import any_text

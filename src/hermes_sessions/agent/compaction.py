@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 from typing import Any, Final
 
-from hermes_sessions.agent.accounting import count_side_call
 from hermes_sessions.agent.clients.port import (
     ModelClient,
     ModelGarbled,
@@ -23,7 +22,7 @@ from hermes_sessions.agent.clients.port import (
     TextPiece,
 )
 from hermes_sessions.agent.interrupts import ended_by
-from hermes_sessions.agent.pricing import UNPRICED, Pricing
+from hermes_sessions.agent.pricing import UNPRICED, Pricing, count_side_call
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.host_processes import this_process, without_mark
 from hermes_sessions.storage.sessiondb import SessionDB

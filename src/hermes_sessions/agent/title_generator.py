@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hermes_sessions.agent.accounting import count_side_call
 from hermes_sessions.agent.clients.port import ModelClient, ModelError, Reply, Request
-from hermes_sessions.agent.pricing import UNPRICED, Pricing
+from hermes_sessions.agent.pricing import UNPRICED, Pricing, count_side_call
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sessiondb import SessionDB
 

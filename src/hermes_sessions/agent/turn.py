@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from hermes_sessions.agent.accounting import count_call
 from hermes_sessions.agent.chat_spool import AWAY, Unstored, new_mark
 from hermes_sessions.agent.clients.port import (
     ModelClient,
@@ -25,7 +24,7 @@ from hermes_sessions.agent.clients.port import (
     Waiting,
 )
 from hermes_sessions.agent.interrupts import ended_by
-from hermes_sessions.agent.pricing import UNPRICED, Pricing
+from hermes_sessions.agent.pricing import UNPRICED, Pricing, count_call
 from hermes_sessions.agent.request_messages import sendable
 from hermes_sessions.agent.tools.registry import Surroundings, ToolRegistry
 from hermes_sessions.model.scope import OWNER, Scope

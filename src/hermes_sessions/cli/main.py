@@ -65,9 +65,8 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
     import click
 
     from hermes_sessions.cli.chat.arguments import as_chat
-    from hermes_sessions.cli.console import Console
+    from hermes_sessions.cli.console import Console, warnings_shown_on
     from hermes_sessions.cli.root import COMMANDS, hermes
-    from hermes_sessions.cli.warnings import warnings_shown_on
     from hermes_sessions.errors import HermesSessionsError
 
     console = console or Console()

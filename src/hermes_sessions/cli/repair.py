@@ -17,7 +17,7 @@ from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.care.repair.errand import Way
+    from hermes_sessions.storage.care.repair.report import Way
 
 _WAYS = ("auto", "tool", "rows")
 
@@ -51,7 +51,7 @@ def repair(
     """
     # Needed as rarely as it is hoped.
     from hermes_sessions.storage.care.repair import file_repair
-    from hermes_sessions.storage.care.repair.errand import Errand
+    from hermes_sessions.storage.care.repair.report import Errand
 
     show_warnings(console)
     path = _wanted(file)

@@ -11,32 +11,30 @@ COMMANDS = {
         "hermes_sessions.cli.chat.command:chat", "Talk to a model; also as hermes alone."
     ),
     "sessions": LazyCommand(
-        "hermes_sessions.cli.sessions.group:sessions", "List, read and manage stored sessions."
+        "hermes_sessions.cli.sessions:sessions", "List, read and manage stored sessions."
     ),
     "insights": LazyCommand(
         "hermes_sessions.cli.insights:insights",
         "Show how the store was used: models, tools, hours, cost.",
     ),
-    "gateway": LazyCommand(
-        "hermes_sessions.cli.gateway.group:gateway", "Run the agent on messengers."
-    ),
+    "gateway": LazyCommand("hermes_sessions.cli.gateway:gateway", "Run the agent on messengers."),
     "status": LazyCommand(
         "hermes_sessions.cli.status:status",
         "Show how the store is, what it holds and what waits.",
     ),
     "doctor": LazyCommand(
-        "hermes_sessions.cli.doctor.command:doctor",
+        "hermes_sessions.cli.doctor:doctor",
         "Look for trouble with the store, and say what to do.",
     ),
     "repair": LazyCommand(
         "hermes_sessions.cli.repair:repair", "Save what can be read of a damaged SQLite file."
     ),
     "forget": LazyCommand(
-        "hermes_sessions.cli.forget.command:forget",
+        "hermes_sessions.cli.forget:forget",
         "Erase what is known of a person, a chat or a session.",
     ),
     "backup": LazyCommand(
-        "hermes_sessions.cli.backup.group:backup", "Make backups of the store, and restore them."
+        "hermes_sessions.cli.backup:backup", "Make backups of the store, and restore them."
     ),
     "completion": LazyCommand(
         "hermes_sessions.cli.completion:completion", "Print the completion script of a shell."
@@ -45,7 +43,7 @@ COMMANDS = {
         "hermes_sessions.cli.model:model", "Look after the model that answers in a chat."
     ),
     "sessiondb": LazyCommand(
-        "hermes_sessions.cli.sessiondb.group:sessiondb",
+        "hermes_sessions.cli.sessiondb:sessiondb",
         "Look after the database, and move to another one.",
     ),
 }

@@ -10,25 +10,24 @@ import click
 
 from hermes_sessions.agent.chat_spool import keeping_directory
 from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.doctor import subject
 from hermes_sessions.cli.doctor.checks import QUICK
-from hermes_sessions.cli.doctor.command import subject
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.humanize import relative_time
-from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.humanize import counted, relative_time, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import show_warnings
 from hermes_sessions.errors import HermesSessionsError, StoreCorrupt
 from hermes_sessions.gateway.inbound_spool import spool_directory
 from hermes_sessions.storage.care.doctor.access_checks import opened
-from hermes_sessions.storage.care.doctor.backups import backups_of
 from hermes_sessions.storage.care.doctor.check_runner import examine
+from hermes_sessions.storage.care.doctor.environment_checks import backups_of
 from hermes_sessions.storage.care.doctor.integrity_checks import pending
 from hermes_sessions.storage.care.health import HEALTHY, Health, State, worst
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.spool import waiting_below
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.care.doctor.subject import Subject
+    from hermes_sessions.storage.care.doctor.check_runner import Subject
 
 _ALIVE: Final = 60.0
 

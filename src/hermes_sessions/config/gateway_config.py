@@ -7,15 +7,26 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_sessions.config.gateway_settings import BusyInputMode
-from hermes_sessions.config.platform_names import platform_of_section
+from hermes_sessions.config.settings import BusyInputMode
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.ids import require_id
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 
 if TYPE_CHECKING:
-    from hermes_sessions.config.gateway_settings import ResetOverrides, SessionResetSettings
-    from hermes_sessions.config.settings import Settings
+    from hermes_sessions.config.settings import ResetOverrides, SessionResetSettings, Settings
+
+
+# What platforms are called in the configuration, where that differs from the platform's name.
+
+#: By the section under ``platforms``.
+_CALLED: Final[Mapping[str, str]] = MappingProxyType({"api": "api_server"})
+
+
+def platform_of_section(section: str) -> str:
+    """Return the name of the platform that ``platforms.<section>`` configures."""
+    name = section.strip().lower()
+    return _CALLED.get(name, name)
+
 
 #: Fields of a policy that override those of a more general one.
 Overrides = Mapping[str, Any]

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import get_args
 
-from hermes_sessions.config.gateway_settings import BusyInputMode, ResetMode
-from hermes_sessions.config.key import Key
 from hermes_sessions.config.key_types import (
     Choice,
+    Key,
     Kind,
     Name,
     Names,
@@ -22,6 +21,7 @@ from hermes_sessions.config.key_types import (
     WholeNumber,
     YesNo,
 )
+from hermes_sessions.config.settings import BusyInputMode, ResetMode
 
 _A_DAY = 86_400
 _TEN_YEARS_IN_MINUTES = 5_256_000

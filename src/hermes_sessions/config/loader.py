@@ -15,8 +15,7 @@ from hermes_sessions.config.paths import (
     hermes_home,
     process_environment,
 )
-from hermes_sessions.config.section import NamedValues
-from hermes_sessions.config.settings import SECTION_CLASSES, Settings
+from hermes_sessions.config.settings import SECTION_CLASSES, NamedValues, Settings
 
 
 def load_settings(

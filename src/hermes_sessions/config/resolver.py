@@ -5,16 +5,17 @@ Kept apart from ``loading`` because most of it is needed only when something is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from hermes_sessions.config.error_text import closest, is_secret, shown
-from hermes_sessions.config.key import Key
 from hermes_sessions.config.key_lookup import Findings, find_keys
 from hermes_sessions.config.key_types import (
     ByName,
     Choice,
+    Key,
     Kind,
     Names,
     NotAllowed,
@@ -23,10 +24,79 @@ from hermes_sessions.config.key_types import (
     Texts,
 )
 from hermes_sessions.config.keys import FIXED_KEYS
-from hermes_sessions.config.section import NamedValues
-from hermes_sessions.config.substitution import SubstitutionError, VariableUnset, substitute
+from hermes_sessions.config.settings import NamedValues
 from hermes_sessions.config.yaml_document import Listing, Node, Scalar, Section, read_document
 from hermes_sessions.errors import ConfigError
+
+# ``${VAR}`` in values of the configuration file.
+#
+# The language is small on purpose: ``${NAME}`` is the variable, ``${NAME:-text}`` is the variable
+# or the text if it is unset or empty, ``$${`` is a literal ``${``. What a variable holds is
+# inserted as it is and never searched again, so a secret that contains ``${`` stays intact.
+
+
+_REFERENCE = re.compile(
+    r"""
+      (?P<escaped> \$\$\{ )
+    | \$\{ (?P<name> [A-Za-z_][A-Za-z0-9_]* ) (?: :- (?P<default> [^{}]* ) )? \}
+    | (?P<malformed> \$\{ )
+    """,
+    re.VERBOSE,
+)
+
+
+class Substituted(NamedTuple):
+    """The text after substitution, and the variables that were asked for, in order."""
+
+    text: str
+    variables: tuple[str, ...]
+
+
+class SubstitutionError(Exception):
+    """A reference cannot be replaced; the message never contains the value of a variable."""
+
+
+class VariableUnset(SubstitutionError):
+    """A variable is not set and has no default."""
+
+
+def substitute(text: str, environ: Mapping[str, str]) -> Substituted:
+    """Return ``text`` with every reference replaced from ``environ``.
+
+    Raises VariableUnset for a variable that is unset and has no default, and SubstitutionError
+    for a ``${`` that does not begin a reference.
+    """
+    if "${" not in text:
+        return Substituted(text, ())
+    variables: list[str] = []
+    unset: list[str] = []
+
+    def replacement(match: re.Match[str]) -> str:
+        if match["escaped"]:
+            return "${"
+        if match["malformed"]:
+            raise SubstitutionError(
+                "contains a ${ that is not a reference. Write ${NAME} or ${NAME:-default} "
+                "without braces inside, or $${ for a literal ${"
+            )
+        name, default = match["name"], match["default"]
+        variables.append(name)
+        value = environ.get(name)
+        if default is not None:
+            return value or default
+        if value is None:
+            unset.append(name)
+            return ""
+        return value
+
+    result = _REFERENCE.sub(replacement, text)
+    if unset:
+        names = ", ".join(dict.fromkeys(unset))
+        raise VariableUnset(
+            f"refers to {names}, not set in the environment. "
+            f"Set it, or write a default, like ${{{unset[0]}:-default}}"
+        )
+    return Substituted(result, tuple(variables))
 
 
 class Resolved(NamedTuple):

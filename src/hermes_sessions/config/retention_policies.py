@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hermes_sessions.config.care_settings import RetentionLimits
-from hermes_sessions.config.settings import Settings
+from hermes_sessions.config.settings import RetentionLimits, Settings
 from hermes_sessions.model.retention import Limits, RetentionPolicies
 
 

@@ -27,19 +27,16 @@ from hermes_sessions.gateway.events import Inbound, target_of_message
 from hermes_sessions.gateway.handoffs import Handoffs
 from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
 from hermes_sessions.gateway.intake import Intake
-from hermes_sessions.gateway.message_progress import ProgressHub
+from hermes_sessions.gateway.message_progress import Outstanding, ProgressHub
 from hermes_sessions.gateway.metrics import Observing, observe
-from hermes_sessions.gateway.outstanding import Outstanding
 from hermes_sessions.gateway.platforms.port import Adapter, Progress
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
-from hermes_sessions.gateway.reply_drafts import DraftBoard
+from hermes_sessions.gateway.reply_drafts import DraftBoard, Streaming
 from hermes_sessions.gateway.runner import Gateway
-from hermes_sessions.gateway.saving import Saving
 from hermes_sessions.gateway.spool_erasure import Forgotten
-from hermes_sessions.gateway.streaming import Streaming
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
 from hermes_sessions.gateway.title_queue import Titling
-from hermes_sessions.gateway.turn_runner import TurnRunner
+from hermes_sessions.gateway.turn_runner import Saving, TurnRunner
 from hermes_sessions.gateway.worker_pool import LanePool
 from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
 from hermes_sessions.lifecycle.command_journal import CommandNotes
@@ -51,9 +48,8 @@ from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.care.health import HealthWatch
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.repositories.drafts import Drafts
 from hermes_sessions.storage.repositories.leases import Holder
-from hermes_sessions.storage.repositories.outbox import Outbox
+from hermes_sessions.storage.repositories.outbox import Drafts, Outbox
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.storage.sessiondb import SessionDB
 

@@ -18,10 +18,9 @@ from hermes_sessions.agent.compaction import compact
 from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.errors import ConversationHeld, InvalidInput, NotFound, TitleTaken
-from hermes_sessions.gateway.command_executor import Happened
+from hermes_sessions.gateway.command_executor import Happened, Stopping
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.intake import payload_of
-from hermes_sessions.gateway.stopping import Stopping
 from hermes_sessions.gateway.turn_runner import AgentFor, scope_of
 from hermes_sessions.gateway.worker_pool import LanePool
 from hermes_sessions.lifecycle.mailboxes import Mailboxes

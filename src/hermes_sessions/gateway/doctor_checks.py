@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from hermes_sessions.gateway.inbound_spool import NEXT_STEP, spool_directory
-from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
 from hermes_sessions.storage.care.doctor.report import Finding
-from hermes_sessions.storage.care.doctor.subject import Subject
 from hermes_sessions.storage.spool import waiting_below
 
 

@@ -15,7 +15,7 @@ from hermes_sessions.errors import HermesSessionsError, StoreUnavailable
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.lifecycle.session_store import SessionStore
-from hermes_sessions.model.key import is_shared_multi_user_session
+from hermes_sessions.model.lane import is_shared_multi_user_session
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.outbox import Outbox

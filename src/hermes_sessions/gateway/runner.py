@@ -17,15 +17,13 @@ from hermes_sessions.gateway.delivery import Delivery, part_of, reply_to
 from hermes_sessions.gateway.events import Inbound, Receipt, target_of_message
 from hermes_sessions.gateway.handoffs import Handoffs
 from hermes_sessions.gateway.intake import Intake
-from hermes_sessions.gateway.message_progress import ProgressHub
+from hermes_sessions.gateway.message_progress import Outstanding, ProgressHub
 from hermes_sessions.gateway.metrics import Observing
-from hermes_sessions.gateway.outstanding import Outstanding
-from hermes_sessions.gateway.overview import ended_elsewhere
+from hermes_sessions.gateway.overview import PlatformReports, ended_elsewhere
 from hermes_sessions.gateway.platform_connections import Connections
 from hermes_sessions.gateway.platforms.port import Adapter, PlatformError, Progress
 from hermes_sessions.gateway.platforms.text_splitter import split
 from hermes_sessions.gateway.reply_drafts import DraftBoard
-from hermes_sessions.gateway.reporting import PlatformReports
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
 from hermes_sessions.gateway.worker_pool import LanePool
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher

@@ -7,14 +7,42 @@ from typing import Any, NamedTuple
 
 from hermes_sessions.agent.turn import Agent, TurnEvent
 from hermes_sessions.gateway.active_turns import ActiveTurn
-from hermes_sessions.lifecycle.context_prompt import prefixed_with_sender
-from hermes_sessions.lifecycle.session_context import build_session_context
+from hermes_sessions.lifecycle.session_context import build_session_context, prefixed_with_sender
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.lifecycle.turn_input import Input
-from hermes_sessions.model.source import SessionSource
-from hermes_sessions.storage.repositories.authors import Author, note_author
+from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.storage.repositories.identities import Author, note_author
 from hermes_sessions.storage.repositories.mailbox import Item, Mailbox
 from hermes_sessions.storage.repositories.turns import Outcome
+from hermes_sessions.storage.sessiondb import SessionDB
+
+# Topics of private Telegram chats are sessions of their own; which, is stored for everybody.
+
+
+def note_topic(db: SessionDB, source: SessionSource, session_key: str, session_id: str) -> None:
+    """Bind the topic that a message came from to the session that it is answered in.
+
+    A session that goes on in another topic, because somebody resumed it there, leaves the old one.
+    """
+    is_private = source.platform is Platform.TELEGRAM and source.chat_type == "dm"
+    if not is_private or not source.thread_id or not source.user_id:
+        return
+    here = {"chat_id": source.chat_id, "thread_id": source.thread_id}
+    bound = db.get_telegram_topic_binding(**here)
+    if bound is not None and bound["session_id"] == session_id:
+        return
+    elsewhere = db.get_telegram_topic_binding_by_session(session_id=session_id)
+    if elsewhere is not None:
+        db.delete_telegram_topic_binding(
+            chat_id=elsewhere["chat_id"], thread_id=elsewhere["thread_id"]
+        )
+    db.enable_telegram_topic_mode(
+        chat_id=source.chat_id, user_id=source.user_id, has_topics_enabled=True
+    )
+    db.bind_telegram_topic(
+        **here, user_id=source.user_id, session_key=session_key, session_id=session_id
+    )
+
 
 _BROKEN_OFF = frozenset({"interrupted", "error"})
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from hermes_sessions.lifecycle.lane_engine import Engine
-from hermes_sessions.model.key import LaneKey
+from hermes_sessions.model.lane import LaneKey
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.mailbox import CommandNote, Mailbox, Put

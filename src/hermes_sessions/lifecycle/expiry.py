@@ -26,7 +26,7 @@ from hermes_sessions.storage.care.retention.enforcement import retire_if_approve
 from hermes_sessions.storage.host_processes import this_process
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.storage.repositories.recovery import RecoveryRows
+from hermes_sessions.storage.repositories.turns import RecoveryRows
 
 logger = Logger(__name__)
 

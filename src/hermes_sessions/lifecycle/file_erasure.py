@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_sessions.lifecycle.host_files import RESTART_COUNTS, HostFiles
-from hermes_sessions.lifecycle.index_file import FILE_NAME, write_atomically
+from hermes_sessions.lifecycle.host_files import (
+    FILE_NAME,
+    RESTART_COUNTS,
+    HostFiles,
+    write_atomically,
+)
 from hermes_sessions.storage.care.erasure.receipts import Step
 from hermes_sessions.storage.care.erasure.row_removal import mentions, without_person
 from hermes_sessions.storage.care.erasure.targets import Targets

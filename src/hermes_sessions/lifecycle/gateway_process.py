@@ -17,9 +17,9 @@ from typing import Final, Literal, NamedTuple, TypeVar
 from hermes_sessions.lifecycle.decide import resumes_by_itself
 from hermes_sessions.lifecycle.host_files import HostFiles
 from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_operations import Sweeps
 from hermes_sessions.lifecycle.lane_updates import Cause, set_status
 from hermes_sessions.lifecycle.liveness import Silence
-from hermes_sessions.lifecycle.sweeping import Sweeps
 from hermes_sessions.lifecycle.unfinished_turns import (
     INTERRUPTED,
     SetAside,
@@ -30,13 +30,11 @@ from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.host_processes import host_name, is_running, new_process_id
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.fences import LeaseRow, lease_row
-from hermes_sessions.storage.repositories.leases import Holder, Leases
+from hermes_sessions.storage.repositories.leases import Holder, LeaseRow, Leases, lease_row
 from hermes_sessions.storage.repositories.mailbox import Mailbox
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.processes import Process, Processes
-from hermes_sessions.storage.repositories.recovery import RecoveryRows
-from hermes_sessions.storage.repositories.turns import Turn, Turns
+from hermes_sessions.storage.repositories.turns import RecoveryRows, Turn, Turns
 
 logger = Logger(__name__)
 T = TypeVar("T")

@@ -7,10 +7,8 @@ from secrets import token_hex
 from typing import NamedTuple
 
 from hermes_sessions.config.gateway_config import GatewayConfig
-from hermes_sessions.model.identity import Canonical
 from hermes_sessions.model.ids import new_session_id
-from hermes_sessions.model.key import LaneKey, lane_key, participant_id
-from hermes_sessions.model.lane import Lane
+from hermes_sessions.model.lane import Canonical, Lane, LaneKey, lane_key, participant_id
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.logs import Logger

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from hermes_sessions.lifecycle.session_entry import aware
-from hermes_sessions.model.key import LaneKey
-from hermes_sessions.model.lane import Lane
+from hermes_sessions.model.lane import Lane, LaneKey
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.repositories import lane_sessions, lane_transitions
 from hermes_sessions.storage.repositories.lane_transitions import Transition

@@ -5,28 +5,102 @@ A key of which nothing is known changes nothing. Every verb is one transaction t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 from hermes_sessions.errors import InvalidInput, NotFound
 from hermes_sessions.lifecycle.lane_engine import Engine
 from hermes_sessions.lifecycle.lane_updates import (
+    LANE_PRUNED,
     Cause,
     Placed,
     begin_session,
+    follow,
     set_status,
     switch_session,
 )
-from hermes_sessions.model.identity import WITH_ALIASES
-from hermes_sessions.model.key import digests_of, parse_key
-from hermes_sessions.model.lane import Lane, Notice
+from hermes_sessions.lifecycle.session_entry import SessionEntry, entry_of
+from hermes_sessions.model.lane import WITH_ALIASES, Lane, LaneKey, Notice, digests_of, parse_key
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import SessionSource
-from hermes_sessions.storage.provider import WriteTransaction, placeholders
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories import lane_sessions
 from hermes_sessions.storage.repositories.handoffs import Handoffs
 from hermes_sessions.storage.repositories.lane_sessions import PointedSession
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
+
+# Lanes, looked at: nothing here changes one.
+
+#: Lanes read at a time.
+_PAGE: Final = 200
+
+
+class Looks:
+    """Verbs of `SessionStore` that read."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def find(self, key: LaneKey) -> SessionEntry | None:
+        """See `SessionStore.peek`."""
+        with self._engine.store.provider.read() as tx:
+            return _entry(tx, self._engine.lanes.find(tx, self._engine.namespace, key))
+
+    def by_session(self, session_id: str) -> SessionEntry | None:
+        """See `SessionStore.lookup_by_session_id`."""
+        engine = self._engine
+        if not session_id:
+            return None
+        with engine.store.provider.read() as tx:
+            lane = engine.lanes.by_session(tx, engine.namespace, session_id)
+            if lane is None:
+                # After compaction, a lane goes on to the continuation with its next message.
+                others = [
+                    engine.lanes.by_session(tx, engine.namespace, other)
+                    for other in lane_sessions.in_thread(tx, session_id)
+                ]
+                found = (one for one in others if one is not None)
+                lane = max(found, key=lambda one: one.updated_at, default=None)
+            return _entry(tx, lane)
+
+    def entries(self, active_minutes: float | None) -> Iterator[SessionEntry]:
+        """Yield what `SessionStore.list_sessions` returns, of one consistent state."""
+        engine = self._engine
+        since = None if active_minutes is None else engine.store.clock() - active_minutes * 60
+        last: Lane | None = None
+        with engine.store.provider.read() as tx:
+            while True:
+                lanes = engine.lanes.page(
+                    tx, engine.namespace, limit=_PAGE, before=last, since=since
+                )
+                if not lanes:
+                    return
+                last = lanes[-1]
+                sessions = lane_sessions.find_many(tx, {lane.session_id for lane in lanes})
+                for lane in lanes:
+                    yield _shown(tx, lane, sessions.get(lane.session_id))
+
+    def has_any_sessions(self, besides: str | None) -> bool:
+        """See `SessionStore.has_any_sessions`."""
+        with self._engine.store.provider.read() as tx:
+            row = tx.one("SELECT 1 FROM sessions WHERE id <> ? LIMIT 1", (besides or NO_SESSION,))
+        return row is not None
+
+
+def _entry(tx: ReadTransaction, lane: Lane | None) -> SessionEntry | None:
+    if lane is None or lane.session_id == NO_SESSION:
+        return None
+    return _shown(tx, lane, lane_sessions.find(tx, lane.session_id))
+
+
+def _shown(tx: ReadTransaction, lane: Lane, session: PointedSession | None) -> SessionEntry:
+    """Return a lane as the next message would find it after compaction: where its session goes on.
+    Until then, the lane itself is in the one before.
+    """
+    if session is not None and session.is_there:
+        lane, session, _ = follow(tx, lane, session)
+    return entry_of(lane, session)
+
 
 T = TypeVar("T")
 
@@ -229,3 +303,99 @@ def _require_count(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidInput(f"last_prompt_tokens must be a whole number from 0 on, not {value!r}.")
     return value
+
+
+# What is done to many lanes at once: marking after a crash, forgetting what is old.
+
+#: Lanes looked at in one transaction.
+_SWEEP_PAGE: Final = 100
+
+
+_DAY: Final = 86_400.0
+
+
+class Sweeps:
+    """Verbs of `SessionStore` that go through the lanes of a bot."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def mark_recent(self, max_age_seconds: float, reason: str) -> int:
+        """See `SessionStore.suspend_recently_active`."""
+        engine, now = self._engine, self._engine.store.clock()
+        marked, last = 0, None
+        while True:
+            with engine.store.provider.read() as tx:
+                lanes = engine.lanes.page(
+                    tx,
+                    engine.namespace,
+                    limit=_SWEEP_PAGE,
+                    before=last,
+                    since=now - max_age_seconds,
+                )
+            if not lanes:
+                return marked
+            last = lanes[-1]
+
+            def work(tx: WriteTransaction, lanes: list[Lane] = lanes) -> int:
+                return sum(self._mark(tx, lane, reason, now) for lane in lanes)
+
+            marked += engine.store.provider.write(work, isolated=False)
+
+    def _mark(self, tx: WriteTransaction, seen: Lane, reason: str, now: float) -> bool:
+        if seen.status != "active":
+            return False
+        lane = self._engine.lanes.lock_by_id(tx, seen.id)
+        if lane is None or lane.status != "active":
+            return False
+        cause = Cause("mark", reason, "recovery")
+        set_status(tx, self._engine, lane, "resume_pending", cause, now)
+        return True
+
+    def prune(self, max_age_days: float) -> int:
+        """See `SessionStore.prune_old_entries`."""
+        engine, now = self._engine, self._engine.store.clock()
+        until = now - max_age_days * _DAY
+        pruned, last = 0, None
+        while True:
+            with engine.store.provider.read() as tx:
+                lanes = engine.lanes.page_older(
+                    tx, engine.namespace, limit=_SWEEP_PAGE, until=until, after=last
+                )
+            if not lanes:
+                return pruned
+            last = lanes[-1]
+            # Outside of the transaction: the answers come from elsewhere.
+            idle = [
+                lane
+                for lane in lanes
+                if lane.status != "suspended" and not engine.has_processes(lane)
+            ]
+
+            def work(tx: WriteTransaction, idle: list[Lane] = idle) -> int:
+                return sum(self._forget(tx, lane, until, now) for lane in idle)
+
+            pruned += engine.store.provider.write(work, isolated=False)
+
+    def _forget(self, tx: WriteTransaction, seen: Lane, until: float, now: float) -> bool:
+        lane = self._engine.lanes.lock_by_id(tx, seen.id)
+        if lane is None or lane.updated_at >= until or lane.status == "suspended":
+            return False
+        session = lane_sessions.find(tx, lane.session_id)
+        if session is not None:
+            if lane_sessions.is_running(tx, session.chain_id, now):
+                return False
+            session = lane_sessions.tip_of(tx, session)
+        if _has_mail(tx, lane):
+            return False
+        if session is not None:
+            lane_sessions.end(tx, session.id, LANE_PRUNED, now=now, left_by=lane.id)
+        self._engine.lanes.remove(tx, lane)
+        return True
+
+
+def _has_mail(tx: ReadTransaction, lane: Lane) -> bool:
+    row = tx.one(
+        "SELECT 1 FROM mailbox WHERE lane_id = ? AND finished_at IS NULL LIMIT 1", (lane.id,)
+    )
+    return row is not None

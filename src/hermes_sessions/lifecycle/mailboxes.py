@@ -15,13 +15,11 @@ from hermes_sessions.lifecycle.lane_engine import Engine
 from hermes_sessions.lifecycle.lane_updates import Cause, set_status
 from hermes_sessions.lifecycle.turn_input import Input, next_input
 from hermes_sessions.lifecycle.unfinished_turns import Unfinished, resume_mark
-from hermes_sessions.model.key import LaneKey
-from hermes_sessions.model.lane import Lane
+from hermes_sessions.model.lane import Lane, LaneKey
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.fences import chain_of
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
-from hermes_sessions.storage.repositories.leases import Lease, require_lease
+from hermes_sessions.storage.repositories.leases import Lease, chain_of, require_lease
 from hermes_sessions.storage.repositories.mailbox import TOLD, Kind, Mailbox, Put, Waiting
 from hermes_sessions.storage.repositories.turns import Outcome, Turn, Turns
 

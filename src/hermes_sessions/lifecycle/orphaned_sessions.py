@@ -14,8 +14,7 @@ from hermes_sessions.lifecycle.decide import Decision
 from hermes_sessions.lifecycle.lane_engine import Engine
 from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, Claim
 from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
-from hermes_sessions.model.key import key_hash
-from hermes_sessions.model.lane import Lane
+from hermes_sessions.model.lane import Lane, key_hash
 from hermes_sessions.storage.batched_work import stuck
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.host_processes import has_ended

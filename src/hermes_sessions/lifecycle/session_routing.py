@@ -14,8 +14,7 @@ from hermes_sessions.lifecycle.lane_updates import (
     record,
     switch_session,
 )
-from hermes_sessions.model.key import LaneKey
-from hermes_sessions.model.lane import Lane, NoticeKind
+from hermes_sessions.model.lane import Lane, LaneKey, NoticeKind
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions, topics

@@ -7,6 +7,7 @@ to call from any thread.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -14,20 +15,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Self
 
+from hermes_sessions.config import default_store_path, load_settings
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.config.paths import hermes_home
-from hermes_sessions.lifecycle.database import open_database
-from hermes_sessions.lifecycle.index_file import FILE_NAME, IndexFile
+from hermes_sessions.lifecycle.host_files import FILE_NAME, IndexFile
 from hermes_sessions.lifecycle.lane_engine import Engine, HasActiveProcesses
 from hermes_sessions.lifecycle.lane_explanation import STOPPED, Explanation, explain_lane
-from hermes_sessions.lifecycle.lane_operations import Changes, First
+from hermes_sessions.lifecycle.lane_operations import Changes, First, Looks, Sweeps
 from hermes_sessions.lifecycle.lane_updates import Placed
-from hermes_sessions.lifecycle.legacy_files import ImportReport, OlderFiles
-from hermes_sessions.lifecycle.lid_mapping import LidMapping
-from hermes_sessions.lifecycle.looking import Looks
+from hermes_sessions.lifecycle.legacy_files import ImportReport, LidMapping, OlderFiles
 from hermes_sessions.lifecycle.session_entry import SessionEntry, entry_of
 from hermes_sessions.lifecycle.session_routing import place
-from hermes_sessions.lifecycle.sweeping import Sweeps
 from hermes_sessions.lifecycle.transcript_messages import Transcripts
 from hermes_sessions.model.lane import Notice
 from hermes_sessions.model.scope import OWNER, Scope
@@ -36,6 +34,43 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.identities import Identities
 from hermes_sessions.storage.repositories.lanes import Lanes
 from hermes_sessions.storage.sessiondb import SessionDB
+
+# Which database the lanes of a directory are in, when none is given.
+
+
+SESSIONS_DIRECTORY = "sessions"
+
+
+STORE_FILE = "state.db"
+
+
+def open_database(sessions_dir: Path, clock: Callable[[], float]) -> SessionDB:
+    """Open the configured store. Where the configuration names none, it is that of the home for the
+    home's own ``sessions`` folder, and a file inside any other.
+
+    Raises:
+        StoreError: it cannot be opened.
+        ConfigError: config.yaml is wrong.
+    """
+    settings = load_settings()
+    configured = settings.sessiondb
+    is_named = configured.provider != "sqlite" or configured.sqlite.path != default_store_path(
+        settings.home
+    )
+    if is_named or _is_same_place(sessions_dir, settings.home / SESSIONS_DIRECTORY):
+        return SessionDB(clock=clock)
+    return SessionDB(
+        sessions_dir / STORE_FILE,
+        durability=configured.sqlite.durability,
+        lock_timeout=configured.sqlite.lock_timeout,
+        max_message_bytes=configured.max_message_bytes,
+        clock=clock,
+    )
+
+
+def _is_same_place(one: Path, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
 
 logger = Logger(__name__)
 

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.recall.arguments import Arguments
-from hermes_sessions.recall.asking import Asker
-from hermes_sessions.recall.budget import room_for
-from hermes_sessions.recall.cutting import written_length
+from hermes_sessions.recall.budget import room_for, written_length
 from hermes_sessions.recall.message_excerpts import label
-from hermes_sessions.recall.scoped_store import ScopedStore
-from hermes_sessions.recall.sources import DEMOTED_WHEN_BROWSING, HIDDEN_WHEN_BROWSING
+from hermes_sessions.recall.scoped_store import (
+    DEMOTED_WHEN_BROWSING,
+    HIDDEN_WHEN_BROWSING,
+    Asker,
+    ScopedStore,
+)
 
 Record = dict[str, Any]
 

@@ -8,9 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hermes_sessions.model.message import text_of
-from hermes_sessions.recall.budget import share_out
-from hermes_sessions.recall.cutting import cut_to_written, written_length
+from hermes_sessions.recall.budget import cut_to_written, share_out, written_length
+from hermes_sessions.text.query.matcher import find_marks
+from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.snippet import Mark
+
+# Where in a text the answer to a question is, so that cutting keeps it.
+
+#: Nothing further in is indexed, and looking costs time.
+_LOOKED_AT: Final = 200_000
+
+
+def marker_of(tree: Node | None) -> Marker:
+    """Return what finds the matches of a query tree in a text."""
+
+    def mark(text: str) -> Sequence[Mark]:
+        return find_marks(tree, text[:_LOOKED_AT]) if tree is not None else ()
+
+    return mark
+
 
 Record = dict[str, Any]
 #: Says where in a text the matches are.

@@ -7,12 +7,50 @@ nothing exists.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Any, Final
 
+from hermes_sessions.errors import InvalidInput, NotFound
 from hermes_sessions.model.scope import Scope
+from hermes_sessions.recall.message_excerpts import label
 from hermes_sessions.storage.search.answer import Answer
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import Conditions
+
+# Sources that are not people's conversations, and what becomes of their sessions.
+
+#: Scheduled work: listed and shown after everything else.
+_SCHEDULED: Final = ("cron",)
+#: Work for another session: not listed unless asked for.
+HIDDEN_WHEN_BROWSING: Final = ("subagent", "tool")
+
+
+DEMOTED_WHEN_BROWSING: Final = _SCHEDULED
+#: A search finds them all, after the conversations of people.
+DEMOTED_WHEN_SEARCHING: Final = (*_SCHEDULED, *HIDDEN_WHEN_BROWSING)
+
+
+# Dates as a model reads them best: spelled out, in English, whatever the host's language.
+
+
+_MONTHS: Final = (
+    "January February March April May June July August September October November December"
+).split()
+
+
+def long_date(moment: float, zone: tzinfo | None = None) -> str:
+    """Return ``May 01, 2026 at 02:30 PM``, in the host's time zone unless *zone* is given."""
+    try:
+        then = datetime.fromtimestamp(moment, zone)
+    except (ValueError, OverflowError, OSError):
+        # The store takes any number as a time; calendars do not.
+        return "unknown"
+    half = "PM" if then.hour >= 12 else "AM"
+    hour = then.hour % 12 or 12
+    month = _MONTHS[then.month - 1]
+    return f"{month} {then.day:02}, {then.year} at {hour:02}:{then.minute:02} {half}"
+
 
 Record = dict[str, Any]
 
@@ -84,3 +122,52 @@ class ScopedStore:
             count=count,
             scope=self._scope,
         )
+
+
+# Who asks, and what every shape needs to know about it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """Somebody with a question: what they may see, and where they are."""
+
+    store: ScopedStore
+    #: The conversation that is going on now, which is not the past.
+    current_conversation: str | None
+    zone: tzinfo | None
+
+    def past_session(self, session_id: str) -> Record:
+        """Return a session.
+
+        Raises:
+            NotFound: there is none, or none that the asker may see: the answer is the same.
+            InvalidInput: it belongs to the current conversation.
+        """
+        session = self.store.find_session(session_id)
+        if session is None:
+            raise NotFound("There is no session with that id.")
+        if session["conversation_id"] == self.current_conversation:
+            raise InvalidInput(
+                "That session is part of the current conversation; session_search is for past ones."
+            )
+        return session
+
+    def conversations_left_out(self, session_ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the current conversation and those of the sessions named, as far as seen."""
+        named = [self.store.find_session(session_id) for session_id in session_ids]
+        found = [session["conversation_id"] for session in named if session is not None]
+        current = [] if self.current_conversation is None else [self.current_conversation]
+        return tuple(dict.fromkeys([*current, *found]))
+
+    def date(self, moment: float) -> str:
+        """Return a moment as the asker reads it."""
+        return long_date(moment, self.zone)
+
+    def meta(self, session: Record) -> Record:
+        """Return what is said about a session that is opened."""
+        return {
+            "when": self.date(session["started_at"]),
+            "source": label(session["source"]),
+            "model": label(session["model"]),
+            "title": label(session["title"]),
+        }

@@ -6,10 +6,9 @@ from typing import Any, Final
 
 from hermes_sessions.errors import NotFound
 from hermes_sessions.recall.arguments import Arguments
-from hermes_sessions.recall.asking import Asker
 from hermes_sessions.recall.budget import room_for
-from hermes_sessions.recall.marking import marker_of
-from hermes_sessions.recall.message_excerpts import Draft, fit
+from hermes_sessions.recall.message_excerpts import Draft, fit, marker_of
+from hermes_sessions.recall.scoped_store import Asker
 from hermes_sessions.text.query.parser import parse
 
 Record = dict[str, Any]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hermes_sessions.model.message import text_of
-from hermes_sessions.recall.cutting import cut
+from hermes_sessions.recall.budget import cut
 from hermes_sessions.recall.message_excerpts import Marker
 from hermes_sessions.storage.logs import Logger
 

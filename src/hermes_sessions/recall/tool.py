@@ -11,11 +11,10 @@ from typing import Any
 from hermes_sessions.errors import InvalidInput, NotFound, StoreError
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.recall.arguments import Arguments, read_arguments
-from hermes_sessions.recall.asking import Asker
 from hermes_sessions.recall.browse_mode import browse
 from hermes_sessions.recall.budget import stated
 from hermes_sessions.recall.discover_mode import discover
-from hermes_sessions.recall.scoped_store import ScopedStore
+from hermes_sessions.recall.scoped_store import Asker, ScopedStore
 from hermes_sessions.recall.scroll_mode import read, scroll
 from hermes_sessions.recall.summaries import Summaries, Summarise, SummaryBounds
 from hermes_sessions.storage.logs import Logger

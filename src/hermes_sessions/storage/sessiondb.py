@@ -16,9 +16,8 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model import title as titles_model
 from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.parts import Part
 from hermes_sessions.storage.provider import SessionDBProvider, Wishes
-from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TRASH_DAYS, Store
+from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TRASH_DAYS, Part, Store
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
         RetentionPlan,
         RetentionResult,
     )
-    from hermes_sessions.storage.repositories.anchors import Anchors
-    from hermes_sessions.storage.repositories.compaction import CompressionLocks
-    from hermes_sessions.storage.repositories.continuation import Continuations
+    from hermes_sessions.storage.repositories.compaction import CompressionLocks, Continuations
     from hermes_sessions.storage.repositories.deletion import Retention
     from hermes_sessions.storage.repositories.export_import import Exchange
     from hermes_sessions.storage.repositories.handoffs import Handoffs
@@ -50,7 +47,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.sizes import Sizes
     from hermes_sessions.storage.repositories.titles import Titles
     from hermes_sessions.storage.repositories.topics import Topics
-    from hermes_sessions.storage.repositories.transcripts import Conversations
+    from hermes_sessions.storage.repositories.transcripts import Anchors, Conversations
     from hermes_sessions.storage.repositories.trash import Trash
     from hermes_sessions.storage.repositories.usage import Usage
     from hermes_sessions.storage.search.answer import Answer
@@ -73,7 +70,7 @@ class SessionDB:
 
     _sessions: Part[Sessions] = Part("sessions", "Sessions")
     _conversations: Part[Conversations] = Part("transcripts", "Conversations")
-    _anchors: Part[Anchors] = Part("anchors", "Anchors")
+    _anchors: Part[Anchors] = Part("transcripts", "Anchors")
     _titles: Part[Titles] = Part("titles", "Titles")
     _lineage: Part[Lineage] = Part("lineage", "Lineage")
     _listing: Part[Listing] = Part("session_lists", "Listing")
@@ -176,7 +173,7 @@ class SessionDB:
 
     @computed_once
     def _continuations(self) -> Continuations:
-        from hermes_sessions.storage.repositories.continuation import Continuations
+        from hermes_sessions.storage.repositories.compaction import Continuations
 
         return Continuations(self._store, on_change=self._noticed)
 

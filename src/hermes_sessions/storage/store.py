@@ -10,6 +10,34 @@ from hermes_sessions.storage.provider import SessionDBProvider
 if TYPE_CHECKING:
     from hermes_sessions.model.retention import RetentionPolicies
 
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+# Parts of a store that are imported and made when a verb first needs them.
+#
+# A process uses few of the verbs: one that lists sessions does not wait for what rewinds them.
+
+
+T = TypeVar("T")
+
+
+class Part(Generic[T]):
+    """An attribute of `SessionDB` that holds a repository; *module* and *name* say which."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module = f"hermes_sessions.storage.repositories.{module}"
+        self._name = name
+
+    def __set_name__(self, _owner: type, attribute: str) -> None:
+        self._attribute = attribute
+
+    def __get__(self, db: Any, _owner: type) -> T:
+        part: T = getattr(import_module(self._module), self._name)(db._store)
+        # Found there from now on, before anybody asks for it here.
+        db.__dict__[self._attribute] = part
+        return part
+
+
 DEFAULT_MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 DEFAULT_TRASH_DAYS = 30
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from aiohttp import WSMsgType, web
 
-from hermes_sessions.testing.discord_state import DiscordState
-from hermes_sessions.testing.discord_values import BOT, GUILD, Record
+from hermes_sessions.testing.discord_state import BOT, GUILD, DiscordState, Record
 
 _DISPATCH: Final = 0
 _HEARTBEAT: Final = 1

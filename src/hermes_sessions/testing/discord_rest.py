@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from hermes_sessions.testing.discord_state import Cut, DiscordState
-from hermes_sessions.testing.discord_values import ANNA, BERT, BOT, Refusal
+from hermes_sessions.testing.discord_state import ANNA, BERT, BOT, Cut, DiscordState, Refusal
 
 _CHANNEL: Final = "/api/v10/channels/{channel}"
 _MESSAGES: Final = f"{_CHANNEL}/messages"

@@ -25,8 +25,7 @@ from aiohttp import web
 
 from hermes_sessions.testing.discord_gateway import GatewaySide
 from hermes_sessions.testing.discord_rest import RestSide
-from hermes_sessions.testing.discord_state import Cut, DiscordState, Sent
-from hermes_sessions.testing.discord_values import (
+from hermes_sessions.testing.discord_state import (
     ANNA,
     BERT,
     BOT,
@@ -38,8 +37,11 @@ from hermes_sessions.testing.discord_values import (
     ROBOT,
     THREAD,
     TOKEN,
+    Cut,
+    DiscordState,
     Record,
     Refusal,
+    Sent,
     missing_access,
     too_many,
     unknown_channel,

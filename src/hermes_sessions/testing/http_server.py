@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
-from urllib.parse import urlencode, urlsplit
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 _PATIENCE: Final = 60.0
 
@@ -154,3 +155,100 @@ def post_half(url: str, body: bytes, headers: Mapping[str, str]) -> None:
             f"Content-Length: {len(body)}\r\n\r\n".encode()
             + body[: len(body) // 2]
         )
+
+
+# The wire under `hermes_sessions.testing.telegram_server`.
+
+
+class Answer(NamedTuple):
+    """What goes back."""
+
+    status: int = 200
+    body: bytes = b""
+    #: The connection ends instead.
+    is_cut: bool = False
+    #: What was asked for is done all the same.
+    is_done: bool = False
+
+
+#: Answers a request, given its path and parameters.
+Answering = Callable[[str, Mapping[str, Any]], Answer]
+
+
+class HttpServer(LocalHttpServer):
+    """Listens on this machine from its creation until it is closed."""
+
+    def __init__(self, answering: Answering) -> None:
+        self.answering = answering
+        super().__init__(_Handler)
+
+
+class _Handler(LocalHandler):
+    server: HttpServer
+
+    def respond(self, body: bytes) -> None:
+        parts = urlsplit(self.path)
+        params: dict[str, Any] = dict(parse_qsl(parts.query))
+        if self.headers.get_content_type() == "application/json":
+            params |= json.loads(body)
+        else:
+            params |= parse_qsl(body.decode(), keep_blank_values=True)
+        answer = self.server.answering(unquote(parts.path), params)
+        if answer.is_cut:
+            self.close_connection = True
+            return
+        self.write_answer(answer.status, answer.body, {"Content-Type": "application/json"})
+
+
+# The wire under `hermes_sessions.testing.whatsapp_server`.
+
+
+class GraphRequest(NamedTuple):
+    """What the Graph API is asked."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    token: str | None
+    body: bytes
+
+
+class GraphAnswer(NamedTuple):
+    """What goes back."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+    #: The connection ends instead.
+    is_cut: bool = False
+    #: What was asked for is done all the same.
+    is_done: bool = False
+
+
+class GraphHttp(LocalHttpServer):
+    """Listens on this machine from its creation until it is closed."""
+
+    def __init__(self, graph: Callable[[GraphRequest], GraphAnswer]) -> None:
+        self.graph = graph
+        super().__init__(_GraphHandler)
+
+
+class _GraphHandler(LocalHandler):
+    server: GraphHttp
+
+    def respond(self, body: bytes) -> None:
+        parts = urlsplit(self.path)
+        kind, _, token = self.headers.get("Authorization", "").partition(" ")
+        answer = self.server.graph(
+            GraphRequest(
+                self.command,
+                parts.path,
+                dict(parse_qsl(parts.query)),
+                token if kind == "Bearer" else None,
+                body,
+            )
+        )
+        if answer.is_cut:
+            self.close_connection = True
+            return
+        self.write_answer(answer.status, answer.body, answer.headers)

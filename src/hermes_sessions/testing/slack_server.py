@@ -27,7 +27,6 @@ from urllib.parse import urlencode
 
 from hermes_sessions.testing.fake_server import Delivery, SigningMessenger
 from hermes_sessions.testing.slack_api import WebApi
-from hermes_sessions.testing.slack_mrkdwn import escape
 from hermes_sessions.testing.slack_transport import ApiAnswer, ApiCall, Link, SlackWire
 from hermes_sessions.testing.slack_workspace import (
     ANNA,
@@ -40,6 +39,7 @@ from hermes_sessions.testing.slack_workspace import (
     Record,
     Sent,
     callback,
+    escape,
 )
 
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hermes_sessions.testing.fake_server import Messenger
-from hermes_sessions.testing.http_server import post
-from hermes_sessions.testing.telegram_http import Answer, HttpServer
+from hermes_sessions.testing.http_server import Answer, HttpServer, post
 from hermes_sessions.testing.telegram_markup import MarkupError, shown_text
 
 TOKEN: Final = "123456789:AAbbccddeeffgghhiijjkkllmmnnooppqqr"  # noqa: S105 - opens nothing

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from hermes_sessions.model.computed_once import computed_once
-from hermes_sessions.text.query.counting import counter, folded
+from hermes_sessions.text.query.matcher import counter, folded
 from hermes_sessions.text.query.tree import Substring, Term
 
 _K1: Final = 1.2

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from hermes_sessions.text.clusters import cluster_end, cluster_start
+from hermes_sessions.text.characters import cluster_end, cluster_start
 
 #: Characters of text in a snippet, about 40 tokens; markers and dots come on top.
 WIDTH: Final = 160

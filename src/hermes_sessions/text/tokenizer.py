@@ -11,15 +11,174 @@ found singly, outside the stream.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from hermes_sessions.text import characters
-from hermes_sessions.text.alignment import Alignment
-from hermes_sessions.text.identifiers import compound_words
+from hermes_sessions.text.characters import cluster_pattern
 from hermes_sessions.text.normalisation import fold, plain
+
+# Finds the words inside identifiers: ``parseQuery`` has ``parse`` and ``query``.
+#
+# Works on text whose case is not folded yet (`normalise.plain`), for Latin, Greek and Cyrillic.
+
+# Longer runs are data, not names; and short pieces in a row are random strings such as base64.
+_LONGEST: Final = 64
+
+
+_RANDOM_PIECES: Final = 4
+
+
+_RANDOM_LENGTH: Final = 3
+
+
+_UPPER: Final = "A-Z\u0391-\u03a9\u0400-\u042f"
+
+
+_LOWER: Final = "a-z\u00df\u03b1-\u03c9\u0430-\u045f"
+
+# Of UTF-8: upper case is U, lower case and digits are l, what starts a Greek, Cyrillic or sharp S
+# letter is ?, everything else is a blank.
+_SHAPES: Final = bytes(
+    ord(
+        "U" if byte in range(0x41, 0x5B)
+        else "l" if byte in range(0x30, 0x3A) or byte in range(0x61, 0x7B)
+        else "?" if byte in {0xC3, 0xCE, 0xCF, 0xD0, 0xD1}
+        else " "
+    )
+    for byte in range(256)
+)  # fmt: skip
+
+
+def compound_words(text: str) -> Iterator[list[tuple[int, int]]]:
+    """Yield, for each word of *text* that is made of words, the places of its parts.
+
+    A part starts at a capital after a small letter or digit, and at the last capital of several
+    before a small letter: ``getHTTP2Response`` is get, HTTP2, Response.
+    """
+    shape = text.encode("utf-8", "surrogatepass").translate(_SHAPES)
+    if b"lU" not in shape and b"UUl" not in shape and b"?" not in shape:
+        return
+    for word in _compound().finditer(text):
+        start, end = word.span()
+        # Without small letters it is a constant or a hexadecimal number: A1B2C3.
+        if end - start > _LONGEST or word[0].isupper():
+            continue
+        parts = [part.span() for part in _part().finditer(text, start, end)]
+        if len(parts) < 2:
+            continue
+        if len(parts) > _RANDOM_PIECES and end - start < _RANDOM_LENGTH * len(parts):
+            continue
+        yield parts
+
+
+@cache
+def _compound() -> re.Pattern[str]:
+    letters = f"{_UPPER}{_LOWER}0-9"
+    capital_inside = f"[{_UPPER}]*+[{_LOWER}0-9]++[{_UPPER}]"
+    capitals_first = f"[{_UPPER}]{{2,}}+[{_LOWER}]"
+    return re.compile(f"(?<![{letters}])(?:{capital_inside}|{capitals_first})[{letters}]*+")
+
+
+@cache
+def _part() -> re.Pattern[str]:
+    plural = f"[{_UPPER}]{{2,}}+s(?![{_LOWER}0-9])"  # URLs is one part, not UR and Ls
+    return re.compile(
+        f"{plural}|[{_UPPER}]+(?=[{_UPPER}][{_LOWER}])|[{_UPPER}]*+[{_LOWER}0-9]++|[{_UPPER}]++"
+    )
+
+
+# Leads from a folded text back to the original: which characters became this one?
+
+
+class Alignment:
+    """A text, the same text transformed, and the way back from one to the other.
+
+    The transformation must treat clusters independently of each other, as those of `normalise`
+    do; where it does not, offsets are as coarse as they must be, and never wrong.
+    """
+
+    def __init__(self, text: str, transform: Callable[[str], str]) -> None:
+        self.transformed = transform(text)
+        # One entry for each stretch: where it starts in the transformed text and where it stands
+        # in the original. A stretch is even when each of its characters became one character.
+        self._places: list[int] = []
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._is_even: list[bool] = []
+        self._is_identity = text.isascii() and len(text) == len(self.transformed)
+        if self._is_identity:
+            return
+        for pattern in (_stretches(), _between_ascii(), _everything()):
+            if self._follow(text, transform, pattern):
+                break
+
+    def start(self, place: int) -> int:
+        """Return where the character at *place* of the transformed text starts originally."""
+        if self._is_identity:
+            return place
+        index = bisect_right(self._places, place) - 1
+        offset = place - self._places[index] if self._is_even[index] else 0
+        return self._starts[index] + offset
+
+    def end(self, place: int) -> int:
+        """Return where the character before *place* of the transformed text ends originally."""
+        if self._is_identity:
+            return place
+        index = bisect_right(self._places, place - 1) - 1
+        if self._is_even[index]:
+            return self._starts[index] + place - self._places[index]
+        return self._ends[index]
+
+    def _follow(
+        self,
+        text: str,
+        transform: Callable[[str], str],
+        pattern: re.Pattern[str],
+    ) -> bool:
+        """Align stretch by stretch; return whether the pieces make up the transformed text."""
+        for entries in (self._places, self._starts, self._ends, self._is_even):
+            entries.clear()
+        place = 0
+        pieces: list[str] = []
+        for found in pattern.finditer(text):
+            piece = transform(found[0])
+            if piece:
+                pieces.append(piece)
+                is_even = found.lastgroup == "even" and len(piece) == len(found[0])
+                self._add(place, found.start(), found.end(), is_even=is_even)
+                place += len(piece)
+        return "".join(pieces) == self.transformed
+
+    def _add(self, place: int, start: int, end: int, *, is_even: bool) -> None:
+        self._places.append(place)
+        self._starts.append(start)
+        self._ends.append(end)
+        self._is_even.append(is_even)
+
+
+@cache
+def _stretches() -> re.Pattern[str]:
+    # Characters that folding changes in case at most, one to one, unless something extends them.
+    even = "\x00-\x7f\u3001\u3002\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff\uac00-\ud7a3"
+    return re.compile(
+        f"(?P<even>[{even}]+(?![{characters.EXTENDER}]))|{cluster_pattern().pattern}", re.DOTALL
+    )
+
+
+@cache
+def _between_ascii() -> re.Pattern[str]:
+    # No rule of Unicode joins an ASCII character to what stands before it.
+    return re.compile("^[^\x00-\x7f]+|[\x00-\x7f][^\x00-\x7f]*")
+
+
+@cache
+def _everything() -> re.Pattern[str]:
+    return re.compile(".+", re.DOTALL)
+
 
 #: Raised when the same text gives other tokens than before: indexes are then built anew.
 SEGMENTER_VERSION: Final = 1

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.care.backups.carried import CARRIED, DECLARED, OF_A_SESSION, names
+from hermes_sessions.storage.care.backups.portable_format import (
+    CARRIED,
+    DECLARED,
+    OF_A_SESSION,
+    names,
+)
 from hermes_sessions.storage.provider import SessionDBProvider, WriteTransaction, bulk_insert
 from hermes_sessions.storage.tables import Column, Table
 

@@ -14,7 +14,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import DiskFull, StoreLocked, StoreUnavailable
-from hermes_sessions.storage.care.backups import room
+from hermes_sessions.storage.care.backups import backup_directory
 from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups, sole_changer
 from hermes_sessions.storage.care.backups.restore import restore_backup
 from hermes_sessions.storage.care.backups.verification import verify_backup
@@ -166,7 +166,7 @@ def test_without_room_nothing_is_changed(
     directory.unlink()
     assert STEP not in steps_of(url)
     if kind == "sqlite":
-        monkeypatch.setattr(room, "_SPARE_BYTES", 2**70)
+        monkeypatch.setattr(backup_directory, "_SPARE_BYTES", 2**70)
         with with_another_step(), pytest.raises(DiskFull, match="could not be backed up first"):
             opened(url)
         monkeypatch.undo()

@@ -15,7 +15,8 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     list_backups,
     sole_changer,
 )
-from hermes_sessions.storage.care.backups.carried import (
+from hermes_sessions.storage.care.backups.creation import create_backup
+from hermes_sessions.storage.care.backups.portable_format import (
     BESIDE,
     CARRIED,
     COLUMNS_NOT_CARRIED,
@@ -23,7 +24,6 @@ from hermes_sessions.storage.care.backups.carried import (
     NOT_CARRIED,
     names,
 )
-from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.verification import verify_backup
 from tests.care.backups.sample_stores import everything, fill, talk
 from tests.storage.transfer.stores import KINDS, NewStore, opened

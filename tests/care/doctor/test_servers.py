@@ -12,9 +12,8 @@ import pytest
 from hermes_sessions.config import load_settings
 from hermes_sessions.storage.care.doctor.access_checks import opened
 from hermes_sessions.storage.care.doctor.activity_checks import WORK
-from hermes_sessions.storage.care.doctor.check_runner import examine
+from hermes_sessions.storage.care.doctor.check_runner import Subject, examine
 from hermes_sessions.storage.care.doctor.report import Report
-from hermes_sessions.storage.care.doctor.subject import Subject
 from tests.care.doctor.conftest import on_server
 from tests.care.doctor.harness import SESSION, Patient
 from tests.servers.server_processes import free_port

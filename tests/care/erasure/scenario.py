@@ -15,8 +15,7 @@ from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.authors import Author, note_author
-from hermes_sessions.storage.repositories.identities import Identities
+from hermes_sessions.storage.repositories.identities import Author, Identities, note_author
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.storage.repositories.senders import Senders

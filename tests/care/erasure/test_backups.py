@@ -13,7 +13,7 @@ from hermes_sessions.storage.care.backups.backup_directory import list_backups, 
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.verification import verify_backup
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.in_backups import Backups
+from hermes_sessions.storage.care.erasure.file_places import Backups
 from hermes_sessions.storage.care.erasure.receipts import Receipts
 from hermes_sessions.storage.care.erasure.targets import Kind, Subject
 from hermes_sessions.storage.transfer.copy_ledger import identity

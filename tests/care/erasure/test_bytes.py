@@ -10,7 +10,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.scrubbing import scrub
+from hermes_sessions.storage.care.erasure.row_removal import scrub
 from hermes_sessions.storage.care.erasure.targets import Subject
 from hermes_sessions.storage.sqlite import provider as sqlite_provider
 from hermes_sessions.testing.clock import FrozenClock

@@ -23,7 +23,7 @@ from hermes_sessions.model.retention import (
     class_of,
     departures,
 )
-from hermes_sessions.storage.care.retention.planning import CONSENT
+from hermes_sessions.storage.care.retention.plan import CONSENT
 from hermes_sessions.storage.transfer.run import Transfer
 from hermes_sessions.testing.clock import FrozenClock
 

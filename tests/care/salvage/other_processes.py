@@ -30,7 +30,7 @@ _REPAIR = """
 import os, sys
 from pathlib import Path
 from hermes_sessions.errors import StoreReadOnly
-from hermes_sessions.storage.care.repair.errand import Errand
+from hermes_sessions.storage.care.repair.report import Errand
 from hermes_sessions.storage.care.repair.file_repair import repair
 folder = Path(sys.argv[1])
 # Whatever is needed is imported now: somebody else may not be allowed to read it.

@@ -17,10 +17,8 @@ from hermes_sessions.errors import (
     StoreLocked,
     StoreMissing,
 )
-from hermes_sessions.storage.care.repair.errand import Errand, Way
-from hermes_sessions.storage.care.repair.file_repair import check, repair
-from hermes_sessions.storage.care.repair.keeping import kept_files
-from hermes_sessions.storage.care.repair.report import RepairReport
+from hermes_sessions.storage.care.repair.file_repair import check, kept_files, repair
+from hermes_sessions.storage.care.repair.report import Errand, RepairReport, Way
 from hermes_sessions.storage.sqlite.inspection import Examination
 from hermes_sessions.storage.sqlite.repair import recover_tool
 from hermes_sessions.storage.sqlite.repair.row_file import PlainFile

@@ -15,7 +15,7 @@ from hermes_sessions.gateway.platforms.port import PlatformError, RateLimited
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.mapping import Reader
 from hermes_sessions.testing import platforms
-from hermes_sessions.testing.platforms import services
+from hermes_sessions.testing.platforms import harness
 from hermes_sessions.testing.platforms.connection import TestConnecting as Connecting
 from hermes_sessions.testing.platforms.harness import PlatformWorld
 from hermes_sessions.testing.platforms.inbound import TestReceiving as Receiving
@@ -29,7 +29,7 @@ Check = Callable[[PlatformWorld], None]
 
 def test_every_suite_is_offered() -> None:
     folder = Path(platforms.__file__).parent
-    own = {"__init__", "play", "services", "world"}
+    own = {"__init__", "harness"}
     assert {file.stem for file in folder.glob("*.py")} - own == set(platforms.SUBJECTS)
     found = {
         name
@@ -100,7 +100,7 @@ class StaysConnected(TelegramAdapter):
 @pytest.fixture
 def open_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], TelegramWorld]]:
     # What these adapters never do is not waited for as long as what others do late.
-    monkeypatch.setattr(services, "_PATIENCE", 0.5)
+    monkeypatch.setattr(harness, "_PATIENCE", 0.5)
     world = TelegramWorld()
 
     def open_with(kind: type[TelegramAdapter]) -> TelegramWorld:

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.gateway.platforms.port import Limits
 from hermes_sessions.gateway.platforms.text_splitter import cut, find_fences, measure, split
-from hermes_sessions.text.clusters import cluster_start
+from hermes_sessions.text.characters import cluster_start
 
 UNITS: tuple[Literal["characters", "utf16", "bytes"], ...] = ("characters", "utf16", "bytes")
 FAMILY = "👩‍👩‍👧‍👦"

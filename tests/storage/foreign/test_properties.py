@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_sessions import SessionDB
-from hermes_sessions.model.legacy import documented_edge_kind
+from hermes_sessions.model.lineage import documented_edge_kind
 from hermes_sessions.testing.clock import NOON, FrozenClock
 from tests.storage.foreign.conftest import Opening
 from tests.storage.foreign.programs import Program, Refused

@@ -13,8 +13,13 @@ from typing import NamedTuple
 import apsw
 import pytest
 
-from hermes_sessions.storage.sqlite.repair.log_sums import Order, Sums, frame_sums, plain_sums
-from hermes_sessions.storage.sqlite.wal_checksums import accepted_frames
+from hermes_sessions.storage.sqlite.wal_checksums import (
+    Order,
+    Sums,
+    accepted_frames,
+    frame_sums,
+    plain_sums,
+)
 from hermes_sessions.storage.sqlite.wal_files import apply_log, inspect_log
 
 HEADER = 32

@@ -13,14 +13,14 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.storage.care.erasure.scrubbing import scrub
+from hermes_sessions.storage.care.erasure.row_removal import scrub
 from hermes_sessions.storage.repositories.mailbox import Mailbox
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.storage.repositories.recovery import RecoveryRows
+from hermes_sessions.storage.repositories.turns import RecoveryRows
 from hermes_sessions.storage.search import background_indexer
 from hermes_sessions.storage.search.background_indexer import Keeper
+from hermes_sessions.storage.session_import.parents import place_all
 from hermes_sessions.storage.sqlite import opener, wal_files
-from hermes_sessions.storage.transfer.placing import place_all
 from tests.storage.sqlite.index_helpers import append, change, index_nothing_unasked
 
 pytestmark = pytest.mark.timeout(120)

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_sessions.errors import TransferRefused
 from hermes_sessions.storage.provider_registry import open_url
-from hermes_sessions.storage.transfer.planning import plan
+from hermes_sessions.storage.transfer.comparison import plan
 from hermes_sessions.storage.transfer.run import Transfer
 from tests.storage.export_samples import everything, fill, ticking
 from tests.storage.transfer.stores import (

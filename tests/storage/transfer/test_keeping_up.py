@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.storage.transfer.placing import place_all
+from hermes_sessions.storage.session_import.parents import place_all
 from tests.storage.export_samples import ticking
 from tests.storage.transfer.stores import KINDS, NewStore, compared, exported, move, opened
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.model.key import LaneKey
+from hermes_sessions.model.lane import LaneKey
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.lanes import Lanes
 from hermes_sessions.storage.repositories.leases import Holder

@@ -7,11 +7,12 @@ every piece or not at all. All of them end up as the same events.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hermes_sessions.agent.clients.endpoint_errors import failure_in, shortened
-from hermes_sessions.agent.clients.event_source import BYTE_ORDER_MARK, MAX_EVENT_BYTES, EventSource
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelGarbled,
@@ -19,9 +20,173 @@ from hermes_sessions.agent.clients.port import (
     ReasoningPiece,
     Reply,
     TextPiece,
+    ToolCall,
     Usage,
 )
-from hermes_sessions.agent.clients.tool_calls import ToolCalls
+
+# Tool calls out of their fragments.
+#
+# The protocol numbers the calls of a reply and sends each in fragments. Endpoints also send whole
+# calls, leave the numbers or the ids out, or give every call the number 0.
+
+
+@dataclass(slots=True)
+class _Call:
+    index: object
+    id: str = ""
+    name: str = ""
+    fragments: list[str] = field(default_factory=list)
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.fragments)
+
+    @property
+    def is_whole(self) -> bool:
+        try:
+            json.loads(self.arguments)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+
+class ToolCalls:
+    """The calls of one reply, in the order in which they began."""
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        self._new_id = new_id
+        self._calls: list[_Call] = []
+
+    def add(self, fragment: Mapping[str, Any]) -> None:
+        """Add a fragment, or a whole call."""
+        function = fragment.get("function")
+        function = function if isinstance(function, dict) else {}
+        call_id, name = _string(fragment.get("id")), _string(function.get("name"))
+        arguments = _arguments(function.get("arguments"))
+        index = fragment.get("index")
+        call = self._begun(index, call_id)
+        if call is None or _begins_another(call, call_id, name, arguments):
+            call = _Call(index)
+            self._calls.append(call)
+        call.id = call.id or call_id
+        if name and name != call.name and not (call.name and call.fragments):
+            call.name += name
+        if arguments:
+            call.fragments.append(arguments)
+
+    def _begun(self, index: object, call_id: str) -> _Call | None:
+        """Return the call that a fragment with this number and id belongs to, if it has begun."""
+        for call in reversed(self._calls):
+            if index is not None:
+                if call.index == index:
+                    return call
+            elif not call_id or call.id == call_id:
+                return call
+        return None
+
+    def finished(self) -> tuple[ToolCall, ...]:
+        """Return the calls, each with an id of its own.
+
+        Raises ModelGarbled for a call that names no function.
+        """
+        finished: list[ToolCall] = []
+        taken: set[str] = set()
+        for call in self._calls:
+            if not call.name:
+                if call.arguments.strip():
+                    raise ModelGarbled("The endpoint sent a tool call that names no tool.")
+                continue
+            call_id = call.id if call.id and call.id not in taken else self._new_id()
+            taken.add(call_id)
+            finished.append(ToolCall(call_id, call.name, call.arguments or "{}"))
+        return tuple(finished)
+
+
+def _begins_another(call: _Call, call_id: str, name: str, arguments: str) -> bool:
+    """Tell a new call under a number that is taken from a fragment that repeats what is known."""
+    if not name or not call.name:
+        return False
+    if call_id and call.id and call_id != call.id:
+        return True
+    repeats = call_id == call.id and bool(call_id)
+    return not repeats and bool(arguments) and call.is_whole
+
+
+def _arguments(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# Server-sent events out of bytes, wherever the bytes are cut.
+#
+# Own code because lines end at ``\n``, ``\r`` and ``\r\n`` alone: what splits text at Unicode's
+# line separators breaks JSON that contains one.
+
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+#: One event of a reply is a few bytes; whoever sends this much without an end sends something else.
+MAX_EVENT_BYTES = 32 * 1024**2
+
+
+class EventSource:
+    """Takes bytes in any portions and returns the data of the events that are complete."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._at_start = True
+        self._data: list[str] = []
+        self._size = 0
+
+    def feed(self, portion: bytes) -> list[str]:
+        """Return the data of every event that ``portion`` completes.
+
+        Raises ModelGarbled when an event has no end.
+        """
+        buffer = self._rest + portion
+        if self._at_start:
+            if BYTE_ORDER_MARK.startswith(buffer):
+                self._rest = buffer
+                return []
+            buffer = buffer.removeprefix(BYTE_ORDER_MARK)
+            self._at_start = False
+        # A carriage return at the end may be half of a line's end.
+        usable = len(buffer) - buffer.endswith(b"\r")
+        events: list[str] = []
+        begin = 0
+        for end in _LINE_END.finditer(buffer, 0, usable):
+            self._take(buffer[begin : end.start()], events)
+            begin = end.end()
+        self._rest = buffer[begin:]
+        if len(self._rest) + self._size > MAX_EVENT_BYTES:
+            raise ModelGarbled(
+                f"The endpoint sent more than {MAX_EVENT_BYTES // 1024**2} MB without an end."
+            )
+        return events
+
+    def end(self) -> list[str]:
+        """Return what the end of the bytes completes: servers forget the last blank line."""
+        events: list[str] = []
+        self._take(self._rest.removesuffix(b"\r"), events)
+        self._take(b"", events)
+        self._rest = b""
+        return events
+
+    def _take(self, line: bytes, events: list[str]) -> None:
+        if not line:
+            if self._data:
+                events.append("\n".join(self._data))
+            self._data, self._size = [], 0
+            return
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
+            self._size += len(value)
+
 
 _DONE = "[DONE]"
 BROKE_OFF = "The endpoint broke off before its answer was complete."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.config import load_settings
 
 if TYPE_CHECKING:

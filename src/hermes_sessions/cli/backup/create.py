@@ -16,9 +16,8 @@ from hermes_sessions.cli.backup.common import (
 )
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.quantity import counted, size
-from hermes_sessions.cli.sessiondb.stores import opened
-from hermes_sessions.cli.store import show_warnings
+from hermes_sessions.cli.render.humanize import counted, size
+from hermes_sessions.cli.store import opened, show_warnings
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import StoreMissing
 from hermes_sessions.storage.care.backups import (

@@ -7,8 +7,7 @@ import click
 from hermes_sessions.cli.backup.common import as_json, contents, directory_option, place
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.humanize import date_and_time
-from hermes_sessions.cli.render.quantity import size
+from hermes_sessions.cli.render.humanize import date_and_time, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.storage.care.backups import Backup, list_backups
 

@@ -9,7 +9,7 @@ import click
 from hermes_sessions.cli.backup.common import as_json, directory_option, place
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import number_of_days, speaks_to_console, whole_number, yes_option
-from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.config import load_settings
 from hermes_sessions.storage.care.backups import BackupRule, Pruned, prune_backups

@@ -17,6 +17,67 @@ from hermes_sessions.errors import InvalidInput, NotFound, StoreError
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
 
+import signal
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+# The keyboard between two prompts: what is typed then is neither echoed nor lost.
+
+
+_LOCAL_MODES = 3
+
+
+@contextmanager
+def keys_kept() -> Iterator[None]:
+    """Have keys wait for the next prompt, each by itself; only Ctrl-C acts at once.
+
+    Otherwise the terminal would gather them into lines, and take Ctrl-D for the end of one.
+    """
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    meanwhile = termios.tcgetattr(keyboard)
+    meanwhile[_LOCAL_MODES] &= ~(termios.ICANON | termios.ECHO)
+    termios.tcsetattr(keyboard, termios.TCSADRAIN, meanwhile)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+# A chat whose terminal is closed, or that is told to end: what was said is kept.
+
+
+class HungUp(SystemExit):
+    """The process was told to end."""
+
+
+@contextmanager
+def unwinding_when_told_to_end() -> Iterator[None]:
+    """Let SIGHUP and SIGTERM unwind the block once, instead of ending the process on the spot.
+
+    Raises HungUp within the block, whose code is that of a process ended by the signal.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
+
+    def unwind(number: int, _frame: FrameType | None) -> None:
+        # Whoever insists has to wait no longer.
+        for each in before:
+            signal.signal(each, signal.SIG_DFL)
+        raise HungUp(128 + number)
+
+    for number, handler in before.items():
+        # What somebody chose to ignore, as nohup does, stays ignored.
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, unwind)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 @click.command(short_help="Talk to a model; also as hermes alone.")
 @click.option("-q", "--query", metavar="TEXT", help="Ask once, print the answer, and leave.")
@@ -56,8 +117,6 @@ def chat(
     # Loaded when somebody talks: other commands start faster without.
     from hermes_sessions.agent.clients.model_selection import choose_model
     from hermes_sessions.cli.chat.controller import CLOSED, Talk
-    from hermes_sessions.cli.chat.hanging_up import HungUp, unwinding_when_told_to_end
-    from hermes_sessions.cli.chat.keyboard import keys_kept
     from hermes_sessions.cli.chat.prompt import can_prompt
     from hermes_sessions.cli.chat.repl import Conversing
     from hermes_sessions.cli.chat.slash_commands import Commands
@@ -76,9 +135,9 @@ def chat(
     with _opened(console, is_conversation=is_conversation, incognito=incognito) as db:
         session_id = _wanted(db, continued, resumed)
         if chosen.is_local:
-            from hermes_sessions.agent.clients import local_package
+            from hermes_sessions.agent.clients import local_model
 
-            local_package.fetch(say=console.tell)
+            local_model.fetch(say=console.tell)
         with closing(chosen.open()) as client:
             keeps_questions = question is None
             talk = Talk(

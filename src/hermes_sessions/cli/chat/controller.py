@@ -22,9 +22,8 @@ from hermes_sessions.agent.turn import Agent, Ended
 from hermes_sessions.cli.chat.incognito import LEFT, ON, NeverAway
 from hermes_sessions.cli.chat.outage import Away
 from hermes_sessions.cli.chat.turn_view import TurnView
-from hermes_sessions.cli.render.chat import wrapped
-from hermes_sessions.cli.render.quantity import counted
-from hermes_sessions.cli.render.recap import recap
+from hermes_sessions.cli.render.chat import recap, wrapped
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.shell_commands import resume_line
 from hermes_sessions.errors import (

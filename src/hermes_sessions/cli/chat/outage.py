@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.agent.chat_spool import AWAY, Keeping, Kept, directory_for
 from hermes_sessions.cli.render.chat import wrapped
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.errors import HermesSessionsError, StoreError, StoreIOError
 from hermes_sessions.storage.care.health import HEALTHY, Health, HealthWatch, State
 

@@ -10,7 +10,7 @@ from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.cli.chat.job_queue import AtOnce, InBackground, Job, Turns
 from hermes_sessions.cli.chat.prompt import Asks, Lines, Prompt, ask_lines, can_prompt
 from hermes_sessions.cli.render.chat import wrapped
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.errors import ConversationHeld, HermesSessionsError, InvalidInput
 
 if TYPE_CHECKING:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 from hermes_sessions.agent.command_table import Typed, commands_for
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.cli.chat.incognito import OFF, ON, require_stored
-from hermes_sessions.cli.preview import preview_of_session
-from hermes_sessions.cli.render.account import account_lines
 from hermes_sessions.cli.render.chat import command_lines, numbered_sessions, wrapped
 from hermes_sessions.cli.render.costs import usage_lines
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.render.search_results import Surroundings, hit_lines
+from hermes_sessions.cli.render.search_results import Surroundings, account_lines, hit_lines
 from hermes_sessions.cli.render.text_width import cut
-from hermes_sessions.cli.session_lookup import find_session
+from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.sessions.export_formats import FORMS
 from hermes_sessions.cli.sessions.list import HIDDEN_SOURCES
 from hermes_sessions.errors import InvalidInput
@@ -27,6 +25,47 @@ if TYPE_CHECKING:
     from hermes_sessions.cli.chat.completer import Candidate
     from hermes_sessions.cli.chat.controller import Talk
     from hermes_sessions.cli.console import Console
+
+import os
+from pathlib import Path
+
+from hermes_sessions.cli.files import FileRefused, written_whole
+from hermes_sessions.cli.sessions.export_formats import JSONL, form_of, write_as
+from hermes_sessions.cli.store import is_file_of_store
+from hermes_sessions.storage.sessiondb import SessionDB
+
+# Writing the session that is being talked in to a file.
+
+
+def export_session(db: SessionDB, session_id: str, asked: str) -> Path:
+    """Write a session to a file; return its path.
+
+    *asked* is what was typed: a form (jsonl, md, html), the name of a file, both, or nothing. A
+    file that is not named is called after the session; a form that is not named is that of the
+    file.
+
+    Raises:
+        FileRefused: the file is there already, belongs to the store, or cannot be written.
+    """
+    first, _, rest = asked.strip().partition(" ")
+    form = first.lower() if first.lower() in FORMS else None
+    name = rest.strip() if form else asked.strip()
+    # Not by `Path.expanduser`, which fails on a name such as ~1.md that is nobody's home.
+    path = Path(os.path.expanduser(name or f"{session_id}.{form or JSONL}"))  # noqa: PTH111
+    try:
+        is_taken, is_of_store = path.exists(), is_file_of_store(str(path))
+    except (OSError, ValueError) as error:  # a name no file can have, or a place nobody may look at
+        why = getattr(error, "strerror", None) or error
+        raise FileRefused(f"{one_line(str(path))} cannot be written: {why}.") from error
+    if is_taken:
+        raise FileRefused(f"{path} is there already. Name another file: /export NAME")
+    if is_of_store:
+        raise FileRefused(f"{path} belongs to the store itself. Choose another name.")
+    record = db.export_session(session_id)
+    with written_whole(str(path), replace=False) as file:
+        write_as(form or form_of(path.name), [record] if record else [], file)
+    return path
+
 
 _LISTED = 10
 _OFFERED = 200
@@ -213,7 +252,6 @@ class Commands:
         session = self._session()
         if session is None:
             raise InvalidInput("There is nothing to export yet.")
-        from hermes_sessions.cli.chat.exporting import export_session
 
         self._tell(f"Wrote {export_session(self._db, session['id'], name)}.")
 

@@ -11,13 +11,10 @@ from hermes_sessions.agent.chat_spool import Keeping, directory_for, keeping_dir
 from hermes_sessions.gateway.doctor_checks import GATEWAY
 from hermes_sessions.storage.care.doctor.access_checks import REACHING
 from hermes_sessions.storage.care.doctor.activity_checks import WORK
-from hermes_sessions.storage.care.doctor.backups import BACKUPS
-from hermes_sessions.storage.care.doctor.check_runner import Check
-from hermes_sessions.storage.care.doctor.environment_checks import PLACES
-from hermes_sessions.storage.care.doctor.installation import INSTALLATION
+from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
+from hermes_sessions.storage.care.doctor.environment_checks import BACKUPS, INSTALLATION, PLACES
 from hermes_sessions.storage.care.doctor.integrity_checks import PAGES, READABLE, SEARCH
 from hermes_sessions.storage.care.doctor.report import Finding, Fix, OpenStore
-from hermes_sessions.storage.care.doctor.subject import Subject
 from hermes_sessions.storage.spool import waiting_below
 
 

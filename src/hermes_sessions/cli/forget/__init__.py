@@ -1,1 +1,194 @@
 """``hermes forget``: erasing what is known of a person, a chat or a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.render.erasure import (
+    plan_document,
+    plan_lines,
+    receipt_document,
+    receipt_lines,
+    subject_text,
+)
+from hermes_sessions.cli.session_lookup import find_session
+from hermes_sessions.cli.sessions.delete import dry_run_option
+from hermes_sessions.cli.store import has_store, open_for_reading, open_for_writing
+from hermes_sessions.config import load_settings
+from hermes_sessions.errors import InvalidInput, NotFound, OnHold, StoreError
+from hermes_sessions.storage.care.erasure.targets import Kind, Subject
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.care.erasure.coordinator import Erasure, Plan
+    from hermes_sessions.storage.care.erasure.receipts import Receipt
+    from hermes_sessions.storage.sessiondb import SessionDB
+
+
+# ``hermes forget``.
+
+
+@click.command(short_help="Erase what is known of a person, a chat or a session.")
+@click.option("--user", metavar="ID", help="A person, by the id that the platform gave them.")
+@click.option("--chat", metavar="ID", help="A chat, whoever wrote there.")
+@click.option(
+    "--session",
+    metavar="SESSION",
+    help="A session with its whole lineage: an id, its beginning, or a title.",
+)
+@click.option("--platform", metavar="NAME", help="Only on this platform: telegram, signal, …")
+@dry_run_option
+@yes_option
+@click.option("--receipts", is_flag=True, help="Show receipts instead: of all, or of who is named.")
+@click.option("--resume", metavar="RECEIPT", help="Do what is still pending on a receipt.")
+@click.option(
+    "--rebuild",
+    is_flag=True,
+    help="Rebuild a large SQLite file, too; writers wait meanwhile.",
+)
+@speaks_to_console
+def forget(
+    console: Console,
+    *,
+    user: str | None,
+    chat: str | None,
+    session: str | None,
+    platform: str | None,
+    dry_run: bool,
+    yes: bool,
+    receipts: bool,
+    resume: str | None,
+    rebuild: bool,
+) -> None:
+    """Erase everything that is known of a person, a chat or a session, for good.
+
+    Rows, search index, received messages, replies, spools, files and backups; the receipt says what
+    is done and what is pending. A turn that runs is cut off, and what arrives later begins anew.
+    Of a room that several people share, only what the person wrote goes, and the answers to it.
+
+    Ends with 1 while something is pending.
+    """
+    named = [(kind, value) for kind, value in _given(user, chat, session) if value is not None]
+    if resume is not None:
+        if named or receipts or dry_run:
+            raise click.UsageError("--resume goes alone; the receipt knows what it is about.")
+        _resume(console, resume, rebuild=rebuild)
+        return
+    if len(named) > 1 or (not named and not receipts):
+        raise click.UsageError("Say what to forget: one of --user, --chat and --session.")
+    if receipts:
+        _show_receipts(console, named, platform)
+        return
+    [(kind, value)] = named
+    if not dry_run and not has_store():
+        # None is made for somebody of whom nothing is known; files and backups may know something.
+        with open_for_reading(console) as db:
+            _planned(_erasure(db), _subject(db, kind, value, platform), rows_will_do=False)
+    opened = open_for_reading if dry_run else open_for_writing
+    with opened(console) as db:
+        subject = _subject(db, kind, value, platform)
+        erasure = _erasure(db)
+        plan = _planned(erasure, subject, rows_will_do=yes and not dry_run)
+        if dry_run:
+            _explain(console, plan)
+            return
+        if not yes:
+            console.tell(plan_lines(plan))
+            if not console.confirm(f"Forget {subject_text(subject)}? This cannot be undone."):
+                console.tell("Cancelled; nothing was changed.")
+                raise click.exceptions.Exit(1)
+        try:
+            receipt = erasure.forget(subject, rebuild=rebuild)
+        except OnHold:
+            raise
+        except StoreError:
+            console.tell("What was begun is pending; hermes forget --receipts shows how to go on.")
+            raise
+        _report(console, receipt)
+
+
+def _given(
+    user: str | None, chat: str | None, session: str | None
+) -> list[tuple[Kind, str | None]]:
+    return [("user", user), ("chat", chat), ("session", session)]
+
+
+def _erasure(db: SessionDB) -> Erasure:
+    from hermes_sessions.cli.forget.places import erasure_of
+
+    return erasure_of(db, load_settings())
+
+
+def _platform(name: str | None) -> str | None:
+    return None if name is None else name.strip().lower()
+
+
+def _subject(db: SessionDB, kind: Kind, value: str, platform: str | None) -> Subject:
+    return Subject(kind, _resolved(db, kind, value), _platform(platform)).checked()
+
+
+def _resolved(db: SessionDB, kind: Kind, value: str) -> str:
+    """Return the id that is meant; a session may be named otherwise, or lie in the trash."""
+    if kind != "session":
+        return value
+    if any(record["id"] == value for record in db.list_trash()):
+        return value
+    return str(find_session(db, value)["id"])
+
+
+def _planned(erasure: Erasure, subject: Subject, *, rows_will_do: bool) -> Plan:
+    plan = erasure.plan(subject, rows_only=rows_will_do)
+    if plan.is_empty and rows_will_do:
+        plan = erasure.plan(subject)
+    if plan.is_empty:
+        raise NotFound(f"Nothing is known of {subject_text(subject)}; nothing was changed.")
+    platforms = plan.targets.platforms
+    if subject.platform is None and subject.kind != "session" and len(platforms) > 1:
+        known = ", ".join(platforms)
+        raise InvalidInput(
+            f"{subject_text(subject)} is known on several platforms: {known}. These may be "
+            f"different people; say which with --platform."
+        )
+    return plan
+
+
+def _explain(console: Console, plan: Plan) -> None:
+    if console.as_json:
+        console.print_json(plan_document(plan))
+        return
+    console.print([*plan_lines(plan), "Nothing was changed."])
+
+
+def _report(console: Console, receipt: Receipt) -> None:
+    if console.as_json:
+        console.print_json(receipt_document(receipt))
+    else:
+        console.print(receipt_lines(receipt))
+    if receipt.status == "pending":
+        raise click.exceptions.Exit(1)
+
+
+def _resume(console: Console, receipt_id: str, *, rebuild: bool) -> None:
+    opened = open_for_writing if has_store() else open_for_reading
+    with opened(console) as db:
+        _report(console, _erasure(db).resume(receipt_id, rebuild=rebuild))
+
+
+def _show_receipts(console: Console, named: list[tuple[Kind, str]], platform: str | None) -> None:
+    with open_for_reading(console) as db:
+        subject = Subject(*named[0], _platform(platform)).checked() if named else None
+        found = [
+            receipt
+            for receipt in _erasure(db).receipts(subject)
+            if platform is None or receipt.platform == _platform(platform)
+        ]
+    if console.as_json:
+        console.print_json([receipt_document(receipt) for receipt in found])
+        return
+    for receipt in found:
+        console.print(receipt_lines(receipt))
+    if not found:
+        console.print("There are no receipts.")

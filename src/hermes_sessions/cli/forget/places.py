@@ -2,18 +2,122 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from hermes_sessions.agent.chat_spool import keeping_directory
-from hermes_sessions.cli.forget.history import InputHistory
 from hermes_sessions.config.settings import Settings
 from hermes_sessions.gateway.spool_erasure import spools_of
 from hermes_sessions.lifecycle.file_erasure import IndexEntries, RestartCounts
 from hermes_sessions.storage.care.erasure.coordinator import Erasure, Place
-from hermes_sessions.storage.care.erasure.file_places import Copies, Transcripts
-from hermes_sessions.storage.care.erasure.in_backups import Backups
+from hermes_sessions.storage.care.erasure.discovery import column
+from hermes_sessions.storage.care.erasure.file_places import Backups, Copies, Transcripts
+from hermes_sessions.storage.care.erasure.receipts import Step
+from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.sessiondb import SessionDB
+from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.transfer.copy_ledger import identity
+
+# What was typed in chats at a terminal, as the prompt remembers it.
+
+
+NAME: Final = "input history"
+
+
+class InputHistory:
+    """The lines in the history *file* that were said in sessions which go, or named them. They are
+    found by what they say, so this comes before the sessions. See `Place`.
+    """
+
+    name = NAME
+    needs_rows = True
+
+    def __init__(self, store: Store, file: Path) -> None:
+        self._store = store
+        self._file = file
+
+    def count(self, targets: Targets) -> dict[str, int]:
+        """See `Place.count`."""
+        said = self._said(targets)
+        number = sum(_is_meant(entry, said) for entry in self._entries()) if said else 0
+        return {"lines": number} if number else {}
+
+    def remove(self, targets: Targets) -> Step:
+        """See `Place.remove`."""
+        said = self._said(targets)
+        if not said:
+            return Step(NAME)
+        try:
+            entries = list(self._entries())
+            kept = [entry for entry in entries if not _is_meant(entry, said)]
+            if len(kept) < len(entries):
+                _replace(self._file, "".join(kept))
+        except OSError as error:
+            return Step(NAME, "pending", why=f"{self._file}: {error.strerror}.")
+        removed = len(entries) - len(kept)
+        return Step(NAME, removed={"lines": removed} if removed else {})
+
+    def _said(self, targets: Targets) -> frozenset[str]:
+        """Return the lines that were said. One message can be several entries: a backslash goes on
+        in the next, and what is typed while an answer comes is joined.
+        """
+        ids = targets.session_ids
+        with self._store.provider.read() as tx:
+            said = column(
+                tx,
+                "SELECT content FROM messages WHERE session_id IN ({}) AND role = ?",
+                ids,
+                "user",
+            )
+            for name in ("title", "trashed_title"):
+                said += column(tx, f"SELECT {name} FROM sessions WHERE id IN ({{}})", ids)
+        return frozenset(line for text in said if text for line in _lines(text))
+
+    def _entries(self) -> Iterator[str]:
+        """Yield the entries as they stand in the file: a remark, and lines that begin with a plus.
+
+        Raises:
+            OSError: the file cannot be read. One that is not there is empty.
+        """
+        try:
+            text = self._file.read_bytes().decode("utf-8", "surrogateescape")
+        except FileNotFoundError:
+            return
+        entry: list[str] = []
+        # Only at a newline: what was typed may hold other signs that end a line elsewhere.
+        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+            if entry and entry[-1].startswith("+") and not line.startswith("+"):
+                yield "".join(entry)
+                entry = []
+            entry.append(line)
+        if entry:
+            yield "".join(entry)
+
+
+def _is_meant(entry: str, said: frozenset[str]) -> bool:
+    text = "\n".join(line[1:] for line in entry.split("\n") if line.startswith("+")).strip()
+    # A command is about a session when what follows its name was said in it, or is its title.
+    argument = text.partition(" ")[2] if text.startswith("/") else ""
+    return any(lines and lines <= said for lines in (_lines(text), _lines(argument)))
+
+
+def _lines(text: str) -> set[str]:
+    lines = (line.strip().removesuffix("\\").strip() for line in text.split("\n"))
+    return {line for line in lines if line}
+
+
+def _replace(file: Path, text: str) -> None:
+    new = file.with_name(f".{file.name}.new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as writing:
+        writing.write(text.encode("utf-8", "surrogateescape"))
+        writing.flush()
+        os.fsync(writing.fileno())
+    new.replace(file)
+
 
 #: Where the prompt of a chat keeps what was typed, in the home.
 HISTORY_FILE = "chat_history"

@@ -24,8 +24,7 @@ def chat(console: Console, *, name: str) -> None:
     when everything has been answered.
     """
     from hermes_sessions.gateway.platforms.local.settings import LocalSettings
-    from hermes_sessions.gateway.platforms.local.socket_client import Refused
-    from hermes_sessions.gateway.platforms.local.terminal import converse
+    from hermes_sessions.gateway.platforms.local.socket_client import Refused, converse
 
     if console.as_json:
         raise click.UsageError("--json is not for a talk. The socket speaks JSON: docs/local.md")

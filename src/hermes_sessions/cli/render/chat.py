@@ -6,10 +6,112 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hermes_sessions.agent.command_table import Command
-from hermes_sessions.cli.render.humanize import relative_time
+from hermes_sessions.cli.render.humanize import counted, relative_time
+from hermes_sessions.cli.render.safe_text import lines as safe_lines
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import cut, display_width, pad, wrap
+from hermes_sessions.cli.render.transcript import called_tools
+from hermes_sessions.model.message import text_of
+
+# The recap of a conversation that is resumed: what was said last, in the background.
+
+
+TITLE = "Previous Conversation"
+#: Entries that are shown: ten exchanges.
+_ENTRIES = 20
+
+
+_OF_A_USER = 300
+
+
+_OF_AN_ASSISTANT = 200
+
+
+_LINES_OF_AN_ASSISTANT = 3
+
+
+_WIDEST = 100
+
+
+_NARROWEST = 24
+
+
+def recap(messages: Sequence[Record], style: Style) -> list[str]:
+    """Return the panel for the messages of a session; nothing when nobody said anything.
+
+    System messages, tools' results and thoughts are left out; calls of tools are counted. The last
+    answer is shown whole and in full light, everything else is cut and dim.
+    """
+    entries = [message for message in messages if _is_shown(message)]
+    shown = entries[-_ENTRIES:]
+    if not shown:
+        return []
+    earlier = len(entries) - len(shown)
+    body: list[str] = []
+    if earlier:
+        body.append(
+            style.dim(f"{style.ellipsis} {counted(earlier, 'earlier message')} {style.ellipsis}")
+        )
+    for place, message in enumerate(shown):
+        is_last_answer = place == len(shown) - 1 and message["role"] == "assistant"
+        body += _entry(message, style, whole=is_last_answer)
+    return list(_framed(body, style))
+
+
+def _is_shown(message: Record) -> bool:
+    if message.get("role") == "user":
+        return bool(_text(message))
+    return message.get("role") == "assistant" and bool(_text(message) or message.get("tool_calls"))
+
+
+def _text(message: Record) -> str:
+    content = message.get("content")
+    text = text_of(content).strip()
+    return text or ("[image]" if content and not isinstance(content, str) else "")
+
+
+def _entry(message: Record, style: Style, *, whole: bool) -> Iterator[str]:
+    is_user = message["role"] == "user"
+    mark = "*" if style.ascii_only else ("●" if is_user else "◆")
+    label = (style.gold if is_user else style.green)(f"{mark} {'You' if is_user else 'Hermes'}")
+    light = (lambda text: text) if whole else style.dim
+    text = _text(message)
+    said = safe_lines(text) if text else []
+    if not whole:
+        said = _shortened(said, style, is_user=is_user)
+    calls = called_tools(message.get("tool_calls"), False, style)
+    if calls:
+        said = [*said, calls]
+    yield label
+    for line in said:
+        for piece in wrap(line, _width(style) - 2) or [""]:
+            yield "  " + light(piece)
+
+
+def _shortened(said: list[str], style: Style, *, is_user: bool) -> list[str]:
+    if is_user:
+        return [cut(" ".join(said), _OF_A_USER, style.ellipsis)]
+    kept = said[:_LINES_OF_AN_ASSISTANT]
+    text = "\n".join(kept)
+    if len(text) > _OF_AN_ASSISTANT:
+        return (text[:_OF_AN_ASSISTANT].rstrip() + style.ellipsis).split("\n")
+    if len(said) > len(kept) and kept:
+        kept[-1] += f" {style.ellipsis}"
+    return kept
+
+
+def _width(style: Style) -> int:
+    return max(_NARROWEST, min(style.width or _WIDEST, _WIDEST) - 4)
+
+
+def _framed(body: Sequence[str], style: Style) -> Iterator[str]:
+    inner = _width(style)
+    title = f" {TITLE} "
+    yield style.dim(f"{style.line * 2}{title}{style.line * max(0, inner - len(title))}")
+    yield from (f"  {line}" for line in body)
+    yield style.dim(style.line * (inner + 2))
+
 
 Record = Mapping[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.render.json_output import session_document
-from hermes_sessions.cli.render.quantity import counted, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import wrap

@@ -9,7 +9,7 @@ from typing import Any, Final
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.storage.care.erasure.coordinator import Plan
 from hermes_sessions.storage.care.erasure.receipts import Receipt, Step
-from hermes_sessions.storage.care.erasure.scrubbing import FILES, INDEX
+from hermes_sessions.storage.care.erasure.row_removal import FILES, INDEX
 from hermes_sessions.storage.care.erasure.targets import Subject
 
 #: One and many of what tables hold, where the name of the table does not say it.

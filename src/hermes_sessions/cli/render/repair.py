@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.render.safe_text import one_line
 
 if TYPE_CHECKING:

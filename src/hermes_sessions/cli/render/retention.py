@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes_sessions.cli.render.humanize import date
-from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.humanize import counted, date, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.model.retention import CLASSES, Limits, RetentionPolicies
 

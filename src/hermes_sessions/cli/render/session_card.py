@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hermes_sessions.cli.render.costs import spent
-from hermes_sessions.cli.render.humanize import moment
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted, moment
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import wrap

@@ -6,8 +6,95 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hermes_sessions.cli.render.costs import dollars
-from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.render.safe_text import one_line
+
+# What takes up space, for people.
+
+#: How many tables and indexes are listed; --json has them all.
+_LISTED = 10
+
+
+def space_lines(space: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that show what `SessionDB.get_space` found."""
+    measured = counted(space["text_messages"], "message")
+    only = "" if space["text_complete"] else f", the text of the newest {measured} alone"
+    for name, label in (("classes", "By class"), ("sources", "By source")):
+        if space[name]:
+            yield f"{label}{only}:"
+        for key, facts in space[name].items():
+            if facts["sessions"] or name == "classes":
+                number = counted(facts["sessions"], "session")
+                messages = counted(facts["messages"], "message")
+                yield f"  {one_line(key)}: {size(facts['text_bytes'])} ({number}, {messages})"
+    yield from _parts(space)
+    if space["free_bytes"]:
+        yield f"Free: {size(space['free_bytes'])} (to give it back: hermes sessions optimize)"
+    if space["log_bytes"]:
+        yield f"Log: {size(space['log_bytes'])}"
+    if space["uncounted_bytes"]:
+        yield f"In use by what was not looked at: {size(space['uncounted_bytes'])}"
+    if not space["complete"]:
+        yield (
+            "There was no time for everything; to look at it all: "
+            "hermes sessions stats --space --full"
+        )
+
+
+def _parts(space: Mapping[str, Any]) -> Iterator[str]:
+    about = "at least " if space["uncounted_bytes"] else "about " if space["estimated"] else ""
+    for name, label in (("tables", "Tables"), ("indexes", "Indexes")):
+        parts = space[name]
+        if not parts:
+            continue
+        yield f"{label}: {about}{size(sum(parts.values()))}"
+        for key, number in list(parts.items())[:_LISTED]:
+            yield f"  {one_line(key)}: {size(number)}"
+        if len(parts) > _LISTED:
+            rest = sum(list(parts.values())[_LISTED:])
+            yield f"  {len(parts) - _LISTED} others: {size(rest)}"
+
+
+# A store, for those who look after it.
+
+
+_VERSIONS = ("server_version", "sqlite_version")
+
+
+def database_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Return the lines that show what ``hermes sessiondb status --json`` prints."""
+    details = document["details"]
+    version = next((str(details[key]) for key in _VERSIONS if key in details), "")
+    yield f"Provider: {document['provider']}"
+    yield f"Location: {one_line(document['location'])}"
+    if version:
+        yield f"Version: {one_line(version)}"
+    yield f"Sessions: {document['sessions']}{_beside(document)}"
+    yield f"Messages: {document['messages']}"
+    yield f"Size: {size(document['size_bytes'])}"
+    index = document["search_index"]
+    waiting = f"{counted(index['pending'], 'message')} waiting"
+    yield f"Search index: {'complete' if index['complete'] else waiting}"
+    if "max_connections" in details:
+        number = f"{details['connections']} open, " if "connections" in details else ""
+        yield f"Connections: {number}{details['max_connections']} at most"
+    yield f"Schema: {_schema(document['schema'])}"
+
+
+def _beside(document: Mapping[str, Any]) -> str:
+    parts = [f"{document['archived']} archived"] if document["archived"] else []
+    if document["trashed"]:
+        parts.append(f"{document['trashed']} in the trash beside them")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _schema(schema: Mapping[str, Any]) -> str:
+    if schema["waiting"]:
+        return f"waiting: {', '.join(schema['waiting'])} (hermes sessiondb upgrade)"
+    if schema["finishing"]:
+        return f"to finish: {', '.join(schema['finishing'])} (hermes sessiondb upgrade --finish)"
+    return f"up to date ({schema['taken'][-1]})" if schema["taken"] else "up to date"
+
 
 _USED = (
     "api_call_count",

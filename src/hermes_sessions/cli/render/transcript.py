@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from hermes_sessions.cli.render.humanize import date_and_time
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted, date_and_time
 from hermes_sessions.cli.render.safe_text import lines as safe_lines
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style

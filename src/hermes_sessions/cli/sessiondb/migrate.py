@@ -9,18 +9,15 @@ from typing import Literal
 
 import click
 
-from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.console import Console, Progress
 from hermes_sessions.cli.options import moment, speaks_to_console
-from hermes_sessions.cli.progress import Progress
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.sessiondb.stores import opened
-from hermes_sessions.cli.store import show_warnings
+from hermes_sessions.cli.store import opened, show_warnings
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import StoreMissing, TransferRefused
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.transfer.comparison import Difference
-from hermes_sessions.storage.transfer.planning import Plan, plan
+from hermes_sessions.storage.transfer.comparison import Difference, Plan, plan
 from hermes_sessions.storage.transfer.run import Report, Transfer
 
 #: How many lines of one kind are printed; --json has all of them.

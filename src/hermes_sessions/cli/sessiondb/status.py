@@ -6,9 +6,8 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.database import database_lines
-from hermes_sessions.cli.sessiondb.stores import opened
-from hermes_sessions.cli.store import show_warnings
+from hermes_sessions.cli.render.store import database_lines
+from hermes_sessions.cli.store import opened, show_warnings
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.transfer.copy_ledger import identity
 

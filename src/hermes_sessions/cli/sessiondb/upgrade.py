@@ -6,8 +6,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.sessiondb.stores import opened
-from hermes_sessions.cli.store import show_warnings
+from hermes_sessions.cli.store import opened, show_warnings
 from hermes_sessions.errors import StoreError
 
 

@@ -6,9 +6,9 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.sessiondb.stores import opened
+from hermes_sessions.cli.store import opened
 from hermes_sessions.storage.transfer.comparison import compare_stores
 from hermes_sessions.storage.transfer.copy_ledger import identity
 

@@ -9,10 +9,9 @@ from itertools import dropwhile
 
 import click
 
-from hermes_sessions.cli.browse.rows import Row, rows_for
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import source_option, speaks_to_console
-from hermes_sessions.cli.render.humanize import moment
+from hermes_sessions.cli.render.humanize import counted, moment
 from hermes_sessions.cli.render.picker import (
     LEAST_COLUMNS,
     LEAST_LINES,
@@ -20,14 +19,13 @@ from hermes_sessions.cli.render.picker import (
     layout,
     picker_lines,
 )
-from hermes_sessions.cli.render.quantity import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.search_results import Surroundings, hit_lines
 from hermes_sessions.cli.render.shell_commands import resume_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import wrap
 from hermes_sessions.cli.render.transcript import message_lines
-from hermes_sessions.cli.sessions.browse_picker import Picker
+from hermes_sessions.cli.sessions.browse_picker import Picker, Row, rows_for
 from hermes_sessions.cli.sessions.list import HIDDEN_SOURCES
 from hermes_sessions.cli.store import open_for_searching
 from hermes_sessions.errors import HermesSessionsError

@@ -17,7 +17,7 @@ from hermes_sessions.cli.render.deletions import (
     departures_document,
     session_name,
 )
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.shell_commands import command_on
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
@@ -137,7 +137,7 @@ def leaving_no_trace(console: Console, db: SessionDB) -> Iterator[None]:
     """Let nothing be readable any more of what is deleted in the block, and say where something may
     be for a while.
     """
-    from hermes_sessions.storage.care.erasure.scrubbing import scrub
+    from hermes_sessions.storage.care.erasure.row_removal import scrub
 
     with db.provider.leaving_no_trace():
         yield

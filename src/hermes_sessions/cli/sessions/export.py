@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hermes_sessions.cli.console import Console
+from hermes_sessions.cli.console import Console, Progress
 from hermes_sessions.cli.files import STANDARD_STREAM, FileRefused, written_whole
 from hermes_sessions.cli.options import source_option, speaks_to_console, time_span
-from hermes_sessions.cli.progress import Progress
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.sessions.export_formats import FORMS, form_of, write_as

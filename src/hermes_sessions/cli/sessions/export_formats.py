@@ -31,9 +31,9 @@ def write_as(form: str, records: Iterable[Record], file: BinaryIO) -> None:
 
         _write(records, file, md.markdown_begin(), md.markdown_session, md.markdown_end())
     else:
-        from hermes_sessions.cli.render import shared_html as page
+        from hermes_sessions.cli.render import export
 
-        _write(records, file, page.html_begin(), page.html_session, page.html_end())
+        _write(records, file, export.html_begin(), export.html_session, export.html_end())
 
 
 def _write(

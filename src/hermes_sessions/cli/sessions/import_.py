@@ -12,7 +12,7 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.files import STANDARD_STREAM, readable_twice
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import configured_file, open_for_writing
 from hermes_sessions.errors import ImportRefused

@@ -6,7 +6,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.quantity import counted, size
+from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.store import open_for_writing
 
 

@@ -10,11 +10,9 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console, time_span, whole_number
-from hermes_sessions.cli.preview import preview_of_session
-from hermes_sessions.cli.render.account import account_lines
-from hermes_sessions.cli.render.search_results import Surroundings, hit_lines
+from hermes_sessions.cli.render.search_results import Surroundings, account_lines, hit_lines
 from hermes_sessions.cli.render.shell_commands import command_line
-from hermes_sessions.cli.session_lookup import find_session
+from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.store import open_for_searching
 from hermes_sessions.storage.search.answer import Answer, Hit
 from hermes_sessions.storage.sessiondb import SessionDB

@@ -10,8 +10,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console, whole_number
-from hermes_sessions.cli.preview import preview_of_session
-from hermes_sessions.cli.session_lookup import find_session
+from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.errors import NotFound
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -117,7 +116,7 @@ def _print_document(console: Console, session: Record, part: _Part) -> None:
 def _print_text(
     console: Console, db: SessionDB, session: Record, part: _Part, *, full: bool
 ) -> None:
-    from hermes_sessions.cli.render.quantity import counted
+    from hermes_sessions.cli.render.humanize import counted
     from hermes_sessions.cli.render.session_card import session_card
     from hermes_sessions.cli.render.transcript import message_lines
 

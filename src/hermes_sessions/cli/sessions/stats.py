@@ -8,9 +8,9 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.render.space import space_lines
 from hermes_sessions.cli.render.store import (
     sizes_lines,
+    space_lines,
     statistics,
     usage_lines,
     used_by_all,

@@ -9,7 +9,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import number_of_days, speaks_to_console, yes_option
-from hermes_sessions.cli.render.quantity import counted
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.session_lookup import find_in_trash
 from hermes_sessions.cli.sessions.delete import (

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.port import Adapter
 from hermes_sessions.gateway.platforms.spec import Setup
@@ -52,7 +52,7 @@ def make_adapter(name: str, settings: PlatformSettings, home: Path) -> Adapter:
         PackageMissing: it cannot be without one.
         ConfigError: there is no such platform, or its section is wrong.
     """
-    make: MakeAdapter = _module(name, "making").make_adapter
+    make: MakeAdapter = _module(name, "spec").make_adapter
     return make(settings, home)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.text.clusters import cluster_start
+from hermes_sessions.text.characters import cluster_start
 
 if TYPE_CHECKING:
     from hermes_sessions.gateway.platforms.port import Limits

@@ -25,7 +25,7 @@ from hermes_sessions.errors import InvalidInput, StoreUnreachable
 from hermes_sessions.storage.mysql.error_translation import is_node_unavailable
 from hermes_sessions.storage.mysql.response_timeouts import Answers
 from hermes_sessions.storage.mysql.server_session import ServerSession
-from hermes_sessions.storage.servers import forking
+from hermes_sessions.storage.servers import driver
 from hermes_sessions.storage.servers.response_timeouts import AnswerLimits
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Connections:
         self._closed = False
         #: When a node failed last.
         self._failed_at: dict[Node, float] = {}
-        forking.watch(self)
+        driver.watch(self)
 
     @property
     def location(self) -> str:
@@ -160,7 +160,7 @@ class Connections:
     def release(self, session: ServerSession, *, keep: bool = True) -> None:
         """Take a session back; without *keep*, it is closed."""
         if session.process != os.getpid():
-            forking.leave_to_parent(session)
+            driver.leave_to_parent(session)
             return
         keep = keep and session.is_usable
         if not keep:
@@ -316,7 +316,7 @@ class Connections:
 
     def start_over_in_child(self) -> None:
         """Go on in a forked process without what was inherited, which belongs to the parent."""
-        forking.leave_to_parent(list(self._idle))
+        driver.leave_to_parent(list(self._idle))
         self._room = threading.Semaphore(self.options.max_connections)
         self._idle = deque()
 

@@ -23,7 +23,7 @@ from hermes_sessions.errors import StoreReadOnly
 from hermes_sessions.storage.mysql.error_translation import number_of
 from hermes_sessions.storage.mysql.schema import POST_WATCHMAN, WATCHMAN
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.search.expressions import Expression, compile_tree
+from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,

@@ -25,7 +25,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.postgresql.response_timeouts import Answers
-from hermes_sessions.storage.servers import driver, forking
+from hermes_sessions.storage.servers import driver
 from hermes_sessions.storage.servers.driver import Mode
 from hermes_sessions.storage.servers.response_timeouts import (
     KEEPALIVE,
@@ -102,7 +102,7 @@ class Connections:
         #: How many of its connections are outside: lent, or at hand.
         self._outside = 0
         self._closed = False
-        forking.watch(self)
+        driver.watch(self)
 
     @property
     def location(self) -> str:
@@ -361,7 +361,7 @@ class Connections:
 
     def start_over_in_child(self) -> None:
         """Go on in a forked process without what was inherited, which belongs to the parent."""
-        forking.leave_to_parent((self._pool, list(self._idle)))
+        driver.leave_to_parent((self._pool, list(self._idle)))
         self._lock = threading.Lock()
         self._idle = deque()
         self._pool = None

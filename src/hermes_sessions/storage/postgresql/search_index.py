@@ -25,7 +25,7 @@ from hermes_sessions.storage.postgresql.schema import (
     WATCHMAN,
 )
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.search.expressions import Expression, compile_tree
+from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,

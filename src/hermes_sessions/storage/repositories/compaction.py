@@ -6,10 +6,106 @@ no longer than that process lives, where that can be told.
 
 from __future__ import annotations
 
-from hermes_sessions.model.ids import require_bounded
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from hermes_sessions.errors import InvalidInput, UnknownSession
+from hermes_sessions.model import title as rules
+from hermes_sessions.model.ids import require_bounded, require_new_id
+from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.provider import WriteTransaction
+from hermes_sessions.storage.repositories.leases import guard
+from hermes_sessions.storage.repositories.lineage import follow_compression
+from hermes_sessions.storage.repositories.messages import append_prepared
+from hermes_sessions.storage.repositories.new_message import prepare
+from hermes_sessions.storage.repositories.rows import VISIBLE
+from hermes_sessions.storage.repositories.sessions import Sessions
+from hermes_sessions.storage.repositories.titles import family_titles, free_variant
 from hermes_sessions.storage.store import Store
+
+# Continuing a session under a new id: everything at once, or nothing.
+
+
+_MICROSECOND = 1e-6
+
+
+class Continuations:
+    """Sessions that go on where others were summarised."""
+
+    def __init__(self, store: Store, on_change: Callable[[int], None]) -> None:
+        """*on_change* is told how many messages were stored, after they were."""
+        self._store = store
+        self._on_change = on_change
+
+    def start(
+        self,
+        session_id: str,
+        new_session_id: str,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        system_prompt: str | None,
+        fence: int | None,
+    ) -> str:
+        """See `SessionDB.continue_session`."""
+        require_new_id(new_session_id)
+        now = self._store.clock()
+        limit = self._store.max_message_bytes
+        prepared = [
+            prepare(message, now=now + place * _MICROSECOND, max_message_bytes=limit)
+            for place, message in enumerate(messages)
+        ]
+
+        def work(tx: WriteTransaction) -> None:
+            guard(tx, self._store, session_id, fence)
+            row = tx.one(
+                f"SELECT source, user_id, model, model_config, system_prompt, title "
+                f"FROM sessions WHERE id = ? AND {VISIBLE}",
+                (session_id,),
+            )
+            if row is None:
+                raise UnknownSession(session_id)
+            source, user_id, model, model_config, prompt, title = row
+            tip = follow_compression(tx, session_id)
+            if tip != session_id:
+                raise InvalidInput(f"Session {session_id!r} is continued by {tip!r} already.")
+            if tx.one("SELECT 1 FROM sessions WHERE id = ?", (new_session_id,)) is not None:
+                raise InvalidInput(f"There is a session {new_session_id!r} already.")
+            Sessions.insert(
+                tx,
+                {
+                    "id": new_session_id,
+                    "source": source,
+                    "user_id": user_id,
+                    "model": model,
+                    "model_config": model_config,
+                    "system_prompt": prompt if system_prompt is None else system_prompt,
+                    "started_at": now,
+                },
+                session_id,
+                COMPRESSION,
+            )
+            if title is not None:
+                tx.run(
+                    "UPDATE sessions SET title = ? WHERE id = ?",
+                    (_next_title(tx, title), new_session_id),
+                )
+            if prepared:
+                append_prepared(tx, self._store, new_session_id, prepared, fence)
+            tx.run(
+                "UPDATE sessions SET ended_at = ?, end_reason = ? "
+                "WHERE id = ? AND ended_at IS NULL",
+                (now, COMPRESSION, session_id),
+            )
+
+        self._store.provider.write(work)
+        self._on_change(len(prepared))
+        return new_session_id
+
+
+def _next_title(tx: WriteTransaction, title: str) -> str:
+    numbered = rules.next_in_family(title, family_titles(tx, title))
+    return numbered if len(numbered) <= rules.MAX_TITLE_LENGTH else free_variant(tx, title)
 
 
 class CompressionLocks:

@@ -19,11 +19,11 @@ from hermes_sessions.storage.batched_work import repeat
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.derived_columns import settle
-from hermes_sessions.storage.repositories.fences import held_conversations, require_free
 from hermes_sessions.storage.repositories.holds import (
     conversations_on_hold,
     require_no_hold,
 )
+from hermes_sessions.storage.repositories.leases import held_conversations, require_free
 from hermes_sessions.storage.repositories.lineage import (
     found_conversation,
     place_family,

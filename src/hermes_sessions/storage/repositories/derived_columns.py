@@ -16,8 +16,7 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
 from hermes_sessions.errors import ConversationHeld, StatementRefused
-from hermes_sessions.model.legacy import documented_edge_kind
-from hermes_sessions.model.lineage import COMPRESSION
+from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import (
@@ -27,7 +26,7 @@ from hermes_sessions.storage.provider import (
     placeholders,
 )
 from hermes_sessions.storage.repositories.lineage import place_family
-from hermes_sessions.storage.repositories.summaries import refresh_derived, refresh_thread
+from hermes_sessions.storage.repositories.messages import refresh_derived, refresh_thread
 from hermes_sessions.storage.store import Store
 
 logger = Logger(__name__)

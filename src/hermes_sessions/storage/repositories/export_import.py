@@ -22,8 +22,8 @@ from hermes_sessions.storage.repositories.rows import (
     Record,
     message_record,
     names,
+    scope_condition,
 )
-from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import USAGE_COLUMNS
 from hermes_sessions.storage.session_import.run import Import

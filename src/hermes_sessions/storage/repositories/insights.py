@@ -22,8 +22,7 @@ from hermes_sessions.model.message import names_of_calls
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.provider import ReadTransaction
-from hermes_sessions.storage.repositories.rows import VISIBLE, Record
-from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.rows import VISIBLE, Record, scope_condition
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import TOKEN_COLUMNS
 from hermes_sessions.storage.store import Store

@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.fences import HOLDS, holder_has_ended
+from hermes_sessions.storage.repositories.leases import HOLDS, holder_has_ended
 from hermes_sessions.storage.repositories.lineage import follow_compression
-from hermes_sessions.storage.repositories.rows import VISIBLE
-from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.rows import VISIBLE, scope_condition
 from hermes_sessions.storage.repositories.sessions import Sessions
 
 _COUNTERS: Final = (

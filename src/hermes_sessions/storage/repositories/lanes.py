@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.key import LaneKey, SessionKey, digests_of, parse_key
-from hermes_sessions.model.lane import Lane, Notice
+from hermes_sessions.model.lane import Lane, LaneKey, Notice, SessionKey, digests_of, parse_key
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger

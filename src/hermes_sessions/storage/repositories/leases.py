@@ -11,23 +11,262 @@ free at once.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
-from hermes_sessions.errors import InvalidInput, StaleFence, UnknownSession
-from hermes_sessions.model.ids import require_bounded
-from hermes_sessions.storage.host_processes import is_mark, this_process
-from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.fences import (
-    TOKENS_PER_SECOND,
-    chain_of,
-    free_chain,
-    held,
-    holds,
-    lease_row,
-    lock_lease,
-    set_fence,
+from hermes_sessions.errors import (
+    ConversationHeld,
+    InvalidInput,
+    StaleFence,
+    StoreUnavailable,
+    UnknownSession,
 )
+from hermes_sessions.model.ids import require_bounded
+from hermes_sessions.storage.host_processes import (
+    has_ended,
+    host_name,
+    is_mark,
+    is_running,
+    this_process,
+)
+from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
+from hermes_sessions.storage.repositories.processes import Processes
+from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.store import Store
+
+# Who may write to a chain of sessions: the token in its rows, and what to do when it is another.
+#
+# ``sessions.fence`` is the same in all rows of a chain: the token of the lease that holds it, or
+# NULL. A write compares it in the statement that it needs anyway; only one that was refused comes
+# here to learn why, or to have the lease of a holder that is gone taken away: one that did not
+# renew it in time, or a process of this host that has ended.
+#
+# A chain that somebody holds keeps its sessions: what would take one away, or put one above them,
+# is refused. The row of the lease is locked before those of the sessions, by everybody.
+
+#: Tokens are at least the time in these units, so that not even a chain that was deleted, with
+#: what is known about its tokens, and made again gives one out twice.
+TOKENS_PER_SECOND: Final = 1_000_000
+#: As `LeaseRow.is_current`, for the same time given twice.
+HOLDS: Final = "l.expires_at > ? AND l.taken_at - l.expires_at + l.taken_at <= ?"
+
+
+_SELECT_LEASE: Final = (
+    "SELECT token, holder, process_id, taken_at, expires_at FROM leases WHERE chain_id = ?"
+)
+#: How often a lease is looked at that others remove, or of a session that others move.
+_MOST_LOOKS: Final = 10
+
+
+class Chain(NamedTuple):
+    """A session and its continuations by compaction."""
+
+    id: str
+    conversation_id: str
+
+
+class LeaseRow(NamedTuple):
+    """A row of ``leases``; the fields after the token are None while nobody holds the chain."""
+
+    token: int
+    holder: str | None
+    process_id: str | None
+    #: When it was taken or renewed.
+    heard_at: float | None
+    expires_at: float | None
+
+    def is_current(self, now: float) -> bool:
+        """Return whether a holder took or renewed it recently enough; see `holds`.
+
+        Who was heard of further ahead than a lease lasts has not said so since the clock was put
+        back.
+        """
+        if self.holder is None or self.expires_at is None or self.heard_at is None:
+            return False
+        return now < self.expires_at and self.heard_at - now <= self.expires_at - self.heard_at
+
+    @property
+    def since(self) -> float:
+        """When it was taken, which its token tells as well as the clock did."""
+        return min(self.token / TOKENS_PER_SECOND, self.heard_at or 0)
+
+
+def fence_condition(fence: int | None) -> tuple[str, tuple[int, ...]]:
+    """Return the condition under which a writer with this token may change a session's row."""
+    return ("fence IS NULL", ()) if fence is None else ("fence = ?", (fence,))
+
+
+def chain_of(tx: ReadTransaction, session_id: str) -> Chain:
+    """Return the chain that a session is part of.
+
+    Raises:
+        UnknownSession: there is no such session.
+    """
+    row = tx.one(
+        f"SELECT chain_id, conversation_id FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,)
+    )
+    if row is None:
+        raise UnknownSession(session_id)
+    return Chain(row[0] or session_id, row[1] or session_id)
+
+
+def lease_row(tx: ReadTransaction, chain_id: str) -> LeaseRow | None:
+    """Return what is known about who holds a chain; None when nobody ever did."""
+    row = tx.one(_SELECT_LEASE, (chain_id,))
+    return LeaseRow(*row) if row else None
+
+
+def holds(tx: ReadTransaction, lease: LeaseRow, now: float) -> bool:
+    """Return whether a chain is held: the lease is current, and its holder has not ended."""
+    return lease.is_current(now) and not holder_has_ended(tx, lease.process_id)
+
+
+def holder_has_ended(tx: ReadTransaction, process_id: str | None) -> bool:
+    """Tell whether the process that a lease names is certainly gone: one of this host, by its row
+    in ``processes`` or by its mark. Nothing is known of processes of other hosts.
+    """
+    if process_id is None:
+        return False
+    registered = Processes.find(tx, process_id)
+    if registered is None:
+        return has_ended(process_id)
+    return registered.host == host_name() and not is_running(registered)
+
+
+def lock_lease(tx: WriteTransaction, store: Store, session_id: str) -> tuple[Chain, LeaseRow]:
+    """Keep who holds the session's chain as it is until commit; return both.
+
+    Raises:
+        UnknownSession: there is no such session.
+        StoreUnavailable: its lease or its place changed again after every wait.
+    """
+    dialect = store.provider.dialect
+    chain = chain_of(tx, session_id)
+    for _ in range(_MOST_LOOKS):
+        row = tx.one(f"{_SELECT_LEASE}{dialect.for_update}", (chain.id,))
+        if row is None:
+            # Of two who come first, one waits here for the other.
+            tx.run(
+                dialect.upsert("leases", ("chain_id", "token"), ("chain_id",), ("chain_id",)),
+                (chain.id, 0),
+            )
+            continue
+        # Where locks are waited for, the session may have moved to another chain meanwhile.
+        now_in = chain_of(tx, session_id)
+        if now_in == chain:
+            return chain, LeaseRow(*row)
+        chain = now_in
+    raise StoreUnavailable(
+        f"Another program changes the lease or the place of session {session_id!r} all the time. "
+        f"Find out what else writes to the store, then try again."
+    )
+
+
+def free_chain(tx: WriteTransaction, chain: Chain) -> None:
+    """Take the chain, whose lease's row is locked, from whoever holds it. The token is used up."""
+    tx.run(
+        "UPDATE leases SET holder = NULL, process_id = NULL, taken_at = NULL, expires_at = NULL "
+        "WHERE chain_id = ?",
+        (chain.id,),
+    )
+    set_fence(tx, chain, None)
+
+
+def set_fence(tx: WriteTransaction, chain: Chain, fence: int | None) -> None:
+    """Write the token into the rows of the chain; its lease's row is locked."""
+    # The head first: whoever adds a session to the chain changes that row, too. So the next
+    # statement sees all there are, and none comes until commit.
+    tx.run("UPDATE sessions SET fence = ? WHERE id = ?", (fence, chain.id))
+    tx.run(
+        "UPDATE sessions SET fence = ? WHERE conversation_id = ? AND chain_id = ?",
+        (fence, chain.conversation_id, chain.id),
+    )
+
+
+def make_way(tx: WriteTransaction, store: Store, session_id: str, fence: int | None) -> None:
+    """Raise why a write with this token is refused, or remove the obstacle: the lease of a holder
+    that has ended, or has not renewed it in time.
+
+    Raises:
+        UnknownSession: there is no such session.
+        StaleFence: the token does not hold the conversation.
+        ConversationHeld: there is no token, and somebody holds it.
+    """
+    chain, lease = lock_lease(tx, store, session_id)
+    now = store.clock()
+    if fence is not None:
+        row = tx.one("SELECT fence FROM sessions WHERE id = ?", (session_id,))
+        if row is None or row[0] != fence:
+            other = f": {lease.holder} does" if holds(tx, lease, now) else ""
+            raise StaleFence(
+                f"Fencing token {fence} does not hold the conversation of session {session_id!r}"
+                f"{other}. Take the lease again before writing."
+            )
+    elif holds(tx, lease, now):
+        raise held(session_id, lease)
+    else:
+        free_chain(tx, chain)
+
+
+def guard(tx: WriteTransaction, store: Store, session_id: str, fence: int | None) -> None:
+    """Keep a session's row still until commit, for a writer with this token. A session that does
+    not exist is left to the caller.
+
+    Raises:
+        StaleFence, ConversationHeld: see `make_way`.
+    """
+    for_update = store.provider.dialect.for_update
+    if for_update:
+        # As everybody does, first that of the lease, if there is one: otherwise whoever takes it at
+        # this moment and whoever is here would wait for each other.
+        tx.one(
+            "SELECT token FROM leases WHERE chain_id = "
+            f"(SELECT COALESCE(chain_id, id) FROM sessions WHERE id = ?){for_update}",
+            (session_id,),
+        )
+    row = tx.one(
+        f"SELECT fence FROM sessions WHERE id = ? AND {VISIBLE}{for_update}", (session_id,)
+    )
+    if row is not None and row[0] != fence:
+        make_way(tx, store, session_id, fence)
+
+
+def require_free(tx: WriteTransaction, store: Store, session_ids: Iterable[str]) -> None:
+    """Make sure that nobody holds these sessions, until commit.
+
+    Raises:
+        ConversationHeld: somebody does.
+    """
+    for session_id in session_ids:
+        guard(tx, store, session_id, None)
+
+
+def forget_the_gone(tx: WriteTransaction, store: Store, conversation_id: str) -> None:
+    """Take away every lease in a conversation whose holder has ended or is overdue."""
+    for (chain_id,) in tx.all(
+        "SELECT DISTINCT chain_id FROM sessions WHERE conversation_id = ? AND fence IS NOT NULL",
+        (conversation_id,),
+    ):
+        chain, lease = lock_lease(tx, store, chain_id)
+        if not holds(tx, lease, store.clock()):
+            free_chain(tx, chain)
+
+
+def held_conversations(tx: ReadTransaction, now: float) -> set[str]:
+    """Return the conversations of which a chain is held."""
+    rows = tx.all(
+        "SELECT s.conversation_id, l.process_id FROM leases l JOIN sessions s ON s.id = l.chain_id "
+        f"WHERE {HOLDS}",
+        (now, now),
+    )
+    return {row[0] for row in rows if not holder_has_ended(tx, row[1])}
+
+
+def held(session_id: str, lease: LeaseRow | None) -> ConversationHeld:
+    """Return the error for a session whose chain somebody holds."""
+    if lease is None or lease.holder is None:
+        return ConversationHeld(session_id, "somebody", 0, 0)
+    return ConversationHeld(session_id, lease.holder, lease.since, lease.expires_at or 0)
 
 
 class Holder(NamedTuple):

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, Member, place
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.fences import held, lease_row
+from hermes_sessions.storage.repositories.leases import held, lease_row
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
     Record,
+    scope_condition,
     session_record,
 )
-from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.repositories.stale_sessions import forget_notes, settled_read
 from hermes_sessions.storage.store import Store
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.fences import guard
+from hermes_sessions.storage.repositories.leases import guard
+from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
     VISIBLE,
     Record,
     message_record,
 )
-from hermes_sessions.storage.repositories.summaries import refresh_summary
 from hermes_sessions.storage.store import Store
 
 _COLUMNS = [

@@ -14,8 +14,8 @@ from hermes_sessions.storage.repositories.rows import (
     VISIBLE,
     Record,
     names,
+    scope_condition,
 )
-from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.repositories.stale_sessions import settled_rows
 from hermes_sessions.storage.store import Store
 

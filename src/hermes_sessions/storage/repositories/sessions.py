@@ -19,15 +19,15 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.fences import guard, require_free
+from hermes_sessions.storage.repositories.leases import guard, require_free
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
     Record,
+    scope_condition,
     session_record,
 )
-from hermes_sessions.storage.repositories.scoping import scope_condition
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store import Store
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.fences import forget_the_gone, require_free
 from hermes_sessions.storage.repositories.holds import require_no_hold
+from hermes_sessions.storage.repositories.leases import forget_the_gone, require_free
 from hermes_sessions.storage.repositories.lineage import place_family, subagents_of
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,

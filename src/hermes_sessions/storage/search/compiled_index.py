@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
 
 from hermes_sessions.storage.provider import ReadTransaction
-from hermes_sessions.storage.search.expressions import Expression
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Candidates,
@@ -18,7 +18,114 @@ from hermes_sessions.storage.search.index_port import (
     every_message,
 )
 from hermes_sessions.storage.search.sql_conditions import Where
-from hermes_sessions.text.query.tree import Node
+from hermes_sessions.text.query.tree import And, Node, Not, Substring, Term
+from hermes_sessions.text.token_encoder import encode, encode_prefix, is_cut
+
+# From a query tree to one expression of a database's own, possibly complemented.
+#
+# What has at least one wanted term is found in the index; what has only unwanted ones is everything
+# but the complement. Only encoded tokens and fixed operators are in the text, whatever was asked.
+
+#: Databases read expressions with a small stack; deeper trees are decided message by message.
+_DEEPEST: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """What to ask the index; ``complement`` means everything that does not match it."""
+
+    text: str
+    complement: bool = False
+    exact: bool = True
+    #: Whether something in it must be absent: a message that the index holds in part may have it.
+    has_absent: bool = False
+
+
+class Syntax(Protocol):
+    """How one database writes expressions."""
+
+    def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
+        """One token, or several in a row; with *prefix*, the last may go on."""
+
+    def every(self, texts: Sequence[str]) -> str:
+        """All of at least two."""
+
+    def any(self, texts: Sequence[str]) -> str:
+        """One of at least two."""
+
+    def but_not(self, wanted: str, unwanted: str) -> str:
+        """The first without the second."""
+
+
+def compile_tree(node: Node, syntax: Syntax) -> Expression | None:
+    """Return the expression for a tree; None when the index cannot narrow it down."""
+    return _Compiler(syntax).compile(node, 0)
+
+
+class _Compiler:
+    def __init__(self, syntax: Syntax) -> None:
+        self._syntax = syntax
+
+    def compile(self, node: Node, depth: int) -> Expression | None:
+        if isinstance(node, Term):
+            return self._term(node)
+        if isinstance(node, Substring) or depth > _DEEPEST:
+            return None
+        if isinstance(node, Not):
+            inner = self.compile(node.node, depth)
+            if inner is None or not inner.exact:
+                # Leaving out too much would lose matches.
+                return None
+            return Expression(inner.text, not inner.complement, has_absent=True)
+        compiled = [self.compile(child, depth + 1) for child in node.nodes]
+        return self._all(compiled) if isinstance(node, And) else self._any(compiled)
+
+    def _term(self, term: Term) -> Expression:
+        tokens = [
+            encode_prefix(part.token) if part.prefix else encode(part.token) for part in term.parts
+        ]
+        exact = not any(is_cut(part.token) for part in term.parts)
+        return Expression(self._syntax.phrase(tokens, prefix=term.parts[-1].prefix), exact=exact)
+
+    def _all(self, compiled: list[Expression | None]) -> Expression | None:
+        known = [expression for expression in compiled if expression is not None]
+        if not known:
+            return None
+        exact = len(known) == len(compiled) and all(e.exact for e in known)
+        has_absent = any(e.has_absent for e in known)
+        wanted = [e.text for e in known if not e.complement]
+        unwanted = [e.text for e in known if e.complement]
+        if not wanted:
+            return Expression(self._one_of(unwanted), True, exact, has_absent)
+        text = self._all_of(wanted)
+        if unwanted:
+            text = self._syntax.but_not(text, self._one_of(unwanted))
+        return Expression(text, False, exact, has_absent)
+
+    def _any(self, compiled: list[Expression | None]) -> Expression | None:
+        known = [expression for expression in compiled if expression is not None]
+        if len(known) < len(compiled):
+            return None
+        exact = all(e.exact for e in known)
+        has_absent = any(e.has_absent for e in known)
+        wanted = [e.text for e in known if not e.complement]
+        unwanted = [e.text for e in known if e.complement]
+        if not unwanted:
+            return Expression(self._one_of(wanted), False, exact, has_absent)
+        if not exact:
+            return None
+        # a OR NOT b  =  NOT (b AND NOT a)
+        text = self._all_of(unwanted)
+        if wanted:
+            text = self._syntax.but_not(text, self._one_of(wanted))
+        return Expression(text, True, exact, has_absent)
+
+    def _all_of(self, texts: list[str]) -> str:
+        return texts[0] if len(texts) == 1 else self._syntax.every(texts)
+
+    def _one_of(self, texts: list[str]) -> str:
+        return texts[0] if len(texts) == 1 else self._syntax.any(texts)
+
 
 #: What an index is asked with.
 Q = TypeVar("Q")

@@ -16,7 +16,15 @@ from hermes_sessions.errors import InvalidInput, StoreUnavailable
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import placeholders
-from hermes_sessions.storage.search.answer import COUNT_LIMIT, Account, Answer
+from hermes_sessions.storage.search.answer import (
+    COUNT_LIMIT,
+    Account,
+    Answer,
+    Cursor,
+    checksum,
+    read_cursor,
+    write_cursor,
+)
 from hermes_sessions.storage.search.candidate_reader import (
     EVERY_MATCH,
     MOST_TITLES,
@@ -26,7 +34,6 @@ from hermes_sessions.storage.search.candidate_reader import (
     Key,
     View,
 )
-from hermes_sessions.storage.search.cursor import Cursor, checksum, read_cursor, write_cursor
 from hermes_sessions.storage.search.index_maintenance import Upkeep
 from hermes_sessions.storage.search.index_port import IndexDamaged, SearchIndex
 from hermes_sessions.storage.search.snippet_builder import Found, show

@@ -12,9 +12,8 @@ from hermes_sessions.storage.codec import decode_content
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.search.answer import Hit
 from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
-from hermes_sessions.text.clusters import cluster_end, cluster_start
-from hermes_sessions.text.query.counting import places
-from hermes_sessions.text.query.matcher import Analysed, find_marks, matches, matches_title
+from hermes_sessions.text.characters import cluster_end, cluster_start
+from hermes_sessions.text.query.matcher import Analysed, find_marks, matches, matches_title, places
 from hermes_sessions.text.query.tree import Node, Substring, Term, terms_of
 from hermes_sessions.text.relevance import Match
 from hermes_sessions.text.snippet import make_snippet

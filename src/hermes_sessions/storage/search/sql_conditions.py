@@ -12,7 +12,7 @@ from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.title import family_key
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
-from hermes_sessions.storage.repositories.scoping import scope_condition
+from hermes_sessions.storage.repositories.rows import scope_condition
 from hermes_sessions.text.query.filters import Conditions
 
 #: Values that one statement looks up.

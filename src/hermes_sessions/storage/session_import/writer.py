@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.fences import require_free
+from hermes_sessions.storage.repositories.leases import require_free
+from hermes_sessions.storage.repositories.messages import refresh_thread
 from hermes_sessions.storage.repositories.rows import STORED_FIELDS
-from hermes_sessions.storage.repositories.summaries import refresh_thread
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLUMNS, route_key
 from hermes_sessions.storage.session_import.comparison import Relation, Standing

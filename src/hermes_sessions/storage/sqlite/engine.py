@@ -51,8 +51,7 @@ from hermes_sessions.storage.sqlite.fork_safety import (
 )
 from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.ofd_locks import install
-from hermes_sessions.storage.sqlite.reader_pool import KEPT_IDLE, Readers
-from hermes_sessions.storage.sqlite.reading import Read, Reading
+from hermes_sessions.storage.sqlite.reader_pool import KEPT_IDLE, Read, Readers, Reading
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.wal_guard import Guard, has_neighbour
 

@@ -20,15 +20,14 @@ import apsw
 
 from hermes_sessions.errors import ImportRefused, StoreCorrupt
 from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
-from hermes_sessions.model.legacy import documented_edge_kind
+from hermes_sessions.model.lineage import documented_edge_kind
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.jsonl import Progress, Record
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories import topics
 from hermes_sessions.storage.repositories.export_import import export_records
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS
-from hermes_sessions.storage.sqlite.emptied import emptied, was_written
-from hermes_sessions.storage.sqlite.file_kind import Kind, Nature, nature_of
+from hermes_sessions.storage.sqlite.file_kind import Kind, Nature, emptied, nature_of, was_written
 from hermes_sessions.storage.sqlite.hermes_values import (
     bounded,
     decoded,
@@ -51,12 +50,11 @@ from hermes_sessions.storage.sqlite.read_only_file import (
     reading,
     target_for,
 )
-from hermes_sessions.storage.sqlite.repair.rows import DAMAGE, cells_left, rows_left, rows_of
-from hermes_sessions.storage.sqlite.row_scan import quoted
+from hermes_sessions.storage.sqlite.row_scan import DAMAGE, cells_left, quoted, rows_left, rows_of
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.upgrade.layout import SEARCH_TABLES
 from hermes_sessions.storage.sqlite.upgrade.topics import BINDINGS, MODES, usable_rows
-from hermes_sessions.storage.sqlite.whole_log import require_whole_log
+from hermes_sessions.storage.sqlite.wal_files import require_whole_log
 from hermes_sessions.storage.tables import (
     ERASURE_TABLES,
     GATEWAY_TABLES,

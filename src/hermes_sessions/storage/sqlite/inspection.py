@@ -28,13 +28,12 @@ from hermes_sessions.errors import (
 from hermes_sessions.storage.provider import Steps
 from hermes_sessions.storage.sqlite import file_access, schema
 from hermes_sessions.storage.sqlite.connection import log_size
-from hermes_sessions.storage.sqlite.emptied import require_not_emptied
 from hermes_sessions.storage.sqlite.error_translation import translate
 from hermes_sessions.storage.sqlite.file_identity import Identity
-from hermes_sessions.storage.sqlite.file_kind import Kind, Nature, nature_of
+from hermes_sessions.storage.sqlite.file_kind import Kind, Nature, nature_of, require_not_emptied
 from hermes_sessions.storage.sqlite.migrations import applied_migrations
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
-from hermes_sessions.storage.sqlite.whole_log import require_whole_log
+from hermes_sessions.storage.sqlite.wal_files import require_whole_log
 
 _MAGIC: Final = b"SQLite format 3\0"
 #: Where the header tells the kind of journal, and what a write-ahead log is there.

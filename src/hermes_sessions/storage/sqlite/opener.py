@@ -30,10 +30,14 @@ from hermes_sessions.storage.sqlite.connection import (
     log_size,
     open_connection,
 )
-from hermes_sessions.storage.sqlite.emptied import forget_removed_store, require_not_emptied
 from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
 from hermes_sessions.storage.sqlite.error_translation import translated
-from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
+from hermes_sessions.storage.sqlite.file_kind import (
+    Kind,
+    forget_removed_store,
+    nature_of,
+    require_not_emptied,
+)
 from hermes_sessions.storage.sqlite.migrations import (
     applied_migrations,
     apply_migration,
@@ -142,7 +146,7 @@ def _prepare_file(path: Path, real: str, options: Options) -> tuple[int, ...] | 
     file_access.prepare_directory(Path(real))
     forget_removed_store(path)
     if file_access.create_private(Path(real)) and log_size(real) > 0:
-        from hermes_sessions.storage.sqlite.left_log import keep_left_log
+        from hermes_sessions.storage.sqlite.wal_files import keep_left_log
 
         with translated(real):
             keep_left_log(real)
@@ -157,7 +161,7 @@ def _refuse_damaged_log(path: Path, real: str, options: Options, deadline: Deadl
         StoreCorrupt: it says so; nothing was changed.
     """
     # Needed after a crash alone; not loaded otherwise.
-    from hermes_sessions.storage.sqlite.repair.holding import held_by_nobody
+    from hermes_sessions.storage.sqlite.exclusive_access import held_by_nobody
 
     with held_by_nobody(real, deadline) as is_first:
         if not is_first:

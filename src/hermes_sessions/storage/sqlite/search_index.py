@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Final
 
 import apsw
 
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.search.compiled_index import CompiledIndex
-from hermes_sessions.storage.search.expressions import Expression, compile_tree
+from hermes_sessions.storage.search.compiled_index import CompiledIndex, Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,
@@ -25,6 +25,9 @@ from hermes_sessions.storage.search.index_port import (
     order_by,
 )
 from hermes_sessions.storage.search.sql_conditions import Where
+from hermes_sessions.storage.sqlite.connection import Deadline, Options
+from hermes_sessions.storage.sqlite.error_translation import translated
+from hermes_sessions.storage.sqlite.exclusive_access import sole_use
 from hermes_sessions.storage.sqlite.schema import (
     CHANGE_NOTES,
     CHANGE_NOTES_NAMES,
@@ -36,6 +39,52 @@ from hermes_sessions.storage.sqlite.schema import (
 )
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.token_encoder import CUT
+
+# Taking a search index out of a file whose pages are too damaged to drop it.
+
+
+_OWN: Final = (
+    "DELETE FROM sqlite_schema WHERE name = 'search_index' OR tbl_name LIKE 'search\\_index\\_%' "
+    "ESCAPE '\\'"
+)
+
+
+def cut_out_index(path: Path, patience: float) -> None:
+    """Remove the index's tables from the list of tables, and the pages that belong to nobody then.
+    It happens as a whole or not at all; the index is made anew when the store is next used.
+
+    Raises:
+        StoreLocked: somebody else has the file open; it was not changed.
+        StoreCorrupt: more than the index is damaged; it was not changed.
+    """
+    deadline = Deadline()
+    deadline.start(patience)
+    options = Options(lock_timeout=patience)
+    with (
+        translated(str(path)),
+        sole_use(path, options, deadline, gated=True, still_needed=lambda _: True) as connection,
+    ):
+        if connection is not None:
+            _cut_out_damaged(connection)
+
+
+def _cut_out_damaged(connection: apsw.Connection) -> None:
+    connection.pragma("writable_schema", 1)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(_OWN)
+        # Everybody who opens the file from now on sees another list of tables.
+        version = int(connection.pragma("schema_version"))
+        connection.pragma("schema_version", version + 1)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    finally:
+        connection.execute("PRAGMA writable_schema = RESET")
+    connection.execute("VACUUM")
+
 
 logger = Logger(__name__)
 

@@ -9,18 +9,117 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from hermes_sessions.storage.sqlite.repair.log_sums import (
+import apsw
+
+from hermes_sessions.errors import StoreCorrupt, StoreLocked
+from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.sqlite.connection import log_size
+from hermes_sessions.storage.sqlite.wal_checksums import (
     FRAME_HEADER,
     Order,
     Sums,
+    accepted_frames,
     frame_sums,
     plain_sums,
 )
-from hermes_sessions.storage.sqlite.wal_checksums import accepted_frames
+
+# A write-ahead log that lies where a store is made, and belongs to one that is not there any more.
+#
+# Somebody has removed or moved a store without it. SQLite would delete it, and with it whatever was
+# written last and not yet copied back; so it gets another name.
+
+
+logger = Logger(__name__)
+
+
+_FLAGS: Final = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
+
+
+def keep_left_log(real: str) -> str | None:
+    """Give the log beside *real*, a file that this process has just created, another name; return
+    that, or None when there is none, or somebody else was there first.
+    """
+    file = apsw.VFSFile("", real, [_FLAGS, 0])
+    try:
+        try:
+            # Who opens the new file meanwhile waits: a log that is there after this is its own.
+            file.xLock(apsw.SQLITE_LOCK_SHARED)
+            file.xLock(apsw.SQLITE_LOCK_EXCLUSIVE)
+        except apsw.BusyError:
+            return None
+        return _set_aside(real)
+    finally:
+        with suppress(apsw.Error):
+            file.xUnlock(apsw.SQLITE_LOCK_NONE)
+        file.xClose()
+
+
+def _set_aside(real: str) -> str | None:
+    log = f"{real}-wal"
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    kept = f"{real}.left-{stamp}-wal"
+    number = 1
+    while os.path.lexists(kept):
+        number += 1
+        kept = f"{real}.left-{stamp}-{number}-wal"
+    try:
+        os.rename(log, kept)
+    except FileNotFoundError:
+        return None
+    # Only an index of the log; whoever still reads the old store has it in memory.
+    with suppress(FileNotFoundError):
+        os.unlink(f"{real}-shm")
+    logger.warning(
+        "%s was made anew; the write-ahead log of a store that was removed or moved is kept as %s. "
+        "It belongs to that store: lay it beside it as NAME-wal before you open it.",
+        real,
+        kept,
+    )
+    return kept
+
+
+# Whether everything that a write-ahead log holds would be read.
+#
+# SQLite stops at the first page in it that is not as it was written, without a word, and deletes
+# the log of an empty file, even to look at it.
+
+
+def require_whole_log(
+    path: Path, repair: str = "hermes repair", go_on: Callable[[], None] = lambda: None
+) -> None:
+    """Refuse a file with a log of which SQLite would leave out a part; *repair* is the command
+    that saves it. Nothing is changed. *go_on* raises what ends the look, page by page.
+
+    Raises:
+        StoreCorrupt: it says so.
+    """
+    real = os.path.realpath(path)
+    if log_size(real) == 0:
+        return
+    if os.stat(real).st_size == 0:
+        raise StoreCorrupt(
+            f"{path}: it is empty, but its write-ahead log is not; nothing was changed. "
+            f"To save what is in there: {repair}"
+        )
+    # Needed after a crash alone; not loaded otherwise.
+    from hermes_sessions.storage.sqlite.store_replacement import require_unused
+
+    try:
+        require_unused(Path(real))
+    except StoreLocked:
+        return  # Whoever came first has read it already, and may be writing it.
+    if inspect_log(Path(f"{real}-wal"), go_on).loses_writes:
+        raise StoreCorrupt(
+            f"{path}: its write-ahead log is damaged, and some writes would be missing; "
+            f"nothing was changed. To save them: {repair}"
+        )
+
 
 _HEADER: Final = 32
 _MAGIC: Final[dict[int, Order]] = {0x377F0682: "<", 0x377F0683: ">"}

@@ -18,17 +18,19 @@ from hermes_sessions.errors import ConstraintViolated, TransferRefused
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.repositories.stale_sessions import copy_notes
 from hermes_sessions.storage.search.index_maintenance import Upkeep
+from hermes_sessions.storage.session_import.parents import place_all
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
-from hermes_sessions.storage.transfer.comparison import Difference, Verdict, judge
-from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
-from hermes_sessions.storage.transfer.lane_copy import copy_lanes
-from hermes_sessions.storage.transfer.placing import place_all
-from hermes_sessions.storage.transfer.planning import (
+from hermes_sessions.storage.transfer.comparison import (
+    Difference,
+    Verdict,
+    judge,
     number_of_sessions,
     require_different,
     require_room,
 )
+from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
+from hermes_sessions.storage.transfer.lane_copy import copy_lanes
 from hermes_sessions.storage.transfer.reader import (
     PAGE,
     Piece,

@@ -35,72 +35,50 @@ import pytest
 
 #: One module per subject.
 SUBJECTS: Final = (
-    "anchors",
-    "flags",
-    "atomicity",
     "concurrency",
-    "continuation",
     "conversation",
     "deletion",
-    "erasure",
-    "import_export",
     "fences",
     "fidelity",
+    "flags",
     "handles",
     "handoff",
     "idempotency",
-    "holds",
     "ids",
-    "insights",
+    "import_export",
     "leases",
     "lifecycle",
     "lineage",
-    "session_list",
-    "locks",
     "maintenance",
     "messages",
-    "meta",
-    "pins",
-    "transactions",
-    "pruning",
-    "replacement",
     "retention",
     "rewind",
     "search",
-    "search_results",
     "search_filters",
-    "search_queries",
-    "search_operators",
-    "search_pages",
-    "search_scope",
     "search_index",
-    "sizes",
-    "summaries",
+    "search_queries",
+    "search_results",
+    "search_scope",
+    "session_list",
     "titles",
     "topics",
+    "transactions",
     "trash",
     "usage",
 )
 
 # Failures then show the values that were compared; it must happen before the modules are imported.
-pytest.register_assert_rewrite(
-    *(f"{__name__}.{module}" for module in (*SUBJECTS, "helpers", "recomputation"))
-)
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in (*SUBJECTS, "helpers")))
 
-from hermes_sessions.testing.conformance.anchors import TestAnchors
-from hermes_sessions.testing.conformance.atomicity import TestAtomicity
 from hermes_sessions.testing.conformance.concurrency import TestThreads, TestThreadsWithHandles
-from hermes_sessions.testing.conformance.continuation import TestContinuation
 from hermes_sessions.testing.conformance.conversation import TestConversation
-from hermes_sessions.testing.conformance.deletion import TestDeletion
-from hermes_sessions.testing.conformance.erasure import TestErasure
+from hermes_sessions.testing.conformance.deletion import TestDeletion, TestErasure
 from hermes_sessions.testing.conformance.fences import TestFences, TestHeldChains
 from hermes_sessions.testing.conformance.fidelity import TestFidelity
 from hermes_sessions.testing.conformance.fixtures import clock, db, open_another
-from hermes_sessions.testing.conformance.flags import TestArchive
+from hermes_sessions.testing.conformance.flags import TestArchive, TestHolds, TestPins
 from hermes_sessions.testing.conformance.handles import TestClosing, TestReadOnly, TestSecondHandle
 from hermes_sessions.testing.conformance.handoff import TestHandoff
-from hermes_sessions.testing.conformance.holds import TestHolds
 from hermes_sessions.testing.conformance.idempotency import (
     TestIdempotency,
     TestIdempotencyAcrossHandles,
@@ -111,42 +89,37 @@ from hermes_sessions.testing.conformance.import_export import (
     TestImport,
     TestImportLimits,
 )
-from hermes_sessions.testing.conformance.insights import TestInsights
 from hermes_sessions.testing.conformance.leases import (
+    TestCompressionLocks,
     TestHoldersThatEnded,
     TestLeases,
     TestLeasesAtOnce,
 )
 from hermes_sessions.testing.conformance.lifecycle import TestLifecycle
-from hermes_sessions.testing.conformance.lineage import TestLineage
-from hermes_sessions.testing.conformance.locks import TestCompressionLocks
-from hermes_sessions.testing.conformance.maintenance import TestMaintenance
-from hermes_sessions.testing.conformance.messages import TestMessageLimits, TestMessages
-from hermes_sessions.testing.conformance.meta import TestMeta
-from hermes_sessions.testing.conformance.pins import TestPins
-from hermes_sessions.testing.conformance.pruning import TestPruning
-from hermes_sessions.testing.conformance.replacement import TestReplacement
-from hermes_sessions.testing.conformance.retention import TestRetention
-from hermes_sessions.testing.conformance.rewind import TestRewind
+from hermes_sessions.testing.conformance.lineage import TestContinuation, TestLineage
+from hermes_sessions.testing.conformance.maintenance import TestMaintenance, TestMeta, TestSizes
+from hermes_sessions.testing.conformance.messages import (
+    TestAnchors,
+    TestMessageLimits,
+    TestMessages,
+)
+from hermes_sessions.testing.conformance.retention import TestPruning, TestRetention
+from hermes_sessions.testing.conformance.rewind import TestReplacement, TestRewind
 from hermes_sessions.testing.conformance.search import TestSearch
 from hermes_sessions.testing.conformance.search_filters import TestSearchFilters
 from hermes_sessions.testing.conformance.search_index import (
     TestSearchAcrossHandles,
     TestSearchUpkeep,
 )
-from hermes_sessions.testing.conformance.search_operators import TestSearchOperators
-from hermes_sessions.testing.conformance.search_pages import TestSearchPages
-from hermes_sessions.testing.conformance.search_queries import TestHostileText
-from hermes_sessions.testing.conformance.search_results import TestSearchAnswers
+from hermes_sessions.testing.conformance.search_queries import TestHostileText, TestSearchOperators
+from hermes_sessions.testing.conformance.search_results import TestSearchAnswers, TestSearchPages
 from hermes_sessions.testing.conformance.search_scope import TestScope
-from hermes_sessions.testing.conformance.session_list import TestListing
-from hermes_sessions.testing.conformance.sizes import TestSizes
-from hermes_sessions.testing.conformance.summaries import TestSummaries
+from hermes_sessions.testing.conformance.session_list import TestListing, TestSummaries
 from hermes_sessions.testing.conformance.titles import TestTitles
 from hermes_sessions.testing.conformance.topics import TestTopics
-from hermes_sessions.testing.conformance.transactions import TestIsolation, TestPort
+from hermes_sessions.testing.conformance.transactions import TestAtomicity, TestIsolation, TestPort
 from hermes_sessions.testing.conformance.trash import TestTrash
-from hermes_sessions.testing.conformance.usage import TestUsage
+from hermes_sessions.testing.conformance.usage import TestInsights, TestUsage
 
 __all__ = [
     "TestAnchors",

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from hermes_sessions.errors import TitleTaken
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.conformance.fixtures import OpenStore
-from hermes_sessions.testing.conformance.helpers import ids, session
-from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
+from hermes_sessions.testing.conformance.helpers import assert_summary_is_true, ids, session
 
 T = TypeVar("T")
 

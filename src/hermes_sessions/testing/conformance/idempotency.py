@@ -10,8 +10,12 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.fixtures import OpenStore
-from hermes_sessions.testing.conformance.helpers import contents, ids, session
-from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
+from hermes_sessions.testing.conformance.helpers import (
+    assert_summary_is_true,
+    contents,
+    ids,
+    session,
+)
 
 
 class TestIdempotency:

@@ -13,6 +13,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.fixtures import OpenStore
 from hermes_sessions.testing.conformance.helpers import (
+    assert_summary_is_true,
     branch,
     compress,
     contents,
@@ -20,7 +21,6 @@ from hermes_sessions.testing.conformance.helpers import (
     ids,
     session,
 )
-from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
 
 Record = dict[str, Any]
 

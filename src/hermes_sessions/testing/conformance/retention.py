@@ -11,7 +11,177 @@ from hermes_sessions.model.retention import Limits, RetentionPolicies
 from hermes_sessions.storage.care.retention.plan import RetentionPlan
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.helpers import branch, compress, ids, say, session
+from hermes_sessions.testing.conformance.helpers import (
+    branch,
+    compress,
+    exchange,
+    ids,
+    say,
+    session,
+)
+
+# Pruning: old conversations go as a whole, or not at all.
+
+
+def left(db: SessionDB) -> set[str]:
+    """Return the ids of all sessions that are still there."""
+    return {row["id"] for row in db.search_sessions(limit=-1)}
+
+
+class TestPruning:
+    """What ended and was last active long ago is deleted."""
+
+    def test_old_conversations_that_ended(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 74: old and ended go; old and open stay, and so do young ones."""
+        for name in ("old ended", "old open"):
+            db.create_session(name, "cli")
+            exchange(db, name, "hi")
+        db.end_session("old ended", "done")
+        clock.advance(days=50)
+        db.create_session("young ended", "cli")
+        db.end_session("young ended", "done")
+        clock.advance(days=41)
+        assert ids(db.list_prune_candidates()) == ["old ended"]
+        assert db.prune_sessions(older_than_days=90) == 1
+        assert left(db) == {"old open", "young ended"}
+        assert db.get_messages("old ended") == []
+        assert db.message_count() == 2
+
+    def test_activity_counts_not_the_start(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 74: a session that was used lately is not old."""
+        db.create_session("s", "cli")
+        clock.advance(days=100)
+        exchange(db, "s", "still here")
+        db.end_session("s", "done")
+        assert db.prune_sessions() == 0
+        clock.advance(days=91)
+        assert db.prune_sessions() == 1
+
+    def test_a_conversation_is_one_unit(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 74: an open or young member keeps the whole lineage."""
+        db.create_session("a", "cli")
+        compress(db, clock, "a", "a2")
+        db.create_session("b", "cli")
+        compress(db, clock, "b", "b2")
+        db.end_session("b2", "done")
+        db.create_session("c", "cli")
+        branch(db, clock, "c", "c2")
+        db.end_session("c2", "done")
+        clock.advance(days=100)
+        db.append_message("c2", "user", "hello again")
+        assert set(ids(db.list_prune_candidates())) == {"b", "b2"}
+        assert db.prune_sessions() == 2
+        assert left(db) == {"a", "a2", "c", "c2"}
+        assert session(db, "a2")["parent_session_id"] == "a"
+        db.end_session("a2", "done")
+        clock.advance(days=100)
+        assert db.prune_sessions() == 4
+        assert left(db) == set()
+
+    def test_only_one_source(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 74: conversations of other sources stay."""
+        for source in ("cli", "telegram"):
+            db.create_session(source, source)
+            db.end_session(source, "done")
+        clock.advance(days=100)
+        assert ids(db.list_prune_candidates(source="cli")) == ["cli"]
+        assert db.prune_sessions(source="cli") == 1
+        assert left(db) == {"telegram"}
+
+    def test_every_conversation_that_ended(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 74: 0 days means all, also when a clock was set back."""
+        for name in ("ended", "open"):
+            db.create_session(name, "cli")
+            exchange(db, name, "hi")
+        db.end_session("ended", "done")
+        clock.advance(-60)
+        assert db.prune_sessions(older_than_days=0) == 1
+        assert left(db) == {"open"}
+
+    def test_pruning_again(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 75: finds nothing more."""
+        db.create_session("s", "cli")
+        db.end_session("s", "done")
+        clock.advance(days=100)
+        assert db.prune_sessions() == 1
+        assert db.prune_sessions() == 0
+        assert db.list_prune_candidates() == []
+
+    def test_candidates_are_what_goes(self, db: SessionDB, clock: FrozenClock) -> None:
+        """The dry run lists them, oldest activity first, and changes nothing."""
+        for name in ("b", "a", "c"):
+            clock.advance(60)
+            db.create_session(name, "cli")
+            exchange(db, name, f"question of {name}")
+            db.end_session(name, "done")
+        clock.advance(days=100)
+        rows = db.list_prune_candidates()
+        assert ids(rows) == ["b", "a", "c"]
+        assert [row["preview"] for row in rows] == [f"question of {name}" for name in "bac"]
+        assert left(db) == {"a", "b", "c"}
+
+    def test_progress(self, db: SessionDB, clock: FrozenClock) -> None:
+        """The caller hears how many sessions went, step by step."""
+        for number in range(30):
+            db.create_session(str(number), "cli")
+            exchange(db, str(number), "hi")
+            db.end_session(str(number), "done")
+        clock.advance(days=100)
+        steps: list[int] = []
+        assert db.prune_sessions(on_progress=steps.append) == 30
+        assert sum(steps) == 30
+
+    def test_many_conversations(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Large ones, small ones and ones that stay."""
+        for number in range(40):
+            name = f"s{number}"
+            db.create_session(name, "cli")
+            size = 1_100 if number == 20 else 60
+            db.append_messages(name, [{"role": "user", "content": "x"}] * size)
+            if number % 4:
+                db.end_session(name, "done")
+        clock.advance(days=100)
+        gone = sum(1 for number in range(40) if number % 4)
+        assert db.prune_sessions() == gone
+        assert left(db) == {f"s{number}" for number in range(0, 40, 4)}
+        assert db.message_count() == sum(db.message_count(name) for name in left(db))
+
+    @pytest.mark.parametrize("days", [-1, "90", None, float("nan")])
+    def test_an_age_is_a_number_of_days(self, db: SessionDB, days: Any) -> None:
+        """Anything else is refused, and deletes nothing."""
+        db.create_session("s", "cli")
+        db.end_session("s", "done")
+        with pytest.raises(InvalidInput):
+            db.prune_sessions(older_than_days=days)
+        assert left(db) == {"s"}
+
+    def test_ghosts(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 76: only ended, untitled, empty sessions of the tui, older than a day."""
+        for name in ("ghost", "titled", "open", "used", "from the cli"):
+            db.create_session(name, "cli" if name == "from the cli" else "tui")
+            if name != "open":
+                db.end_session(name, "done")
+        db.set_session_title("titled", "Kept")
+        exchange(db, "used", "hi")
+        clock.advance(days=0.5)
+        assert db.prune_empty_ghost_sessions() == 0
+        db.create_session("young", "tui")
+        db.end_session("young", "done")
+        clock.advance(days=0.6)
+        assert db.prune_empty_ghost_sessions() == 1
+        assert left(db) == {"titled", "open", "used", "from the cli", "young"}
+        assert db.prune_empty_ghost_sessions() == 0
+
+    def test_a_ghost_with_children(self, db: SessionDB, clock: FrozenClock) -> None:
+        """Behaviour 76: goes like any other; what continues it stays."""
+        db.create_session("ghost", "tui")
+        compress(db, clock, "ghost", "child", source="tui")
+        exchange(db, "child", "hi")
+        clock.advance(days=2)
+        assert db.prune_empty_ghost_sessions() == 1
+        assert left(db) == {"child"}
+        assert session(db, "child")["parent_session_id"] is None
+        assert db.message_count("child") == 2
 
 
 def ended(db: SessionDB, clock: FrozenClock, name: str, **options: Any) -> None:

@@ -12,6 +12,7 @@ from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.helpers import (
+    assert_summary_is_true,
     branch,
     compress,
     contents,
@@ -19,7 +20,6 @@ from hermes_sessions.testing.conformance.helpers import (
     ids,
     session,
 )
-from hermes_sessions.testing.conformance.recomputation import assert_summary_is_true
 
 
 def thrown_away(db: SessionDB) -> list[int]:

@@ -33,11 +33,16 @@ SUBJECTS: Final = ("connection", "mapping", "inbound", "outbound")
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in SUBJECTS))
 
 from hermes_sessions.testing.platforms.connection import TestConnecting
-from hermes_sessions.testing.platforms.harness import PlatformWorld, Room, Sender, Shown
+from hermes_sessions.testing.platforms.harness import (
+    PlatformWorld,
+    RecordingServices,
+    Room,
+    Sender,
+    Shown,
+)
 from hermes_sessions.testing.platforms.inbound import TestReceiving
 from hermes_sessions.testing.platforms.mapping import TestMapping
 from hermes_sessions.testing.platforms.outbound import TestEditing, TestSending
-from hermes_sessions.testing.platforms.services import RecordingServices
 
 __all__ = [
     "PlatformWorld",

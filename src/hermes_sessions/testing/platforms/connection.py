@@ -8,8 +8,7 @@ import pytest
 
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import LoginRefused, PlatformError
-from hermes_sessions.testing.platforms.harness import PlatformWorld
-from hermes_sessions.testing.platforms.services import RecordingServices
+from hermes_sessions.testing.platforms.harness import PlatformWorld, RecordingServices
 
 
 class TestConnecting:

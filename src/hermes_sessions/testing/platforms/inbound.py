@@ -9,9 +9,12 @@ import pytest
 
 from hermes_sessions.errors import InvalidInput, StoreUnavailable
 from hermes_sessions.gateway.platforms.port import Unreachable
-from hermes_sessions.testing.platforms.harness import PlatformWorld
-from hermes_sessions.testing.platforms.play import Play, perform
-from hermes_sessions.testing.platforms.services import RecordingServices
+from hermes_sessions.testing.platforms.harness import (
+    PlatformWorld,
+    Play,
+    RecordingServices,
+    perform,
+)
 
 #: A guard against hanging, not a measurement.
 _PATIENCE: Final = 60.0

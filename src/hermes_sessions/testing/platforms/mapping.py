@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_sessions.model.key import build_session_key
+from hermes_sessions.model.lane import build_session_key
 from hermes_sessions.model.source import SessionSource
-from hermes_sessions.testing.platforms.harness import PlatformWorld, Room
-from hermes_sessions.testing.platforms.play import Play, perform
+from hermes_sessions.testing.platforms.harness import PlatformWorld, Play, Room, perform
 
 
 def _needs(world: PlatformWorld, *rooms: Room) -> None:

@@ -12,8 +12,7 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.gateway.platforms.text_splitter import find_fences, measure, split
-from hermes_sessions.testing.platforms.harness import PlatformWorld, Room
-from hermes_sessions.testing.platforms.play import Play, answer_to, perform
+from hermes_sessions.testing.platforms.harness import PlatformWorld, Play, Room, answer_to, perform
 
 #: Markdown that is wrong, unfinished, or full of what platforms give a meaning to.
 HOSTILE = (

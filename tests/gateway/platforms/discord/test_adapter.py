@@ -25,7 +25,7 @@ from hermes_sessions.testing.discord_server import (
     too_many,
 )
 from tests.gateway.platforms.discord.fake_discord import DiscordWorld
-from tests.gateway.platforms.discord.scene import Scene, play
+from tests.gateway.platforms.discord.harness import Scene, play
 
 
 def test_an_answer_points_to_its_question_except_in_private(world: DiscordWorld) -> None:

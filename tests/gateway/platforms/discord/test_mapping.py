@@ -10,7 +10,7 @@ from hermes_sessions.gateway.platforms.discord.directory import Directory, Place
 from hermes_sessions.gateway.platforms.discord.identifiers import snowflake_at, time_of
 from hermes_sessions.gateway.platforms.discord.mapping import Reader, locate
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.model.key import build_session_key
+from hermes_sessions.model.lane import build_session_key
 from hermes_sessions.model.source import Platform, SessionSource
 
 BOT = "100"

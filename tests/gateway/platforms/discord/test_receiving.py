@@ -33,7 +33,7 @@ from hermes_sessions.testing.discord_server import (
 )
 from hermes_sessions.testing.platforms import RecordingServices
 from tests.gateway.platforms.discord.fake_discord import DiscordWorld, at_once
-from tests.gateway.platforms.discord.scene import Scene, play
+from tests.gateway.platforms.discord.harness import Scene, play
 
 
 async def heard(scene: Scene, text: str = "Hello") -> None:

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.gateway.platforms.local.socket_client import Event, Refused
-from hermes_sessions.gateway.platforms.local.terminal import Screen, converse
+from hermes_sessions.gateway.platforms.local.socket_client import Event, Refused, Screen, converse
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import Call, streamed
 from tests.cli.harness import Hermes

@@ -11,7 +11,7 @@ import pytest
 
 from hermes_sessions.gateway.platforms.port import LoginRefused, RateLimited, Unreachable
 from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.platforms.play import answer_to
+from hermes_sessions.testing.platforms.harness import answer_to
 from tests.gateway.platforms.matrix.encrypted_client import Friend
 from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, too_many
 

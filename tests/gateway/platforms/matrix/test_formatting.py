@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.platforms.matrix.contents import (
+from hermes_sessions.gateway.platforms.matrix.formatting import (
     TEXT_BYTES,
     edit_content,
     message_content,
+    readable,
+    to_html,
     transaction_id,
 )
-from hermes_sessions.gateway.platforms.matrix.formatting import readable, to_html
 from hermes_sessions.gateway.platforms.text_splitter import measure
 
 #: Those that the specification recommends to clients.

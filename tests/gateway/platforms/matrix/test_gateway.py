@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hermes_sessions.gateway.platforms.matrix.contents import TEXT_BYTES
+from hermes_sessions.gateway.platforms.matrix.formatting import TEXT_BYTES
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.senders import Senders

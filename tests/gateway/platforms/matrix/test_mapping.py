@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.platforms.matrix.attachments import Lock, Reference, reference_of
-from hermes_sessions.gateway.platforms.matrix.catching_up import all_news, since_invited
 from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, RoomNews
 from hermes_sessions.gateway.platforms.matrix.mapping import Reader, RoomView, with_edits
+from hermes_sessions.gateway.platforms.matrix.sync_reader import all_news, since_invited
 from hermes_sessions.gateway.platforms.port import Undeliverable, UnreadablePayload
-from hermes_sessions.model.key import build_session_key
+from hermes_sessions.model.lane import build_session_key
 
 BOT, ANNA, BERT = "@hermes:example.org", "@anna:example.org", "@bert:other.org"
 NAMES = {BOT: "Hermes", ANNA: "Anna", BERT: "Bert"}

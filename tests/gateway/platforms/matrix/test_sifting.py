@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from nio import RoomMessagesResponse, SyncResponse
 
-from hermes_sessions.gateway.platforms.matrix.sifting import sifted
+from hermes_sessions.gateway.platforms.matrix.client import sifted
 
 GOOD: dict[str, Any] = {
     "type": "m.room.message",

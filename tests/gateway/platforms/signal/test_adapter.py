@@ -21,7 +21,7 @@ from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
 from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.platforms.play import Play, answer_to, perform
+from hermes_sessions.testing.platforms.harness import Play, answer_to, perform
 from hermes_sessions.testing.signal_daemon import (
     ACCOUNT,
     ANNA,

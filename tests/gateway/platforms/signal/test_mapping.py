@@ -9,7 +9,7 @@ from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.gateway.platforms.signal.identifiers import group_id, message_name
 from hermes_sessions.gateway.platforms.signal.long_texts import LONG_TEXT, completed
 from hermes_sessions.gateway.platforms.signal.mapping import Reader
-from hermes_sessions.model.key import build_session_key
+from hermes_sessions.model.lane import build_session_key
 from hermes_sessions.testing.signal_daemon import (
     ACCOUNT,
     ANNA,

@@ -24,7 +24,7 @@ from hermes_sessions.testing.slack_workspace import (
     too_many,
 )
 from tests.gateway.platforms.slack.fake_slack import THREAD, SlackWorld
-from tests.gateway.platforms.slack.scene import Scene, play
+from tests.gateway.platforms.slack.harness import Scene, play
 
 
 def to(person: Person = ANNA, **fields: Any) -> Target:

@@ -7,13 +7,13 @@ from pathlib import Path
 import yaml
 
 from hermes_sessions.config.key_types import Size, Surroundings
+from hermes_sessions.gateway.platforms.settings import WEBHOOK_KEYS
 from hermes_sessions.gateway.platforms.slack.adapter import SCOPES
 from hermes_sessions.gateway.platforms.slack.settings import (
     _KEYS,
     WEBHOOK,
     SlackSettings,
 )
-from hermes_sessions.gateway.platforms.webhook_keys import WEBHOOK_KEYS
 from hermes_sessions.testing.slack_workspace import SCOPES as GRANTED
 
 PAGE = Path(__file__).parents[4] / "docs" / "slack.md"

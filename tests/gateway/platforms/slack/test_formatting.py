@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hermes_sessions.gateway.platforms.markdown import readable
 from hermes_sessions.gateway.platforms.slack.formatting import escape, to_mrkdwn
-from hermes_sessions.gateway.platforms.slack.wording import plain
+from hermes_sessions.gateway.platforms.slack.mapping import plain
 
 markdown = st.text(
     st.one_of(st.sampled_from("ab *_~`[]()<>&\"'\\#>|-!@:\n\nhttps://U0"), st.characters()),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hermes_sessions.gateway.events import Attachment, Inbound
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.gateway.platforms.slack.mapping import Letter, Reader
-from hermes_sessions.model.key import build_session_key
+from hermes_sessions.model.lane import build_session_key
 
 READER = Reader("U0BOT", "T1", commands=frozenset({"new", "status"}))
 TS = "1700000000.000100"

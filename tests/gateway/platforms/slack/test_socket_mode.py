@@ -15,7 +15,7 @@ from hermes_sessions.gateway.platforms.slack.mapping import Reader
 from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
 from hermes_sessions.testing.slack_workspace import ANNA, GENERAL, Refusal, too_many
 from tests.gateway.platforms.slack.fake_slack import SlackWorld
-from tests.gateway.platforms.slack.scene import Scene, play
+from tests.gateway.platforms.slack.harness import Scene, play
 
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])

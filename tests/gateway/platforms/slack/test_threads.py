@@ -6,8 +6,7 @@ import pytest
 
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Receipt, Target
-from hermes_sessions.gateway.platforms.slack.context import quoted
-from hermes_sessions.gateway.platforms.slack.threads import Threads
+from hermes_sessions.gateway.platforms.slack.threads import Threads, quoted
 from hermes_sessions.testing.slack_workspace import (
     ANNA,
     BERT,
@@ -18,7 +17,7 @@ from hermes_sessions.testing.slack_workspace import (
     too_many,
 )
 from tests.gateway.platforms.slack.fake_slack import THREAD, SlackWorld
-from tests.gateway.platforms.slack.scene import Scene, play
+from tests.gateway.platforms.slack.harness import Scene, play
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────
 

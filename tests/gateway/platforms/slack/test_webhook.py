@@ -16,7 +16,7 @@ from hermes_sessions.gateway.platforms.slack.settings import WEBHOOK
 from hermes_sessions.gateway.platforms.slack.webhook import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from tests.gateway.platforms.hostile_requests import check_taken_port, is_cut_off, status_of
 from tests.gateway.platforms.slack.fake_slack import SlackWorld
-from tests.gateway.platforms.slack.scene import Scene, play
+from tests.gateway.platforms.slack.harness import Scene, play
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from hermes_sessions.agent.command_table import commands_for
-from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Attachment, Inbound, Receipt, Target
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
-from hermes_sessions.gateway.platforms.telegram.making import make_adapter
+from hermes_sessions.gateway.platforms.telegram.spec import make_adapter
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.telegram_server import (
     ANNA,

@@ -8,8 +8,14 @@ from typing import Any
 from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from hermes_sessions.gateway.platforms.whatsapp.settings import WEBHOOK, WhatsAppSettings
 from hermes_sessions.testing.platforms import PlatformWorld, Room, Sender, Shown
-from hermes_sessions.testing.whatsapp_server import WhatsAppServer
-from hermes_sessions.testing.whatsapp_values import ANNA, BERT, GROUP, Person, too_many
+from hermes_sessions.testing.whatsapp_server import (
+    ANNA,
+    BERT,
+    GROUP,
+    Person,
+    WhatsAppServer,
+    too_many,
+)
 
 VERIFY_TOKEN = "a-token-that-only-meta-knows"
 #: What the number itself writes, which some accounts are told.

@@ -16,9 +16,9 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.whatsapp_values import ANNA, GROUP, Person, Refusal, too_many
+from hermes_sessions.testing.whatsapp_server import ANNA, GROUP, Person, Refusal, too_many
 from tests.gateway.platforms.whatsapp.fake_whatsapp import WhatsAppWorld
-from tests.gateway.platforms.whatsapp.scene import Scene, play
+from tests.gateway.platforms.whatsapp.harness import Scene, play
 
 
 def to(person: Person = ANNA, **fields: Any) -> Target:

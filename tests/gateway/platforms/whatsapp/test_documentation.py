@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from hermes_sessions.config.key_types import Size, Surroundings
-from hermes_sessions.gateway.platforms.webhook_keys import WEBHOOK_KEYS
+from hermes_sessions.gateway.platforms.settings import WEBHOOK_KEYS
 from hermes_sessions.gateway.platforms.whatsapp.settings import (
     _KEYS,
     WEBHOOK,

@@ -11,7 +11,7 @@ from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.gateway.platforms.whatsapp.errors import explained
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import streamed
-from hermes_sessions.testing.whatsapp_values import (
+from hermes_sessions.testing.whatsapp_server import (
     ANNA,
     BERT,
     GROUP,

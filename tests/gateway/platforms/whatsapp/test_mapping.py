@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Attachment, Inbound
 from hermes_sessions.gateway.platforms.whatsapp import mapping
-from hermes_sessions.gateway.platforms.whatsapp.contents import Content, content_of
 from hermes_sessions.gateway.platforms.whatsapp.mapping import (
     OLDEST_SECONDS,
     Brought,
+    Content,
     Reader,
     Status,
+    content_of,
 )
-from hermes_sessions.model.key import build_session_key
+from hermes_sessions.model.lane import build_session_key
 
 NOW = 1_800_000_000.0
 NUMBER_ID = "106540352242922"

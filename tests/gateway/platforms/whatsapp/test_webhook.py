@@ -15,7 +15,7 @@ from hermes_sessions.gateway.platforms.whatsapp.settings import WEBHOOK
 from hermes_sessions.gateway.platforms.whatsapp.webhook import SIGNATURE_HEADER
 from tests.gateway.platforms.hostile_requests import check_taken_port, is_cut_off, status_of
 from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN, WhatsAppWorld
-from tests.gateway.platforms.whatsapp.scene import Scene, play
+from tests.gateway.platforms.whatsapp.harness import Scene, play
 
 # ── setting it up ─────────────────────────────────────────────────────────────────────────────
 

@@ -7,8 +7,8 @@ import errno
 from typing import ClassVar, Final, Protocol, runtime_checkable
 
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.endings import HasStore, watcher_of
 from hermes_sessions.gateway.events import Target
+from hermes_sessions.gateway.message_progress import HasStore, watcher_of
 from hermes_sessions.gateway.metrics import Observing
 from hermes_sessions.gateway.platforms.api.conversations import Conversations
 from hermes_sessions.gateway.platforms.api.mapping import PLATFORM

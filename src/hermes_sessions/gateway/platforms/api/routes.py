@@ -7,6 +7,7 @@ whoever leaves loses nothing, because the reply is in the conversation.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -16,7 +17,7 @@ from typing import Any, Final
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hermes_sessions.errors import (
@@ -64,10 +65,25 @@ from hermes_sessions.gateway.platforms.api.request_reader import (
     json_of,
     require_token,
 )
-from hermes_sessions.gateway.platforms.api.responses import Json
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.gateway.platforms.port import PlatformError, Progress, Services
 from hermes_sessions.storage.logs import Logger, where
+
+# Answers in JSON, whatever they say.
+
+
+class Json(JSONResponse):
+    """JSON in UTF-8. Stored text can hold what UTF-8 cannot, the half of a pair: then it is ASCII,
+    in which everything can be written.
+    """
+
+    def render(self, content: Any) -> bytes:
+        """See `JSONResponse.render`."""
+        try:
+            return super().render(content)
+        except UnicodeEncodeError:
+            return json.dumps(content, allow_nan=False).encode("ascii")
+
 
 logger = Logger(__name__)
 

@@ -7,10 +7,22 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.errors import ConfigError
+from hermes_sessions.gateway.platforms.api.adapter import ApiAdapter
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+
+# The adapter of ``platforms.api``.
+
+
+def make_adapter(settings: PlatformSettings, _home: Path) -> ApiAdapter:
+    """Return an adapter, not yet connected.
+
+    Raises:
+        ConfigError: something is missing, misspelt or not allowed.
+    """
+    return ApiAdapter(ApiSettings.read(settings.token, settings.extra))
 
 
 def read(settings: PlatformSettings, _home: Path) -> ApiSettings:

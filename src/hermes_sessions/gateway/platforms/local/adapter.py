@@ -12,9 +12,8 @@ from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.local import unix_socket
 from hermes_sessions.gateway.platforms.local.client_connection import Connection
-from hermes_sessions.gateway.platforms.local.mapping import PLATFORM
+from hermes_sessions.gateway.platforms.local.mapping import PLATFORM, line_of
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
-from hermes_sessions.gateway.platforms.local.wire import line_of
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,

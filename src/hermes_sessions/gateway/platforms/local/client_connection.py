@@ -7,11 +7,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput, StoreError
-from hermes_sessions.gateway.endings import unsent_of, watcher_of
 from hermes_sessions.gateway.events import Inbound, Target
-from hermes_sessions.gateway.platforms.local.mapping import PLATFORM, Place, inbound_of, place_of
-from hermes_sessions.gateway.platforms.local.peers import uid_of_peer
-from hermes_sessions.gateway.platforms.local.wire import PROTOCOL, line_of, read_line, text_in
+from hermes_sessions.gateway.message_progress import unsent_of, watcher_of
+from hermes_sessions.gateway.platforms.local.mapping import (
+    PLATFORM,
+    PROTOCOL,
+    Place,
+    inbound_of,
+    line_of,
+    place_of,
+    read_line,
+    text_in,
+)
+from hermes_sessions.gateway.platforms.local.unix_socket import uid_of_peer
 from hermes_sessions.gateway.platforms.port import Services, UnreadablePayload
 from hermes_sessions.storage.logs import Logger, where
 

@@ -5,9 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.gateway.platforms.local.adapter import LocalAdapter
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
 from hermes_sessions.gateway.platforms.spec import Found, Setup
+
+# The adapter of ``platforms.local``.
+
+
+def make_adapter(settings: PlatformSettings, home: Path) -> LocalAdapter:
+    """Return an adapter, not yet connected.
+
+    Raises:
+        ConfigError: something is misspelt or not allowed.
+    """
+    return LocalAdapter(LocalSettings.read(settings.extra, home))
 
 
 def read(settings: PlatformSettings, home: Path) -> LocalSettings:

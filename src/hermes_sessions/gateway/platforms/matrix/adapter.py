@@ -12,20 +12,19 @@ from typing import Any, ClassVar, Final
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
 from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, News
-from hermes_sessions.gateway.platforms.matrix.contents import (
+from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping
+from hermes_sessions.gateway.platforms.matrix.formatting import (
     TEXT_BYTES,
     edit_content,
     message_content,
     transaction_id,
 )
-from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping
 from hermes_sessions.gateway.platforms.matrix.identifiers import is_event_id, is_room_id
 from hermes_sessions.gateway.platforms.matrix.invitations import Invitations
 from hermes_sessions.gateway.platforms.matrix.login import Identity
 from hermes_sessions.gateway.platforms.matrix.mapping import Reader
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 from hermes_sessions.gateway.platforms.matrix.sync_reader import NewsReader
-from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -39,6 +38,7 @@ from hermes_sessions.gateway.platforms.receive_loop import (
     Ending,
     Sleep,
     Stopped,
+    is_taken,
     keep_receiving,
 )
 

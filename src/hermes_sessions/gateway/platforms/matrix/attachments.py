@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.gateway.events import Attachment
-from hermes_sessions.gateway.platforms.attachments import Kind, size_of
 from hermes_sessions.gateway.platforms.matrix.identifiers import file_parts
-from hermes_sessions.gateway.platforms.payloads import short
+from hermes_sessions.gateway.platforms.payloads import Kind, short, size_of
 from hermes_sessions.gateway.platforms.port import Undeliverable, UnreadablePayload
 
 Record = Mapping[str, Any]

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
-from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -26,6 +25,7 @@ from hermes_sessions.gateway.platforms.receive_loop import (
     Ending,
     Sleep,
     Stopped,
+    is_taken,
     pause_after,
 )
 from hermes_sessions.gateway.platforms.signal.client import SignalDaemon, Subscription

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.gateway.events import Attachment, Inbound
-from hermes_sessions.gateway.platforms.attachments import kind_of, size_of, within
-from hermes_sessions.gateway.platforms.payloads import record, short
+from hermes_sessions.gateway.platforms.payloads import kind_of, record, short, size_of, within
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.gateway.platforms.signal.identifiers import (
     GROUP_PREFIX,

@@ -5,10 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.client import SignalDaemon
+from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import DEFAULT_ADDRESS, SignalSettings
 from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+
+# Signal's adapter, made of its section in the configuration.
+
+
+JOURNAL_NAME = "signal-received.jsonl"
+
+
+def make_adapter(settings: PlatformSettings, home: Path) -> SignalAdapter:
+    """Return an adapter, not yet connected.
+
+    Raises:
+        ConfigError: something is missing or not allowed.
+    """
+    return SignalAdapter(
+        SignalSettings.read(settings.extra, home), journal=Journal(home / JOURNAL_NAME)
+    )
 
 
 def read(settings: PlatformSettings, home: Path) -> SignalSettings:

@@ -24,14 +24,13 @@ from hermes_sessions.gateway.platforms.port import (
 )
 from hermes_sessions.gateway.platforms.receive_loop import Sleep
 from hermes_sessions.gateway.platforms.slack.client import Identity, SlackClient
-from hermes_sessions.gateway.platforms.slack.context import introduced
 from hermes_sessions.gateway.platforms.slack.directory import Directory
+from hermes_sessions.gateway.platforms.slack.errors import NotTaken
 from hermes_sessions.gateway.platforms.slack.formatting import to_mrkdwn
 from hermes_sessions.gateway.platforms.slack.mapping import Letter, Reader
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
-from hermes_sessions.gateway.platforms.slack.taking import NotTaken
-from hermes_sessions.gateway.platforms.slack.threads import Threads
+from hermes_sessions.gateway.platforms.slack.threads import Threads, introduced
 from hermes_sessions.gateway.platforms.slack.webhook import WebhookServer
 from hermes_sessions.storage.logs import where
 

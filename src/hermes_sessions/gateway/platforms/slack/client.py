@@ -25,7 +25,7 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.gateway.platforms.slack.errors import Complaint, explained, problem_of
-from hermes_sessions.gateway.platforms.slack.files import FILE_ID
+from hermes_sessions.gateway.platforms.slack.mapping import FILE_ID
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 
 _SECONDS: Final = 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from hermes_sessions.gateway.platforms.port import (
@@ -11,6 +12,18 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
+
+# How the two lines on which Slack is heard hand over what they hear.
+
+
+class NotTaken(Exception):
+    """A message could not be taken, and should be offered again."""
+
+
+#: Takes a payload, None for one that cannot be read; raises `NotTaken` when it must not be
+#: confirmed.
+Take = Callable[[object], Awaitable[None]]
+
 
 _LONGEST_PAUSE: Final = 86400.0
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Final
 
-from hermes_sessions.gateway.platforms.markdown import inline_pattern
-from hermes_sessions.gateway.platforms.signs import SignMarkup
+from hermes_sessions.gateway.platforms.markdown import SignMarkup, inline_pattern
 
 _SAFE_ADDRESS: Final = re.compile(r"(?:https?|mailto|tel):", re.IGNORECASE)
 

@@ -9,8 +9,12 @@ from typing import Final
 
 from hermes_sessions.config.key_types import Kind, Size, Text, YesNo
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.settings import read_own_keys, web_address
-from hermes_sessions.gateway.platforms.webhook_keys import WebhookSettings, read_webhook
+from hermes_sessions.gateway.platforms.settings import (
+    WebhookSettings,
+    read_own_keys,
+    read_webhook,
+    web_address,
+)
 
 PUBLIC_API: Final = "https://slack.com/api"
 #: Where Slack calls us, unless something else is set.

@@ -27,7 +27,7 @@ from hermes_sessions.gateway.platforms.receive_loop import (
     pause_after,
 )
 from hermes_sessions.gateway.platforms.slack.client import SlackClient
-from hermes_sessions.gateway.platforms.slack.taking import NotTaken, Take
+from hermes_sessions.gateway.platforms.slack.errors import NotTaken, Take
 
 logger = logging.getLogger(__name__)
 

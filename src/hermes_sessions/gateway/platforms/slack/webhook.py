@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from hermes_sessions.gateway.platforms.slack.errors import NotTaken, Take
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
-from hermes_sessions.gateway.platforms.slack.taking import NotTaken, Take
 from hermes_sessions.gateway.platforms.webhooks import (
     Address,
     Proof,

@@ -11,7 +11,6 @@ from typing import ClassVar, Final
 from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
 from hermes_sessions.gateway.platforms.markdown import readable
-from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -22,7 +21,7 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.receive_loop import Ending, Sleep, keep_receiving
+from hermes_sessions.gateway.platforms.receive_loop import Ending, Sleep, is_taken, keep_receiving
 from hermes_sessions.gateway.platforms.telegram.albums import AddressedAlbums
 from hermes_sessions.gateway.platforms.telegram.client import (
     BotClient,

@@ -12,12 +12,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from hermes_sessions.gateway.platforms.inline_html import InlineHtml, escape
 from hermes_sessions.gateway.platforms.markdown import (
     BULLET,
     HEADING,
     QUOTE,
     RULE,
+    InlineHtml,
+    escape,
     language_of,
     readable,
     run_end,

@@ -5,10 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.agent.command_table import commands_for
+from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.client import BotClient
 from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings
+
+# Telegram's adapter, made of its section in the configuration.
+
+
+def make_adapter(settings: PlatformSettings, _home: Path) -> TelegramAdapter:
+    """Return an adapter, not yet connected.
+
+    Raises:
+        ConfigError: something is missing or not allowed.
+    """
+    commands = [(command.name, command.summary) for command in commands_for("gateway")]
+    return TelegramAdapter(TelegramSettings.read(settings.token, settings.extra), commands=commands)
 
 
 def read(settings: PlatformSettings, _home: Path) -> TelegramSettings:

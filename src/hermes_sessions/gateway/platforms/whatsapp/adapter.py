@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Final
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
-from hermes_sessions.gateway.platforms.offering import is_taken
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -25,6 +24,7 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
+from hermes_sessions.gateway.platforms.receive_loop import is_taken
 from hermes_sessions.gateway.platforms.whatsapp.client import GraphClient
 from hermes_sessions.gateway.platforms.whatsapp.errors import explained
 from hermes_sessions.gateway.platforms.whatsapp.formatting import to_whatsapp

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
-from hermes_sessions.gateway.platforms.whatsapp.contents import MEDIA_ID
 from hermes_sessions.gateway.platforms.whatsapp.errors import Complaint, problem_of
+from hermes_sessions.gateway.platforms.whatsapp.mapping import MEDIA_ID
 from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
 
 _SECONDS: Final = 30.0

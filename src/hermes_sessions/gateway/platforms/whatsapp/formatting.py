@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Final
 
-from hermes_sessions.gateway.platforms.signs import SignMarkup
+from hermes_sessions.gateway.platforms.markdown import SignMarkup
 
 
 def to_whatsapp(markdown: str) -> str:

@@ -9,9 +9,13 @@ from typing import Final
 
 from hermes_sessions.config.key_types import Kind, Size, Text
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.settings import read_own_keys, web_address
-from hermes_sessions.gateway.platforms.webhook_keys import WebhookSettings, read_webhook
-from hermes_sessions.model.identity import normalise_whatsapp
+from hermes_sessions.gateway.platforms.settings import (
+    WebhookSettings,
+    read_own_keys,
+    read_webhook,
+    web_address,
+)
+from hermes_sessions.model.lane import normalise_whatsapp
 
 PUBLIC_API: Final = "https://graph.facebook.com"
 #: Where Meta calls us, unless something else is set.

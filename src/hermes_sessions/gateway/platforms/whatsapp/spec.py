@@ -6,13 +6,27 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from hermes_sessions.gateway.platforms.whatsapp.client import GraphClient
 from hermes_sessions.gateway.platforms.whatsapp.settings import (
     WhatsAppSettings,
     check_allowed_users,
 )
+
+# WhatsApp's adapter, made of its section in the configuration.
+
+
+def make_adapter(settings: PlatformSettings, _home: Path) -> WhatsAppAdapter:
+    """Return an adapter, not yet connected.
+
+    Raises:
+        ConfigError: something is missing or not allowed.
+    """
+    check_allowed_users(settings.allowed_users)
+    return WhatsAppAdapter(WhatsAppSettings.read(settings.token, settings.extra))
+
 
 _ENTERED: Final = (
     "With the gateway running, enter that address and the verify token under WhatsApp > "

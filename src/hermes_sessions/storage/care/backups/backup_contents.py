@@ -19,12 +19,12 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     described,
     list_backups,
     read_manifest,
+    require_room,
     sole_changer,
 )
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.creation import PATIENCE, give_name, pack_image
 from hermes_sessions.storage.care.backups.portable_format import read_sums
-from hermes_sessions.storage.care.backups.room import require_room
 from hermes_sessions.storage.care.backups.row_loader import fill
 from hermes_sessions.storage.care.backups.verification import (
     SESSIONS,

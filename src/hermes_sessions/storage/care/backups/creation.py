@@ -18,13 +18,20 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     UNFINISHED,
     Backup,
     Reason,
+    explained,
     read_manifest,
+    require_room,
     sole_changer,
 )
-from hermes_sessions.storage.care.backups.carried import NOT_CARRIED, count, present
 from hermes_sessions.storage.care.backups.container import ContainerWriter
-from hermes_sessions.storage.care.backups.portable_format import SessionSum, sum_line, write_rows
-from hermes_sessions.storage.care.backups.room import explained, require_room
+from hermes_sessions.storage.care.backups.portable_format import (
+    NOT_CARRIED,
+    SessionSum,
+    count,
+    present,
+    sum_line,
+    write_rows,
+)
 from hermes_sessions.storage.care.backups.verification import (
     IMAGE,
     ROWS,

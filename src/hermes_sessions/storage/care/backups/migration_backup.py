@@ -24,8 +24,8 @@ from hermes_sessions.errors import (
     TransferRefused,
 )
 from hermes_sessions.storage.care.backups.backup_directory import list_backups, sole_changer
-from hermes_sessions.storage.care.backups.carried import count, present
 from hermes_sessions.storage.care.backups.creation import make
+from hermes_sessions.storage.care.backups.portable_format import count, present
 from hermes_sessions.storage.care.backups.rotation import BackupRule, prune_alone
 from hermes_sessions.storage.care.backups.verification import check_digests
 from hermes_sessions.storage.logs import Logger

@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hermes_sessions.errors import BackupRefused, InvalidInput, StoreLocked
-from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED, Backup, described
-from hermes_sessions.storage.care.backups.carried import DECLARED, count
+from hermes_sessions.storage.care.backups.backup_directory import (
+    UNFINISHED,
+    Backup,
+    described,
+    explained,
+    require_room,
+)
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.creation import Progress, pack_image, silent
-from hermes_sessions.storage.care.backups.portable_format import read_sums
-from hermes_sessions.storage.care.backups.room import explained, require_room
+from hermes_sessions.storage.care.backups.portable_format import DECLARED, count, read_sums
 from hermes_sessions.storage.care.backups.row_loader import fill
 from hermes_sessions.storage.care.backups.verification import (
     SESSIONS,

@@ -12,14 +12,15 @@ from functools import partial
 from typing import Any, Final
 
 from hermes_sessions.errors import BackupRefused
-from hermes_sessions.storage.care.backups.carried import (
+from hermes_sessions.storage.care.backups.container import Container
+from hermes_sessions.storage.care.backups.portable_format import (
     CARRIED,
+    SessionSum,
     count,
     names,
     present,
+    read_rows,
 )
-from hermes_sessions.storage.care.backups.container import Container
-from hermes_sessions.storage.care.backups.portable_format import SessionSum, read_rows
 from hermes_sessions.storage.provider import (
     ReadTransaction,
     Row,

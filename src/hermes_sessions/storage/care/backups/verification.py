@@ -11,11 +11,22 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.errors import BackupDamaged, StoreError, TransferRefused
-from hermes_sessions.storage.care.backups.backup_directory import UNPACKED, Backup, described, held
-from hermes_sessions.storage.care.backups.carried import count, present
+from hermes_sessions.storage.care.backups.backup_directory import (
+    UNPACKED,
+    Backup,
+    described,
+    explained,
+    held,
+    require_room,
+)
 from hermes_sessions.storage.care.backups.container import Container, opened
-from hermes_sessions.storage.care.backups.portable_format import SessionSum, read_rows, read_sums
-from hermes_sessions.storage.care.backups.room import explained, require_room
+from hermes_sessions.storage.care.backups.portable_format import (
+    SessionSum,
+    count,
+    present,
+    read_rows,
+    read_sums,
+)
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.transfer.reader import ids_page, messages_of, sum_sessions
 

@@ -18,19 +18,17 @@ from hermes_sessions.errors import (
     StoreMissing,
     UnsafeStore,
 )
-from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
 from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
-from hermes_sessions.storage.care.doctor.subject import Subject
 from hermes_sessions.storage.care.health import State
 from hermes_sessions.storage.provider import Wishes
 from hermes_sessions.storage.provider_registry import find_provider
-from hermes_sessions.storage.sqlite.emptied import StoreEmptied
 from hermes_sessions.storage.sqlite.file_access import (
     process_name,
     processes_in_the_way,
     read_lock_table,
 )
-from hermes_sessions.storage.sqlite.file_kind import Kind
+from hermes_sessions.storage.sqlite.file_kind import Kind, StoreEmptied
 from hermes_sessions.storage.sqlite.inspection import Examination, OutOfTime, UnfinishedWrite
 from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
 from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
-from hermes_sessions.storage.care.doctor.subject import Subject
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS

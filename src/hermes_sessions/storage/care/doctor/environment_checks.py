@@ -4,19 +4,105 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hermes_sessions.config.paths import config_file_path
-from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED
-from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED, list_backups
+from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
 from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
-from hermes_sessions.storage.care.doctor.subject import Subject
 from hermes_sessions.storage.spool_file import COMING, DONE, SUFFIX
 from hermes_sessions.storage.sqlite import file_access
+
+# Which code answers to our names: another product installs a module and a command of the same.
+
+
+_MODULE: Final = "hermes_state"
+
+
+_COMMAND: Final = "hermes"
+#: Words that stand in files of ours, and in no others.
+_OURS: Final = (b"hermes_sessions", b"hermes_start", b"hermes-sessions")
+#: Bytes of a file that are read.
+_BEGINNING: Final = 64 * 1024
+
+
+def _module(_subject: Subject) -> Iterable[Finding]:
+    spec = find_spec(_MODULE)
+    if spec is not None and spec.origin is not None and not _is_ours(Path(spec.origin)):
+        yield Finding.of("shadowed-module", f"import {_MODULE} gives {spec.origin}.")
+
+
+def _command(subject: Subject) -> Iterable[Finding]:
+    found = shutil.which(_COMMAND, path=subject.environ.get("PATH", os.defpath))
+    if found is not None and not _is_ours(Path(found)):
+        yield Finding.of("shadowed-command", f"{_COMMAND} is {found}.")
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as file:
+        beginning = file.read(_BEGINNING)
+    return any(word in beginning for word in _OURS)
+
+
+INSTALLATION: Final = (
+    Check(("shadowed-module",), _module, needs="nothing"),
+    Check(("shadowed-command",), _command, needs="nothing"),
+)
+
+
+# Is there a backup, and how old is it?
+
+#: Seconds that a store may be without a backup, and a backup without a newer one.
+_WITHOUT: Final = 7 * 86_400.0
+
+
+_OLD: Final = 30 * 86_400.0
+
+
+class Kept(NamedTuple):
+    """The backups that there are."""
+
+    directory: Path
+    number: int
+    #: When the newest one was made.
+    newest: float | None
+
+
+def backups_of(subject: Subject) -> Kept:
+    """Return the complete backups in the configured directory.
+
+    Raises:
+        BackupRefused: the directory cannot be read.
+    """
+    directory = subject.settings.backups.directory
+    complete = [each for each in list_backups(directory) if each.state == "complete"]
+    newest = max((each.created for each in complete), default=None)
+    return Kept(directory, len(complete), newest)
+
+
+def _backups(subject: Subject) -> Iterable[Finding]:
+    kept = backups_of(subject)
+    now = subject.clock()
+    with subject.read() as tx:
+        row = tx.one("SELECT MIN(started_at), MAX(last_active) FROM sessions")
+    first, last = row or (None, None)
+    if kept.newest is None:
+        if first is not None and now - float(first) > _WITHOUT:
+            yield Finding.of("no-backup", f"{kept.directory} has none.")
+    elif last is not None and float(last) > kept.newest and now - kept.newest > _OLD:
+        date = time.strftime("%Y-%m-%d", time.gmtime(kept.newest))
+        yield Finding.of("old-backup", f"The newest in {kept.directory} is of {date}.")
+
+
+BACKUPS: Final = (Check(("no-backup", "old-backup"), _backups),)
+
 
 #: Below this, or below this part of the store's own size, there is hardly any space.
 _LEAST_FREE: Final = 64 * 1024 * 1024

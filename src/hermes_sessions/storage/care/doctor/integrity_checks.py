@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from hermes_sessions.errors import StoreCorrupt
-from hermes_sessions.storage.care.doctor.check_runner import Check
+from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
 from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
-from hermes_sessions.storage.care.doctor.subject import Subject
 from hermes_sessions.storage.care.health import State
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.sqlite.inspection import Damage

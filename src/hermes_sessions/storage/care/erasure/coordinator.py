@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Final, Protocol
 
-from hermes_sessions.storage.care.erasure.counting import count_rows
-from hermes_sessions.storage.care.erasure.discovery import find
+from hermes_sessions.storage.care.erasure.discovery import count_rows, find
 from hermes_sessions.storage.care.erasure.receipts import Receipt, Receipts, Step, updated
-from hermes_sessions.storage.care.erasure.row_removal import remove
-from hermes_sessions.storage.care.erasure.scrubbing import scrub
+from hermes_sessions.storage.care.erasure.row_removal import remove, scrub
 from hermes_sessions.storage.care.erasure.targets import Subject, Targets
 from hermes_sessions.storage.repositories.derived_columns import settle
 from hermes_sessions.storage.repositories.stale_sessions import settle_first

@@ -15,9 +15,9 @@ from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.care.erasure.discovery import column, pages, sessions_through
 from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.authors import Author, note_author, stored_author
-from hermes_sessions.storage.repositories.fences import free_chain, lock_lease
-from hermes_sessions.storage.repositories.summaries import refresh_summary
+from hermes_sessions.storage.repositories.identities import Author, note_author, stored_author
+from hermes_sessions.storage.repositories.leases import free_chain, lock_lease
+from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.store import Store
 
 Counts = Counter[str]

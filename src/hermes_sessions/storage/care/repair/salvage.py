@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput, NotADatabase, SchemaRefused
-from hermes_sessions.storage.care.repair.errand import Errand
 from hermes_sessions.storage.care.repair.report import (
+    Errand,
     IncompleteSession,
     RepairReport,
     TableReport,
@@ -16,24 +16,26 @@ from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.sqlite.hermes_database import import_database
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from hermes_sessions.storage.sqlite.repair import shapes
+from hermes_sessions.storage.sqlite.repair import row_file
+from hermes_sessions.storage.sqlite.repair.disk_format import is_marked_as_ours
 from hermes_sessions.storage.sqlite.repair.file_check import NO_TEXT, ZEROS
-from hermes_sessions.storage.sqlite.repair.header import is_marked_as_ours
-from hermes_sessions.storage.sqlite.repair.knowledge import (
-    Knowledge,
-    ask_indexes,
-    ranges,
-    rows_lost,
-)
 from hermes_sessions.storage.sqlite.repair.rebuild import Rebuilt, rebuild
-from hermes_sessions.storage.sqlite.repair.recover_tool import capable_tool, recover_with
+from hermes_sessions.storage.sqlite.repair.recover_tool import (
+    capable_tool,
+    is_derived,
+    recover_with,
+    shortened_rows,
+)
 from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
 from hermes_sessions.storage.sqlite.repair.row_reader import (
+    Knowledge,
+    ask_indexes,
     carve_into,
     heal_copy,
+    ranges,
     read_row_by_row,
+    rows_lost,
 )
-from hermes_sessions.storage.sqlite.repair.shortened import is_derived, shortened_rows
 from hermes_sessions.storage.sqlite.schema import APPLICATION_ID, DOCUMENTED_VERSION
 from hermes_sessions.storage.tables import (
     ERASURE_TABLES,
@@ -83,10 +85,10 @@ def save(work: Path, new: Path, page_size: int, errand: Errand, report: RepairRe
             read_row_by_row(
                 copy, page_size, rows, lambda count: errand.on_progress("reading", count)
             )
-        if not set(shapes.ORDER) <= {name.lower() for name in rows.tables()}:
+        if not set(row_file.ORDER) <= {name.lower() for name in rows.tables()}:
             # Their very names are damaged; what their rows hold tells them all the same.
             carve_into(copy, page_size, rows)
-        put_back, report.unknown_rows = shapes.put_back(rows)
+        put_back, report.unknown_rows = row_file.put_back(rows)
         _require_something(rows, report)
         errand.on_progress("writing", 0)
         if _is_ours(rows):
@@ -108,7 +110,7 @@ def _recover(
         shortened_rows(copy, page_size, rows), "the tool saved only a part of a text in it"
     )
     for (table, row_id), what in changed.items():
-        name = None if is_derived(table) else shapes.name_of(rows, table, row_id)
+        name = None if is_derived(table) else row_file.name_of(rows, table, row_id)
         if name is not None:
             report.damaged_texts += 1
             report.notes.append(f"{name[0]} {name[1]}: {what}")
@@ -257,7 +259,7 @@ def _save_documented(
 ) -> None:
     """Copy everything into a store of ours, as an import does."""
     for name in ("sessions", "messages"):
-        rows.make(name, shapes.ORDER[name])
+        rows.make(name, row_file.ORDER[name])
     read = {name: rows.count(name) for name in ("sessions", "messages")}
     counters: dict[Any, Any] = {}
     columns = {name.lower() for name in rows.columns("sessions")}

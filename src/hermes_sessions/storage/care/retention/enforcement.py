@@ -9,12 +9,17 @@ from typing import Final
 
 from hermes_sessions.errors import InvalidInput, RetentionNotApproved
 from hermes_sessions.model.retention import Conversation, Departure, RetentionPolicies
-from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan, RetentionResult
-from hermes_sessions.storage.care.retention.planning import CONSENT, make_plan
+from hermes_sessions.storage.care.retention.plan import (
+    CONSENT,
+    Consent,
+    RetentionPlan,
+    RetentionResult,
+    make_plan,
+)
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.fences import held_conversations
 from hermes_sessions.storage.repositories.holds import conversations_on_hold
+from hermes_sessions.storage.repositories.leases import held_conversations
 from hermes_sessions.storage.repositories.lineage import place_family
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import VISIBLE

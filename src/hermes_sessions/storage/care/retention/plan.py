@@ -2,9 +2,153 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
-from hermes_sessions.model.retention import CLASSES, Departure, RetentionPolicies
+from hermes_sessions.model.retention import (
+    CLASSES,
+    Conversation,
+    Departure,
+    RetentionPolicies,
+    class_of,
+    departures,
+)
+from hermes_sessions.storage.provider import ReadTransaction
+from hermes_sessions.storage.repositories.holds import conversations_on_hold
+from hermes_sessions.storage.repositories.leases import held_conversations
+from hermes_sessions.storage.repositories.meta import Meta
+from hermes_sessions.storage.repositories.rows import VISIBLE
+from hermes_sessions.storage.repositories.sizes import Sizes
+from hermes_sessions.storage.repositories.stale_sessions import (
+    settle_first,
+    unsettled_conversations,
+)
+from hermes_sessions.storage.store import Store
+
+# Reading what there is, and applying the limits to it.
+
+#: Where consent is kept, in ``state_meta``.
+CONSENT: Final = "retention_consent"
+
+
+_DAY: Final = 86400.0
+
+
+_COLUMNS: Final = (
+    "conversation_id",
+    "id",
+    "source",
+    "edge_kind",
+    "ended_at",
+    "last_active",
+    "pinned_at",
+    "message_count",
+    "title",
+)
+
+
+_Row = dict[str, Any]
+
+
+def make_plan(store: Store, policies: RetentionPolicies) -> RetentionPlan:
+    """Return what *policies* come to now."""
+    now = store.clock()
+    cutoff = now - policies.close_after_days * _DAY
+    settle_first(store, limit=None)
+    with store.provider.read() as tx:
+        held = held_conversations(tx, now)
+        if not store.provider.read_only:
+            # What another program changed, and is not settled yet, may be newer than it seems.
+            held |= unsettled_conversations(tx)
+        on_hold = conversations_on_hold(tx, store)
+        families = _families(tx)
+    conversations = [
+        _conversation(conversation_id, rows, cutoff, held, on_hold)
+        for conversation_id, rows in families.items()
+    ]
+    going: list[Departure] = []
+    closings: list[str] = []
+    kept: Counter[str] = Counter()
+    for name in CLASSES:
+        limits = policies.of(name)
+        if not limits.is_any:
+            continue
+        members = [c for c in conversations if c.session_class == name]
+        if limits.max_bytes is not None:
+            members = _measured(store, members)
+        going += departures(members, limits, now)
+        closings += (one for member in members for one in member.left_open)
+        kept.update(c.kept_because for c in members if c.kept_because)
+    going.sort(key=lambda d: (d.conversation.last_active, d.conversation.id))
+    counts = Counter(conversation.session_class for conversation in conversations)
+    return RetentionPlan(
+        policies,
+        now,
+        tuple(going),
+        tuple(closings),
+        dict(sorted(kept.items())),
+        {name: counts[name] for name in CLASSES},
+        find_consent(store),
+    )
+
+
+def find_consent(store: Store) -> Consent | None:
+    """Return what somebody agreed to; None when nobody did, or it cannot be read."""
+    text = Meta(store).find(CONSENT)
+    try:
+        return None if text is None else Consent(**json.loads(text))
+    except (TypeError, ValueError):
+        return None
+
+
+def _families(tx: ReadTransaction) -> dict[str, list[_Row]]:
+    families: dict[str, list[_Row]] = {}
+    for values in tx.stream(
+        f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE {VISIBLE} ORDER BY started_at, id"
+    ):
+        row = dict(zip(_COLUMNS, values, strict=True))
+        families.setdefault(row["conversation_id"] or row["id"], []).append(row)
+    return families
+
+
+def _conversation(
+    conversation_id: str,
+    rows: list[_Row],
+    cutoff: float,
+    held: set[str],
+    on_hold: set[str],
+) -> Conversation:
+    # The root, or the oldest member when the root is in the trash.
+    first = next((row for row in rows if row["id"] == conversation_id), rows[0])
+    unended = [row for row in rows if row["ended_at"] is None]
+    kept_because = None
+    if conversation_id in on_hold:
+        kept_because = "on hold"
+    elif any(row["pinned_at"] is not None for row in rows):
+        kept_because = "pinned"
+    elif conversation_id in held:
+        kept_because = "in use"
+    elif any(row["last_active"] > cutoff for row in unended):
+        kept_because = "open"
+    is_idle = conversation_id not in held
+    return Conversation(
+        conversation_id,
+        class_of(first["source"], first["edge_kind"]),
+        max(row["last_active"] for row in rows),
+        tuple(row["id"] for row in rows),
+        sum(row["message_count"] or 0 for row in rows),
+        next((row["title"] for row in reversed(rows) if row["title"]), None),
+        kept_because,
+        tuple(row["id"] for row in unended if is_idle and row["last_active"] <= cutoff),
+    )
+
+
+def _measured(store: Store, conversations: Iterable[Conversation]) -> list[Conversation]:
+    wanted = list(conversations)
+    sizes = Sizes(store).of_sessions(one for member in wanted for one in member.sessions)
+    return [member._replace(size=sum(sizes[one] for one in member.sessions)) for member in wanted]
 
 
 class Consent(NamedTuple):

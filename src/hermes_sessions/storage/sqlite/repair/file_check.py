@@ -8,11 +8,9 @@ from typing import Any, Final, Literal, NamedTuple
 import apsw
 
 from hermes_sessions.errors import ImportRefused, StoreError
-from hermes_sessions.storage.sqlite.emptied import was_written
-from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
+from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of, was_written
 from hermes_sessions.storage.sqlite.read_only_file import is_database, reading
-from hermes_sessions.storage.sqlite.repair.rows import is_zeroed, rows_of
-from hermes_sessions.storage.sqlite.row_scan import quoted
+from hermes_sessions.storage.sqlite.row_scan import is_zeroed, quoted, rows_of
 from hermes_sessions.storage.sqlite.schema import APPLICATION_ID
 from hermes_sessions.storage.sqlite.wal_files import LogState, inspect_log
 

@@ -15,13 +15,12 @@ import apsw
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.lineage import place_family
+from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.repositories.stale_sessions import note_all
-from hermes_sessions.storage.repositories.summaries import refresh_summary
+from hermes_sessions.storage.sqlite.hermes_values import text_of_bytes
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
-from hermes_sessions.storage.sqlite.repair.rows import is_zeroed
-from hermes_sessions.storage.sqlite.row_scan import quoted
-from hermes_sessions.storage.sqlite.upgrade.values import text_of_bytes
+from hermes_sessions.storage.sqlite.row_scan import is_zeroed, quoted
 
 #: Made anew, or written by the new file itself.
 _LEFT_OUT: Final = frozenset(

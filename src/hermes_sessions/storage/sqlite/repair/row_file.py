@@ -6,14 +6,20 @@ found without their table are in ``lost_and_found``, as SQLite's ``.recover`` ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 import apsw
 
-from hermes_sessions.storage.sqlite.repair.rows import rows_of
-from hermes_sessions.storage.sqlite.row_scan import quoted
+from hermes_sessions.storage.sqlite.row_scan import quoted, rows_of
+from hermes_sessions.storage.sqlite.schema import (
+    MESSAGES_ADDED,
+    MESSAGES_COLUMNS,
+    SESSIONS_ADDED,
+    SESSIONS_COLUMNS,
+)
 
 LOST_AND_FOUND: Final = "lost_and_found"
 #: What stands before the values of such a row.
@@ -95,3 +101,124 @@ def _bindable(value: Any) -> Any:
         except UnicodeEncodeError:
             return value.encode("utf-8", "surrogateescape")
     return value
+
+
+# To which table a row belongs that was found without one, told by what it holds.
+
+
+_WORD: Final = re.compile(r"[a-z][a-z_]{2,30}\Z")
+#: Where both tables have a time.
+_TIME: Final = 7
+
+
+_EARLIEST: Final = 1_000_000_000
+
+
+_LATEST: Final = 10_000_000_000
+
+
+_SHAPE_BATCH: Final = 500
+
+
+def _names(documented: str, added: Sequence[str]) -> list[str]:
+    lines = [line.strip() for line in documented.strip().splitlines()]
+    return [line.split()[0] for line in (*lines, *added) if "GENERATED" not in line]
+
+
+#: Columns in the order in which a fresh file has them.
+ORDER: Final = {
+    "messages": _names(MESSAGES_COLUMNS, MESSAGES_ADDED),
+    "sessions": [*_names(SESSIONS_COLUMNS, SESSIONS_ADDED), "fence"],
+}
+
+
+def table_of(values: Sequence[Any]) -> str | None:
+    """Return the table that a row with these values belongs to: messages, sessions, or None."""
+    if len(values) <= _TIME or not _is_time(values[_TIME]):
+        return None
+    if not (_is_text(values[1]) and values[1]):
+        return None
+    if values[0] is None:
+        is_role = isinstance(values[2], str) and _WORD.match(values[2]) is not None
+        return "messages" if is_role else None
+    is_session = _is_text(values[0]) and bool(values[0]) and len(values) > _TIME + 2
+    return "sessions" if is_session else None
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and _EARLIEST < value < _LATEST
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) < 1000
+
+
+def name_of(file: PlainFile, table: str, row_id: int) -> tuple[str, Any] | None:
+    """Return table and id of a row, also of one that was found without its table; None when nobody
+    can tell which it was, or it is in its table, too.
+    """
+    [row] = file.rows(table, file.columns(table), row_id)
+    if table != LOST_AND_FOUND:
+        return table, row[0]
+    count, lost_id = row[2], row[3]
+    values = row[4 : 4 + count]
+    belongs_to = table_of(values)
+    if belongs_to is None:
+        return None
+    name = lost_id if belongs_to == "messages" else values[0]
+    return None if name in _present(file, belongs_to) else (belongs_to, name)
+
+
+def put_back(file: PlainFile) -> tuple[dict[str, int], int]:
+    """Move rows that were found without their table to where they belong, unless they are there.
+
+    Returns how many were put back, by table, and how many of the others nobody can tell.
+    """
+    if LOST_AND_FOUND not in file.tables():
+        return {}, 0
+    present = {table: _present(file, table) for table in ORDER}
+    restored: dict[str, int] = {}
+    unknown = 0
+    lost = file.columns(LOST_AND_FOUND)
+    rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in ORDER}
+    for row in file.rows(LOST_AND_FOUND, lost):
+        count, rowid = row[2], row[3]
+        values = list(row[4 : 4 + count])
+        table = table_of(values)
+        if table is None:
+            unknown += 1
+            continue
+        if table == "messages":
+            values[0] = rowid
+        if values[0] in present[table]:
+            continue
+        present[table].add(values[0])
+        rows[table].append(tuple(values))
+        if len(rows[table]) >= _SHAPE_BATCH:
+            _write(file, table, rows[table])
+        restored[table] = restored.get(table, 0) + 1
+    for table, waiting in rows.items():
+        _write(file, table, waiting)
+    file.connection.execute(f"DROP TABLE {LOST_AND_FOUND}")
+    return restored, unknown
+
+
+def _present(file: PlainFile, table: str) -> set[Any]:
+    if not file.columns(table):
+        return set()
+    return {row[0] for row in file.rows(table, ("id",))}
+
+
+def _write(file: PlainFile, table: str, rows: list[tuple[Any, ...]]) -> None:
+    """Write rows whose values stand in the order of the table's columns; some may have fewer."""
+    if not rows:
+        return
+    columns = file.columns(table) or ORDER[table]
+    file.make(table, columns)
+    by_length: dict[int, list[tuple[Any, ...]]] = {}
+    for row in rows:
+        kept = row[: len(columns)]
+        by_length.setdefault(len(kept), []).append(kept)
+    for length, some in by_length.items():
+        file.add(table, columns[:length], some)
+    rows.clear()

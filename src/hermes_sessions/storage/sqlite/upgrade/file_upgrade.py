@@ -16,7 +16,6 @@ from hermes_sessions.storage.sqlite.exclusive_access import sole_use
 from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
 from hermes_sessions.storage.sqlite.migrations import apply_pending_migrations, record_migration
 from hermes_sessions.storage.sqlite.upgrade.backup_copy import ensure_backup
-from hermes_sessions.storage.sqlite.upgrade.keys import convert_session_ids
 from hermes_sessions.storage.sqlite.upgrade.layout import (
     add_tables_and_columns,
     base_layout,
@@ -28,6 +27,7 @@ from hermes_sessions.storage.sqlite.upgrade.lineage import settle_lineage
 from hermes_sessions.storage.sqlite.upgrade.messages import convert_messages
 from hermes_sessions.storage.sqlite.upgrade.sessions import (
     convert_meta,
+    convert_session_ids,
     convert_sessions,
     fill_summaries,
     recover_lost_sessions,

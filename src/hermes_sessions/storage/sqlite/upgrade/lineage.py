@@ -11,8 +11,7 @@ from typing import Any
 
 import apsw
 
-from hermes_sessions.model.legacy import documented_edge_kind
-from hermes_sessions.model.lineage import Member, place
+from hermes_sessions.model.lineage import Member, documented_edge_kind, place
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.row_scan import fetch
 

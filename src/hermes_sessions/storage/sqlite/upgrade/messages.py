@@ -16,9 +16,7 @@ import apsw
 from hermes_sessions.model.message import preview_of
 from hermes_sessions.storage.codec import decode_content, decode_text, encode_text
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite.row_scan import ScannedRow, scan
-from hermes_sessions.storage.sqlite.upgrade.layout import MESSAGE_TEXTS
-from hermes_sessions.storage.sqlite.upgrade.values import (
+from hermes_sessions.storage.sqlite.hermes_values import (
     Value,
     is_time,
     must_change,
@@ -28,6 +26,8 @@ from hermes_sessions.storage.sqlite.upgrade.values import (
     time_from,
     unescaped_json,
 )
+from hermes_sessions.storage.sqlite.row_scan import ScannedRow, scan
+from hermes_sessions.storage.sqlite.upgrade.layout import MESSAGE_TEXTS
 
 logger = Logger(__name__)
 
