@@ -53,14 +53,14 @@ class _House:
             )
 
     def _fill(self, tx: Any, numbers: range) -> None:
-        from hermes_sessions.lifecycle.lane_updates import Cause, begin_session
+        from hermes_sessions.lifecycle.lane_updates import TransitionCause, begin_session
 
         engine = self.engine
         for number in numbers:
             now, source = engine.store.clock(), self.source(number)
             key = engine.key_of(source)
             lane = engine.lanes.ensure(tx, engine.namespace, key, now=now, origin=source)
-            cause = Cause("create", "new")
+            cause = TransitionCause("create", "new")
             begin_session(tx, engine, lane, cause, now, leaves=None, notice="new", source=source)
 
     def place(self, number: int) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hermes_sessions.agent.clients import chat_stream
 from hermes_sessions.agent.clients.chat_stream import EventSource, reply_events, usage_of
-from hermes_sessions.agent.clients.endpoint_errors import failure_of
+from hermes_sessions.agent.clients.endpoint_errors import error_from_response
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelError,
@@ -184,7 +184,7 @@ JSON_VALUES = st.recursive(
 def test_chunks_of_any_shape_end_in_a_reply_or_an_error_of_the_port(values: list[Any]) -> None:
     outcome([sse(*map(json.dumps, values), "[DONE]")])
     outcome([json.dumps(values[0]).encode()])
-    failure_of(400, json.dumps(values[0]))
+    error_from_response(400, json.dumps(values[0]))
 
 
 def test_an_answer_in_one_piece() -> None:
@@ -388,7 +388,7 @@ TOO_LONG = [
 
 @pytest.mark.parametrize(("status", "body"), TOO_LONG)
 def test_too_long_is_recognised_whoever_says_it(status: int, body: Any) -> None:
-    failure = failure_of(status, json.dumps(body))
+    failure = error_from_response(status, json.dumps(body))
     assert isinstance(failure, ModelRefused)
     assert failure.too_long
 
@@ -413,7 +413,9 @@ def test_too_long_is_recognised_whoever_says_it(status: int, body: Any) -> None:
 def test_other_failures_say_what_to_do(
     status: int, body: Any, error: type[ModelError], text: str
 ) -> None:
-    failure = failure_of(status, body if isinstance(body, str | bytes) else json.dumps(body))
+    failure = error_from_response(
+        status, body if isinstance(body, str | bytes) else json.dumps(body)
+    )
     assert type(failure) is error
     assert text in str(failure)
     assert not getattr(failure, "too_long", False)

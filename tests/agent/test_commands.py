@@ -8,10 +8,10 @@ import pytest
 
 from hermes_sessions.agent.command_table import (
     COMMANDS,
-    Typed,
+    TypedCommand,
     UnknownCommand,
     commands_for,
-    read_command,
+    parse_command,
     table,
 )
 
@@ -30,8 +30,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
     ],
 )
 def test_commands(text: str, name: str, argument: str) -> None:
-    typed = read_command(text, "cli")
-    assert isinstance(typed, Typed)
+    typed = parse_command(text, "cli")
+    assert isinstance(typed, TypedCommand)
     assert (typed.command.name, typed.argument) == (name, argument)
 
 
@@ -39,14 +39,14 @@ def test_commands(text: str, name: str, argument: str) -> None:
     "text", ["hello", "", "/", "//x", "/tmp/file", "/1", "a /title", "/ title"]
 )
 def test_something_to_say(text: str) -> None:
-    assert read_command(text, "cli") is None
+    assert parse_command(text, "cli") is None
 
 
 def test_what_is_unknown() -> None:
-    assert read_command("/titel x", "cli") == UnknownCommand("titel", ("title",))
-    assert read_command("/st", "cli") == UnknownCommand("st", ("stop", "status"))
-    assert read_command("/zzzz", "cli") == UnknownCommand("zzzz", ())
-    found = read_command("/quit", "gateway")
+    assert parse_command("/titel x", "cli") == UnknownCommand("titel", ("title",))
+    assert parse_command("/st", "cli") == UnknownCommand("st", ("stop", "status"))
+    assert parse_command("/zzzz", "cli") == UnknownCommand("zzzz", ())
+    found = parse_command("/quit", "gateway")
     assert isinstance(found, UnknownCommand)
 
 

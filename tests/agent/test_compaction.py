@@ -15,7 +15,7 @@ from hermes_sessions.agent.compaction import (
     estimated_tokens,
     is_nearly_full,
 )
-from hermes_sessions.agent.request_messages import sendable
+from hermes_sessions.agent.request_messages import build_request_messages
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from tests.agent.scripted_client import ScriptedClient, says
 
@@ -82,7 +82,7 @@ def test_a_call_keeps_its_result(db: SessionDB) -> None:
         db.append_message("s", "tool", "r", tool_call_id=f"c{number}", tool_name="f")
     compact(db, "s", ScriptedClient(says("short")), new_session_id="t")
     history = db.get_messages_as_conversation("t")
-    assert sendable(history) == sendable(history[:1])
+    assert build_request_messages(history) == build_request_messages(history[:1])
 
 
 def test_nothing_happens_when_the_model_fails(db: SessionDB) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.agent.clients.model_call import Call, ReplyStream
+from hermes_sessions.agent.clients.model_call import ModelCall, ReplyStream
 from hermes_sessions.agent.clients.openai_compatible import OpenAICompatibleClient
-from hermes_sessions.agent.clients.port import Event, TextPiece, Waiting
+from hermes_sessions.agent.clients.port import Event, RetryWait, TextPiece
 from hermes_sessions.agent.compaction import CompactionInterrupted, compact
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.agent.tools.registry import ToolRegistry
@@ -89,10 +89,10 @@ def test_a_model_that_is_given_time(agent: Agent, model: ScriptedModel) -> None:
     model.add(failure(429, "slow down", retry_after="50"))
     interrupt = Interrupt()
     running = Running(agent.run_turn("s", "hello?", interrupt=interrupt))
-    running.wait_for(Waiting)
+    running.wait_for(RetryWait)
     interrupt.set()
     assert running.finish() == Ended("interrupted")
-    (waiting,) = [event for event in running.events if isinstance(event, Waiting)]
+    (waiting,) = [event for event in running.events if isinstance(event, RetryWait)]
     assert (waiting.seconds, waiting.attempt, waiting.attempts) == (50, 2, 5)
     assert "(429)" in waiting.reason
 
@@ -143,7 +143,7 @@ def test_a_stream_that_is_closed_while_it_is_asked_for_more() -> None:
             closing.set()
             assert go_on.wait(60)
 
-    call = Call()
+    call = ModelCall()
     stream = ReplyStream(call, events())
     assert next(stream) == TextPiece("one")
     other = threading.Thread(target=stream.close)

@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.agent.chat_spool import AWAY, Keeping, Kept, directory_for, new_mark
+from hermes_sessions.agent.chat_spool import (
+    STORE_UNAVAILABLE_ERRORS,
+    ChatSpool,
+    SpooledMessage,
+    chat_spool_directory,
+    new_external_id,
+)
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.config import load_settings
@@ -32,14 +38,20 @@ from hermes_sessions.agent import keeping
 keeping.Spool.replay = lambda self, store: (
     [store(entry) for _, entry in self._unread(self._own)][:1] and os._exit(9)
 )
-waiting = keeping.Keeping(Path(sys.argv[1]))
+waiting = keeping.ChatSpool(Path(sys.argv[1]))
 waiting.adopt()
 waiting.store_all(SessionDB(sys.argv[2]))
 """
 
 
 def message(text: str, role: str = "user", **values: Any) -> dict[str, Any]:
-    return {"role": role, "content": text, "external_id": new_mark(), "timestamp": 5.0, **values}
+    return {
+        "role": role,
+        "content": text,
+        "external_id": new_external_id(),
+        "timestamp": 5.0,
+        **values,
+    }
 
 
 @pytest.fixture
@@ -52,10 +64,10 @@ def said(db: SessionDB, session_id: str = "s") -> list[tuple[str, Any]]:
 
 
 def test_a_session_that_is_not_there_yet_is_made(db: SessionDB, tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path / "spool")
-    keeping.keep(Kept("s", "cli", message("One"), "m-1", "Be kind.", "u"))
+    keeping = ChatSpool(tmp_path / "spool")
+    keeping.keep(SpooledMessage("s", "cli", message("One"), "m-1", "Be kind.", "u"))
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    keeping.keep(Kept("s", "cli", message("Two", "assistant", tool_calls=calls), "m-1"))
+    keeping.keep(SpooledMessage("s", "cli", message("Two", "assistant", tool_calls=calls), "m-1"))
     assert keeping.store_all(db) == 2
     session = db.get_session("s")
     assert session is not None
@@ -73,33 +85,33 @@ def test_a_session_that_is_not_there_yet_is_made(db: SessionDB, tmp_path: Path) 
 
 def test_what_was_stored_after_all_is_not_stored_twice(db: SessionDB, tmp_path: Path) -> None:
     """The answer of the database got lost, and not the message."""
-    keeping = Keeping(tmp_path / "spool")
+    keeping = ChatSpool(tmp_path / "spool")
     one = message("One")
     db.create_session("s", "cli")
     db.append_message("s", **one)
-    keeping.keep(Kept("s", "cli", one))
+    keeping.keep(SpooledMessage("s", "cli", one))
     assert keeping.store_all(db) == 1
     assert said(db) == [("user", "One")]
     # Nor when the conversation goes on in another session by then.
     db.continue_session("s", "t", [{"role": "user", "content": "Sum"}])
-    keeping.keep(Kept("s", "cli", one))
+    keeping.keep(SpooledMessage("s", "cli", one))
     keeping.store_all(db)
     assert (said(db), said(db, "t")) == ([("user", "One")], [("user", "Sum")])
-    keeping.keep(Kept("s", "cli", message("Two")))
+    keeping.keep(SpooledMessage("s", "cli", message("Two")))
     keeping.store_all(db)
     assert said(db, "t") == [("user", "Sum"), ("user", "Two")]
 
 
 def test_a_process_that_dies_while_it_stores(db: SessionDB, tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path / "spool")
+    keeping = ChatSpool(tmp_path / "spool")
     for text in ("One", "Two", "Three"):
-        keeping.keep(Kept("s", "cli", message(text)))
+        keeping.keep(SpooledMessage("s", "cli", message(text)))
     keeping.close()
     arguments = [str(tmp_path / "spool"), str(tmp_path / "state.db")]
     done = subprocess.run([sys.executable, "-c", DIES_AFTER_STORING, *arguments], check=False)
     assert done.returncode == 9
     assert [content for _, content in said(db)] == ["One", "Two", "Three"]
-    again = Keeping(tmp_path / "spool")
+    again = ChatSpool(tmp_path / "spool")
     assert again.adopt() == 3
     assert again.store_all(db) == 3
     assert [content for _, content in said(db)] == ["One", "Two", "Three"]
@@ -108,9 +120,9 @@ def test_a_process_that_dies_while_it_stores(db: SessionDB, tmp_path: Path) -> N
 def test_while_the_store_is_away_everything_stays(
     db: SessionDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeping = Keeping(tmp_path / "spool")
+    keeping = ChatSpool(tmp_path / "spool")
     for text in ("One", "Two"):
-        keeping.keep(Kept("s", "cli", message(text)))
+        keeping.keep(SpooledMessage("s", "cli", message(text)))
 
     def away(*_args: object, **_options: object) -> None:
         raise StoreLocked("database is locked")
@@ -124,10 +136,10 @@ def test_while_the_store_is_away_everything_stays(
 
 
 def test_a_conversation_in_which_somebody_is_at_work(db: SessionDB, tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path / "spool")
+    keeping = ChatSpool(tmp_path / "spool")
     db.create_session("s", "cli")
     lease = db.take_lease("s", "another chat", ttl=60)
-    keeping.keep(Kept("s", "cli", message("One")))
+    keeping.keep(SpooledMessage("s", "cli", message("One")))
     with pytest.raises(ConversationHeld, match="another chat"):
         keeping.store_all(db)
     assert keeping.waiting == 1
@@ -136,14 +148,14 @@ def test_a_conversation_in_which_somebody_is_at_work(db: SessionDB, tmp_path: Pa
 
 
 def test_a_turn_that_could_not_let_go_is_in_nobodys_way(db: SessionDB, tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path / "spool")
+    keeping = ChatSpool(tmp_path / "spool")
     db.create_session("s", "cli")
     lease = db.take_lease("s", "a chat that lost its store", ttl=60)
-    keeping.keep(Kept("s", "cli", message("One"), fence=lease.token))
+    keeping.keep(SpooledMessage("s", "cli", message("One"), fence=lease.token))
     assert keeping.store_all(db) == 1
     # But whoever came after it stays undisturbed.
     other = db.take_lease("s", "another chat", ttl=60)
-    keeping.keep(Kept("s", "cli", message("Two"), fence=lease.token))
+    keeping.keep(SpooledMessage("s", "cli", message("Two"), fence=lease.token))
     with pytest.raises(ConversationHeld, match="another chat"):
         keeping.store_all(db)
     held = db.lease_of("s")
@@ -152,21 +164,21 @@ def test_a_turn_that_could_not_let_go_is_in_nobodys_way(db: SessionDB, tmp_path:
 
 
 def test_what_can_never_be_stored_is_put_aside(db: SessionDB, tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path / "spool")
-    keeping.keep(Kept("s", "cli", message("x" * (9 * 1024 * 1024))))
-    keeping.keep(Kept("s", "cli", message("Two")))
+    keeping = ChatSpool(tmp_path / "spool")
+    keeping.keep(SpooledMessage("s", "cli", message("x" * (9 * 1024 * 1024))))
+    keeping.keep(SpooledMessage("s", "cli", message("Two")))
     assert (keeping.store_all(db), keeping.refused) == (1, 1)
     assert said(db) == [("user", "Two")]
     (aside,) = (tmp_path / "spool").glob("*.refused")
     assert "over the limit" in aside.read_text()
 
 
-@pytest.mark.parametrize("failure", [*AWAY, StaleFence])
+@pytest.mark.parametrize("failure", [*STORE_UNAVAILABLE_ERRORS, StaleFence])
 def test_a_store_that_cannot_take_it_does_not_refuse_it(
     db: SessionDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
 ) -> None:
-    keeping = Keeping(tmp_path / "spool")
-    keeping.keep(Kept("s", "cli", message("One")))
+    keeping = ChatSpool(tmp_path / "spool")
+    keeping.keep(SpooledMessage("s", "cli", message("One")))
 
     def fail(*_args: object, **_options: object) -> None:
         raise failure("not now")
@@ -181,9 +193,9 @@ def test_a_store_that_cannot_take_it_does_not_refuse_it(
 
 
 def test_what_a_later_version_kept_is_put_aside(db: SessionDB, tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path / "spool")
-    keeping.keep(Kept("s", "cli", message("One", mood="good")))
-    keeping.keep(Kept("s", "cli", message("Two")))
+    keeping = ChatSpool(tmp_path / "spool")
+    keeping.keep(SpooledMessage("s", "cli", message("One", mood="good")))
+    keeping.keep(SpooledMessage("s", "cli", message("Two")))
     assert keeping.store_all(db) == 1
     assert said(db) == [("user", "Two")]
     (aside,) = (tmp_path / "spool").glob("*.unreadable")
@@ -213,7 +225,7 @@ def test_each_store_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     def place(text: str) -> Path:
         (tmp_path / "config.yaml").write_text(text)
         os.utime(tmp_path / "config.yaml", (len(text), len(text)))
-        return directory_for(tmp_path, load_settings().sessiondb)
+        return chat_spool_directory(tmp_path, load_settings().sessiondb)
 
     server = "sessiondb:\n  provider: postgresql\n  postgresql:\n    dsn: "
     places = [

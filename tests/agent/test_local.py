@@ -13,12 +13,12 @@ from hermes_sessions.agent.clients import local_model
 from hermes_sessions.agent.clients.local_model import (
     CONTEXT_LENGTH,
     LOCK_FILE,
-    Engine,
+    LlamaEngine,
     LocalClient,
-    body_of,
     fetch,
     fitting,
     is_installed,
+    request_body,
     weights_path,
 )
 from hermes_sessions.agent.clients.port import (
@@ -90,9 +90,9 @@ def test_a_reply() -> None:
 
 
 def test_it_is_loaded_once_and_not_before_it_is_asked() -> None:
-    loads: list[Engine] = []
+    loads: list[LlamaEngine] = []
 
-    def load() -> Engine:
+    def load() -> LlamaEngine:
         loads.append(PlayedEngine([said("Hi", "stop")]))
         return loads[-1]
 
@@ -169,7 +169,7 @@ def test_a_conversation_with_tools_becomes_a_plain_one() -> None:
         {"role": "assistant", "content": "It is 42."},
     ]
     request = Request(messages, "m", tools=[{"type": "function"}], max_tokens=9999, temperature=0.0)
-    body = body_of(request)
+    body = request_body(request)
     assert body["messages"] == [
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "What is"},

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.agent.clients.chat_stream import BROKE_OFF
+from hermes_sessions.agent.clients.chat_stream import REPLY_CUT_OFF
 from hermes_sessions.agent.clients.endpoint_address import EndpointAddress
-from hermes_sessions.agent.clients.endpoint_errors import MOST_ATTEMPTS, retry_after_of, wait_before
+from hermes_sessions.agent.clients.endpoint_errors import (
+    MAX_ATTEMPTS,
+    parse_retry_after,
+    retry_delay,
+)
 from hermes_sessions.agent.clients.openai_compatible import (
-    Chance,
+    ClockAndRandom,
     OpenAICompatibleClient,
-    Patience,
+    Timeouts,
 )
 from hermes_sessions.agent.clients.port import (
     Event,
@@ -26,10 +30,10 @@ from hermes_sessions.agent.clients.port import (
     ReasoningPiece,
     Reply,
     Request,
+    RetryWait,
     TextPiece,
     ToolCall,
     Usage,
-    Waiting,
 )
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.testing.scripted_model import (
@@ -59,8 +63,8 @@ class Waits:
         self.waited.append(seconds)
         return is_shut.is_set()
 
-    def chance(self) -> Chance:
-        return Chance(
+    def chance(self) -> ClockAndRandom:
+        return ClockAndRandom(
             monotonic=lambda: sum(self.waited),
             now=lambda: 784111777.0,
             random=lambda: 1.0,
@@ -190,7 +194,7 @@ def test_attempts_are_bounded(model: ScriptedModel, connect: Connect, waits: Wai
     error = error_of(connect())
     assert isinstance(error, ModelUnavailable)
     assert "(503). It says: overloaded, …" in str(error)
-    assert len(model.requests) == MOST_ATTEMPTS
+    assert len(model.requests) == MAX_ATTEMPTS
     assert waits.waited == [0.5, 1.0, 2.0, 4.0]
 
 
@@ -323,8 +327,8 @@ def test_a_cut_anywhere_is_an_error_or_a_whole_answer(
             outcomes.append(reply_of(client).text)
         except ModelUnavailable as error:
             outcomes.append(str(error))
-    assert set(outcomes) == {BROKE_OFF, "Hello there"}
-    assert outcomes == sorted(outcomes, key=lambda text: text != BROKE_OFF)
+    assert set(outcomes) == {REPLY_CUT_OFF, "Hello there"}
+    assert outcomes == sorted(outcomes, key=lambda text: text != REPLY_CUT_OFF)
 
 
 def test_a_cut_among_tool_calls_is_tried_again(model: ScriptedModel, connect: Connect) -> None:
@@ -339,8 +343,8 @@ def test_an_outage_amid_the_answer(model: ScriptedModel, connect: Connect) -> No
     model.add(streamed(trouble), streamed("Hi", trouble))
     events = connect().stream(HI)
     waiting = next(events)
-    assert isinstance(waiting, Waiting)
-    assert (waiting.attempt, waiting.attempts) == (2, MOST_ATTEMPTS)
+    assert isinstance(waiting, RetryWait)
+    assert (waiting.attempt, waiting.attempts) == (2, MAX_ATTEMPTS)
     assert "upstream died …" in waiting.reason, "and the key is not there"
     assert next(events) == TextPiece("Hi")
     with pytest.raises(ModelUnavailable, match="upstream died …"):
@@ -369,10 +373,10 @@ def test_a_slow_first_byte(model: ScriptedModel, connect: Connect) -> None:
     gate = model.gate()
     model.add(streamed("late").held_by(gate))
     model.otherwise = streamed("in time")
-    assert reply_of(connect(patience=Patience(first_byte=0.3))).text == "in time"
+    assert reply_of(connect(patience=Timeouts(first_byte=0.3))).text == "in time"
 
     model.otherwise = streamed("late").held_by(gate)
-    error = error_of(connect(patience=Patience(first_byte=0.01)))
+    error = error_of(connect(patience=Timeouts(first_byte=0.01)))
     assert isinstance(error, ModelUnavailable)
     assert "model.first_byte_timeout" in str(error)
 
@@ -380,7 +384,7 @@ def test_a_slow_first_byte(model: ScriptedModel, connect: Connect) -> None:
 def test_silence_amid_the_answer(model: ScriptedModel, connect: Connect) -> None:
     gate = model.gate()
     model.otherwise = streamed("Hello", gate, " there")  # also if a busy machine is late with it
-    events = connect(patience=Patience(first_byte=60, piece=0.1)).stream(HI)
+    events = connect(patience=Timeouts(first_byte=60, piece=0.1)).stream(HI)
     assert next(events) == TextPiece("Hello")
     with pytest.raises(ModelUnavailable, match=r"model\.piece_timeout"):
         next(events)
@@ -389,7 +393,7 @@ def test_silence_amid_the_answer(model: ScriptedModel, connect: Connect) -> None
 def test_a_patient_client_hears_a_slow_one_out(model: ScriptedModel, connect: Connect) -> None:
     gate = model.gate()
     model.say("Hello", gate, " there")
-    events = connect(patience=Patience(first_byte=60, piece=60)).stream(HI)
+    events = connect(patience=Timeouts(first_byte=60, piece=60)).stream(HI)
     assert next(events) == TextPiece("Hello")
     gate.open()
     assert next(events) == TextPiece(" there")
@@ -406,14 +410,14 @@ def test_nobody_listens(connect: Connect, waits: Waits) -> None:
     assert isinstance(error, ModelUnavailable)
     assert f"localhost:{port} cannot be reached: no connection" in str(error)
     assert "model.base_url" in str(error)
-    assert len(waits.waited) == MOST_ATTEMPTS - 1
+    assert len(waits.waited) == MAX_ATTEMPTS - 1
 
 
 def test_something_else_listens(connect: Connect) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def speak() -> None:
-            for _ in range(MOST_ATTEMPTS):
+            for _ in range(MAX_ATTEMPTS):
                 connection, _ = server.accept()
                 with connection:
                     connection.recv(100)
@@ -488,7 +492,7 @@ def test_another_thread_interrupts_one_that_waits_for_its_next_attempt(
         waiting.set()
         return is_shut.wait(seconds)
 
-    events = connect(chance=Chance(wait=wait)).stream(HI)
+    events = connect(chance=ClockAndRandom(wait=wait)).stream(HI)
     reader = threading.Thread(target=lambda: list(events))
     reader.start()
     assert waiting.wait(60)
@@ -503,8 +507,8 @@ def test_ctrl_c_closes_the_connection(model: ScriptedModel, connect: Connect) ->
     def wait(_is_shut: threading.Event, _seconds: float) -> bool:
         raise KeyboardInterrupt
 
-    events = connect(chance=Chance(wait=wait)).stream(HI)
-    assert isinstance(next(events), Waiting)
+    events = connect(chance=ClockAndRandom(wait=wait)).stream(HI)
+    assert isinstance(next(events), RetryWait)
     with pytest.raises(KeyboardInterrupt):
         next(events)
     assert list(events) == []
@@ -614,7 +618,7 @@ def test_waits(
     expected: tuple[float, float] | None,
 ) -> None:
     found = [
-        wait_before(attempt, elapsed=elapsed, bound=60, retry_after=retry_after, random=chance)
+        retry_delay(attempt, elapsed=elapsed, bound=60, retry_after=retry_after, random=chance)
         for chance in (lambda: 0.0, lambda: 1.0)
     ]
     assert found == ([None, None] if expected is None else list(expected))
@@ -635,4 +639,4 @@ def test_waits(
     ],
 )
 def test_what_retry_after_says(headers: dict[str, str], expected: float | None) -> None:
-    assert retry_after_of(headers, 784111777.0) == expected
+    assert parse_retry_after(headers, 784111777.0) == expected

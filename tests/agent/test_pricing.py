@@ -14,7 +14,13 @@ from hermes_sessions.agent.clients.model_selection import choose_model
 from hermes_sessions.agent.clients.port import Reply, Usage
 from hermes_sessions.agent.compaction import compact
 from hermes_sessions.agent.model_catalogue import catalogue_version, provider_at
-from hermes_sessions.agent.pricing import INCLUDED, UNKNOWN, UNPRICED, Pricing, fresh_input
+from hermes_sessions.agent.pricing import (
+    INCLUDED,
+    UNKNOWN,
+    UNPRICED,
+    Pricing,
+    uncached_input_tokens,
+)
 from hermes_sessions.agent.title_generator import title_session
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent
@@ -99,9 +105,9 @@ class TestPrices:
         assert azure.cost(Usage(MILLION, 0), "gpt-4o").usd == 2.5
 
     def test_fresh_input(self) -> None:
-        assert fresh_input(Usage(10, 1, 4, 3)) == 3
-        assert fresh_input(Usage(10, 1)) == 10
-        assert fresh_input(Usage(2, 1, 400)) == 2, "counted beside the input"
+        assert uncached_input_tokens(Usage(10, 1, 4, 3)) == 3
+        assert uncached_input_tokens(Usage(10, 1)) == 10
+        assert uncached_input_tokens(Usage(2, 1, 400)) == 2, "counted beside the input"
 
 
 class TestCatalogue:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.agent.request_messages import NO_RESULT, OPENING, sendable
+from hermes_sessions.agent.request_messages import NO_RESULT, OPENING, build_request_messages
 
 
 def call(call_id: str, arguments: Any = "{}") -> dict[str, Any]:
@@ -20,7 +20,7 @@ def test_a_plain_conversation() -> None:
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b", "finish_reason": "stop", "reasoning": "hm"},
     ]
-    assert sendable(history, "Be brief.") == [
+    assert build_request_messages(history, "Be brief.") == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "b"},
@@ -29,10 +29,10 @@ def test_a_plain_conversation() -> None:
 
 def test_questions_in_a_row_become_one() -> None:
     history = [{"role": "user", "content": text} for text in ("a", "b")]
-    assert sendable(history) == [{"role": "user", "content": "a\n\nb"}]
+    assert build_request_messages(history) == [{"role": "user", "content": "a\n\nb"}]
     image = {"type": "image_url", "image_url": {"url": "x"}}
     history = [{"role": "user", "content": "a"}, {"role": "user", "content": [image]}]
-    assert sendable(history) == [
+    assert build_request_messages(history) == [
         {"role": "user", "content": [{"type": "text", "text": "a"}, image]}
     ]
 
@@ -44,7 +44,7 @@ def test_a_call_without_a_result_gets_one() -> None:
         {"role": "tool", "content": "r2", "tool_call_id": "2"},
         {"role": "user", "content": "b"},
     ]
-    sent = sendable(history)
+    sent = build_request_messages(history)
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool", "user"]
     assert [m["content"] for m in sent if m["role"] == "tool"] == ["r2", NO_RESULT]
 
@@ -57,11 +57,11 @@ def test_a_result_without_a_call_is_left_out() -> None:
         {"role": "tool", "content": "r", "tool_call_id": "2"},
         {"role": "tool", "content": "again", "tool_call_id": "2"},
     ]
-    assert [m["content"] for m in sendable(history)] == ["a", None, "r"]
+    assert [m["content"] for m in build_request_messages(history)] == ["a", None, "r"]
 
 
 def test_a_history_that_begins_with_an_answer() -> None:
-    sent = sendable([{"role": "assistant", "content": "b"}])
+    sent = build_request_messages([{"role": "assistant", "content": "b"}])
     assert [message["content"] for message in sent] == [OPENING, "b"]
 
 
@@ -74,7 +74,7 @@ def test_arguments_are_always_an_object() -> None:
             "tool_calls": [call("1", "{oops"), call("2", {"a": 1}), call("3", ""), call("4", "[]")],
         },
     ]
-    calls = sendable(history)[1]["tool_calls"]
+    calls = build_request_messages(history)[1]["tool_calls"]
     assert [c["function"]["arguments"] for c in calls] == ["{}", '{"a": 1}', "{}", "{}"]
 
 
@@ -108,7 +108,7 @@ histories = st.lists(
 def test_any_history(history: list[dict[str, Any]]) -> None:
     waiting: set[str] = set()
     before = None
-    for message in sendable(history):
+    for message in build_request_messages(history):
         role = message["role"]
         if role == "tool":
             assert message["tool_call_id"] in waiting

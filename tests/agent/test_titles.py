@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.agent.clients.port import ModelUnavailable, Reply, Usage
-from hermes_sessions.agent.title_generator import cleaned, title_from, title_session
+from hermes_sessions.agent.title_generator import cleaned, title_from_question, title_session
 from tests.agent.scripted_client import ScriptedClient
 
 
@@ -81,7 +81,7 @@ def test_an_empty_session_stays_untitled(db: SessionDB) -> None:
     ],
 )
 def test_from_a_question(question: str, title: str | None) -> None:
-    assert title_from(question) == title
+    assert title_from_question(question) == title
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from itertools import count
 
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
-from hermes_sessions.lifecycle.lane_engine import Engine
-from hermes_sessions.lifecycle.lane_operations import Changes, Sweeps
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_operations import LaneChanges, LaneSweeps
 from hermes_sessions.lifecycle.session_routing import place
 from hermes_sessions.model.lane import first_alias
 from hermes_sessions.model.reset_policy import SessionResetPolicy
@@ -28,7 +28,7 @@ def live(db: SessionDB) -> None:
     """Let it all happen, in the nine days before the tests."""
     clock, numbers, busy = FrozenClock(NOW - 9 * DAY), count(1), [False]
     store = db.store._replace(clock=clock)
-    engine = Engine(
+    engine = LaneEngine(
         store,
         GatewayConfig(
             reset_policy=SessionResetPolicy("both", at_hour=4, idle_minutes=1440, timezone="UTC")
@@ -38,7 +38,7 @@ def live(db: SessionDB) -> None:
         lambda _key: busy[0],
         lambda _bytes: f"{next(numbers):08x}",
     )
-    changes = Changes(engine)
+    changes = LaneChanges(engine)
 
     def message(after: float = 0.0, *, force_new: bool = False) -> str:
         clock.advance(after)
@@ -55,7 +55,7 @@ def live(db: SessionDB) -> None:
     changes.switch(LANE, first, OWNER)
     db.continue_session(first, "20250227_090000_0c0c0c0c", [{"role": "user", "content": "Sum"}])
     message(HOUR)
-    Sweeps(engine).mark_recent(120, "restart_interrupted")
+    LaneSweeps(engine).mark_recent(120, "restart_interrupted")
     message(HOUR)
     changes.clear_resume(LANE, None)
     busy[0] = True

@@ -11,10 +11,10 @@ from unittest import mock
 import pytest
 
 from hermes_sessions.agent.clients.model_selection import choose_model
-from hermes_sessions.agent.command_table import COMMANDS, Typed
+from hermes_sessions.agent.command_table import COMMANDS, TypedCommand
 from hermes_sessions.agent.interrupts import Interrupt
-from hermes_sessions.cli.chat.prompt import Lines
-from hermes_sessions.cli.chat.slash_commands import Commands
+from hermes_sessions.cli.chat.prompt import StdinReader
+from hermes_sessions.cli.chat.slash_commands import SlashCommands
 from hermes_sessions.cli.console import Console
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput
@@ -609,7 +609,7 @@ class TestConversation:
         keyboard.readline.side_effect = ["one\\\n", given]
         monkeypatch.setattr("sys.stdin", keyboard)
         with pytest.raises(ending):
-            Lines().ask()
+            StdinReader().ask()
         assert capsys.readouterr().err == ">   \n"
 
 
@@ -619,11 +619,11 @@ def test_the_model_on_this_machine_is_not_called_another(
 ) -> None:
     chosen = choose_model(load_settings(tmp_path).model, environ={})
     talk = mock.Mock()
-    commands = Commands(talk, Console(environ={}), chosen)
+    commands = SlashCommands(talk, Console(environ={}), chosen)
     asked = talk.conversation.agent
     with pytest.raises(InvalidInput, match="no other model on this machine"):
-        commands.do(Typed(MODEL, "gpt-4o"), Interrupt())
+        commands.do(TypedCommand(MODEL, "gpt-4o"), Interrupt())
     for name in ("", "local"):
-        commands.do(Typed(MODEL, name), Interrupt())
+        commands.do(TypedCommand(MODEL, name), Interrupt())
         assert "smollm2-135m answers" in capsys.readouterr().err
     assert talk.conversation.agent is asked

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.agent.interrupts import Interrupt
-from hermes_sessions.cli.chat.job_queue import InBackground, Job
+from hermes_sessions.cli.chat.job_queue import BackgroundJobQueue, Job
 from hermes_sessions.cli.chat.screen import rows
 from hermes_sessions.testing.scripted_model import Call, ScriptedModel, streamed
 from tests.cli.harness import Hermes
@@ -153,7 +153,7 @@ class TestTurns:
             raise ZeroDivisionError
 
         told = threading.Event()
-        turns = InBackground(fail)
+        turns = BackgroundJobQueue(fail)
         turns.on_failure = lambda _: told.set()
         turns.add(Job("x"))
         assert told.wait(60)
@@ -172,7 +172,7 @@ class TestTurns:
                 finished.set()
 
         finished = threading.Event()
-        turns = InBackground(do)
+        turns = BackgroundJobQueue(do)
         assert turns.add(Job("first")) == 0
         assert begun.wait(60)
         assert turns.add(Job("last")) == 1

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.care.erasure.disk_scan import found_in
-from tests.care.erasure.scenario import ANN, BOB, ROOM, SECRET, Town
+from tests.care.erasure.scenario import ANN, BOB, ROOM, SECRET, ErasureScenario
 from tests.cli.harness import NOW, Hermes
 from tests.cli.sample_store import AUTH, PROJECT, PROJECT_1, SUBAGENT, WEATHER
 
 
 @pytest.fixture
-def town(hermes: Hermes) -> Hermes:
+def scenario(hermes: Hermes) -> Hermes:
     """Two people on a messenger, and the files of theirs."""
     with hermes.db() as db:
-        found = Town(db, hermes.home).fill()
+        found = ErasureScenario(db, hermes.home).fill()
     sessions = hermes.home / "sessions"
     sessions.mkdir(exist_ok=True)
     (sessions / f"{found['ann']}.jsonl").write_text(SECRET)
@@ -31,75 +31,79 @@ def receipt_of(out: str) -> str:
     return out.split()[1].rstrip(":")
 
 
-def test_a_person_of_a_store_that_is_gone(town: Hermes) -> None:
+def test_a_person_of_a_store_that_is_gone(scenario: Hermes) -> None:
     """Backups and files know them still; the store is made for the receipt."""
-    assert town.call("backup", "create").code == 0
-    for path in town.home.glob("state.db*"):
+    assert scenario.call("backup", "create").code == 0
+    for path in scenario.home.glob("state.db*"):
         path.unlink()
-    looked = town.call("forget", "--user", ANN, "--dry-run")
-    assert (looked.code, town.store.exists()) == (0, False)
+    looked = scenario.call("forget", "--user", ANN, "--dry-run")
+    assert (looked.code, scenario.store.exists()) == (0, False)
     assert "1 backup" in looked.out
-    assert town.call("forget", "--user", ANN, "--yes").code == 0
-    assert "a user, asked for" in town.call("forget", "--receipts").out
-    assert "Nothing is known" in town.call("forget", "--user", ANN, "--dry-run").err
+    assert scenario.call("forget", "--user", ANN, "--yes").code == 0
+    assert "a user, asked for" in scenario.call("forget", "--receipts").out
+    assert "Nothing is known" in scenario.call("forget", "--user", ANN, "--dry-run").err
 
 
-def test_a_person_is_forgotten_everywhere(town: Hermes) -> None:
-    result = town.call("forget", "--user", ANN, "--yes")
+def test_a_person_is_forgotten_everywhere(scenario: Hermes) -> None:
+    result = scenario.call("forget", "--user", ANN, "--yes")
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("Receipt ")
     assert "a user, asked for 2025-03-05 15:00 UTC; done." in result.out
-    assert found_in(town.home, [SECRET, ANN]) == []
-    assert found_in(town.home, [BOB]) != []
+    assert found_in(scenario.home, [SECRET, ANN]) == []
+    assert found_in(scenario.home, [BOB]) != []
 
 
-def test_a_question_comes_first(town: Hermes) -> None:
+def test_a_question_comes_first(scenario: Hermes) -> None:
     for answer in ("n\n", "", "\n"):
-        result = town.call("forget", "--user", ANN, stdin=answer)
+        result = scenario.call("forget", "--user", ANN, stdin=answer)
         assert (result.code, result.out) == (1, "")
         assert f"Forget user {ANN}? This cannot be undone. [y/N] " in result.err
         assert "4 sessions" in result.err
         assert result.err.splitlines()[-1] == "Cancelled; nothing was changed."
-    assert found_in(town.home, [SECRET]) != []
-    assert town.call("forget", "--user", ANN, stdin="y\n").code == 0
-    assert found_in(town.home, [SECRET]) == []
+    assert found_in(scenario.home, [SECRET]) != []
+    assert scenario.call("forget", "--user", ANN, stdin="y\n").code == 0
+    assert found_in(scenario.home, [SECRET]) == []
 
 
-def test_a_dry_run_changes_nothing(town: Hermes) -> None:
-    result = town.call("forget", "--chat", ROOM, "--platform", "Telegram", "--dry-run", "--json")
+def test_a_dry_run_changes_nothing(scenario: Hermes) -> None:
+    result = scenario.call(
+        "forget", "--chat", ROOM, "--platform", "Telegram", "--dry-run", "--json"
+    )
     assert (result.code, result.json["forgotten"]) == (0, False)
     assert result.json["places"]["database"]["sessions"] == 1
-    assert town.call("forget", "--receipts").out == "There are no receipts.\n"
+    assert scenario.call("forget", "--receipts").out == "There are no receipts.\n"
 
 
-def test_receipts(town: Hermes) -> None:
-    done = town.call("forget", "--user", ANN, "--yes")
-    town.call("forget", "--chat", ROOM, "--yes", "--json")
-    every = town.call("forget", "--receipts")
+def test_receipts(scenario: Hermes) -> None:
+    done = scenario.call("forget", "--user", ANN, "--yes")
+    scenario.call("forget", "--chat", ROOM, "--yes", "--json")
+    every = scenario.call("forget", "--receipts")
     assert every.out.count("Receipt ") == 2
-    hers = town.call("forget", "--receipts", "--user", ANN)
+    hers = scenario.call("forget", "--receipts", "--user", ANN)
     assert hers.out == done.out
-    assert town.call("forget", "--receipts", "--user", BOB, "--json").json == []
-    assert town.call("forget", "--receipts", "--platform", "signal").out.startswith("There are no")
-    again = town.call("forget", "--resume", receipt_of(done.out)[:5])
+    assert scenario.call("forget", "--receipts", "--user", BOB, "--json").json == []
+    assert scenario.call("forget", "--receipts", "--platform", "signal").out.startswith(
+        "There are no"
+    )
+    again = scenario.call("forget", "--resume", receipt_of(done.out)[:5])
     assert (again.code, again.out) == (0, done.out)
 
 
-def test_something_is_pending(town: Hermes) -> None:
+def test_something_is_pending(scenario: Hermes) -> None:
     """A copy that nobody may change: it is named, and when it is gone, the rest is done."""
-    copy = town.home / "state.db.v6.bak"
+    copy = scenario.home / "state.db.v6.bak"
     copy.write_text(f"... {ANN} ...")
-    result = town.call("forget", "--user", ANN, "--yes")
+    result = scenario.call("forget", "--user", ANN, "--yes")
     assert result.code == 1
     number = receipt_of(result.out)
     assert f"Pending, copies of the store: Not changed: {copy}." in result.out
     assert f"To finish: hermes forget --resume {number}\n" in result.out
-    assert found_in(town.home / "state.db", [SECRET]) == []
-    assert town.call("forget", "--resume", number).code == 1
+    assert found_in(scenario.home / "state.db", [SECRET]) == []
+    assert scenario.call("forget", "--resume", number).code == 1
     copy.unlink()
-    done = town.call("forget", "--resume", number, "--json")
+    done = scenario.call("forget", "--resume", number, "--json")
     assert (done.code, done.json["status"]) == (0, "done")
-    assert found_in(town.home, [SECRET, ANN]) == []
+    assert found_in(scenario.home, [SECRET, ANN]) == []
 
 
 def test_a_session_with_its_lineage(filled: Hermes) -> None:
@@ -192,16 +196,18 @@ def test_an_id_that_two_platforms_have(hermes: Hermes) -> None:
         assert [s["id"] for s in db.list_sessions_rich()] == ["on-telegram"]
 
 
-def test_a_large_store_is_rebuilt_when_asked(town: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_store_is_rebuilt_when_asked(
+    scenario: Hermes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from hermes_sessions.storage.sqlite import provider
 
     monkeypatch.setattr(provider, "_REBUILT_AT_ONCE", 0)
-    result = town.call("forget", "--user", ANN, "--yes")
+    result = scenario.call("forget", "--user", ANN, "--yes")
     assert result.code == 1
     command = f"hermes forget --resume {receipt_of(result.out)} --rebuild"
     assert f"To finish: {command}\n" in result.out
-    assert town.call(*command.split()[1:]).code == 0
-    assert town.call("forget", "--user", BOB, "-y", "--rebuild").code == 0
+    assert scenario.call(*command.split()[1:]).code == 0
+    assert scenario.call("forget", "--user", BOB, "-y", "--rebuild").code == 0
 
 
 # ── deleting for good ─────────────────────────────────────────────────────────────────────────

@@ -28,7 +28,7 @@ from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.telegram_server import ANNA
 from tests.cli.harness import NOW, Hermes
-from tests.gateway.harness import PATIENCE, Town
+from tests.gateway.harness import PATIENCE, TelegramHarness
 from tests.servers.server_processes import free_port
 
 HERMES = str(Path(sys.executable).with_name("hermes"))
@@ -46,10 +46,10 @@ def hermes(tmp_path: Path) -> Hermes:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with Town(tmp_path) as town:
-        (tmp_path / "config.yaml").write_text(yaml.safe_dump(town.config), encoding="utf-8")
-        yield town
+def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(tmp_path) as harness:
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(harness.config), encoding="utf-8")
+        yield harness
 
 
 class Process:
@@ -106,13 +106,13 @@ def processes() -> Iterator[list[Process]]:
 
 
 def test_run_answers_until_it_is_told_to_stop(
-    town: Town, hermes: Hermes, processes: list[Process]
+    harness: TelegramHarness, hermes: Hermes, processes: list[Process]
 ) -> None:
     process = Process(hermes)
     processes.append(process)
     process.wait_for_line("ready: telegram")
-    town.telegram.write("Hello, secret words")
-    assert town.wait_for_replies(1) == ["You said: Hello, secret words"]
+    harness.telegram.write("Hello, secret words")
+    assert harness.wait_for_replies(1) == ["You said: Hello, secret words"]
     status = subprocess.run(
         [HERMES, "gateway", "status"],
         env=hermes.environ(),
@@ -130,21 +130,21 @@ def test_run_answers_until_it_is_told_to_stop(
 
 
 def test_a_killed_gateway_goes_on_where_it_was(
-    town: Town, hermes: Hermes, processes: list[Process]
+    harness: TelegramHarness, hermes: Hermes, processes: list[Process]
 ) -> None:
     first = Process(hermes)
     processes.append(first)
     first.wait_for_line("ready")
-    gate = town.model.gate()
-    answer = town.model.respond
-    town.model.respond = lambda _request: streamed(gate, "never said")
-    town.telegram.write("Do not forget me")
+    gate = harness.model.gate()
+    answer = harness.model.respond
+    harness.model.respond = lambda _request: streamed(gate, "never said")
+    harness.telegram.write("Do not forget me")
     gate.wait_until_reached()
     first.kill()
-    town.model.respond = answer
+    harness.model.respond = answer
     second = Process(hermes)
     processes.append(second)
-    assert town.wait_for_replies(1) == ["You said: Do not forget me"]
+    assert harness.wait_for_replies(1) == ["You said: Do not forget me"]
     second.signal(signal.SIGINT)
     assert second.wait() == 0
     with hermes.db() as db:
@@ -154,7 +154,7 @@ def test_a_killed_gateway_goes_on_where_it_was(
 
 
 def test_restart_and_stop_from_another_terminal(
-    town: Town, hermes: Hermes, processes: list[Process]
+    harness: TelegramHarness, hermes: Hermes, processes: list[Process]
 ) -> None:
     process = Process(hermes, "--json")
     processes.append(process)
@@ -173,8 +173,8 @@ def test_restart_and_stop_from_another_terminal(
     assert (restarted.returncode, restarted.stderr) == (0, "")
     assert re.fullmatch(r"Process \d+ was restarted\.\n", restarted.stdout)
     process.wait_for_line("ready", 2)
-    town.telegram.write("Still there?")
-    assert town.wait_for_replies(1) == ["You said: Still there?"]
+    harness.telegram.write("Still there?")
+    assert harness.wait_for_replies(1) == ["You said: Still there?"]
     assert call("stop").returncode == 0
     assert process.wait() == 0
     again = call("stop", "--no-wait")
@@ -183,16 +183,16 @@ def test_restart_and_stop_from_another_terminal(
 
 
 def test_with_json_everything_in_the_log_is_json(
-    town: Town, hermes: Hermes, processes: list[Process]
+    harness: TelegramHarness, hermes: Hermes, processes: list[Process]
 ) -> None:
     process = Process(hermes, "--json")
     processes.append(process)
     process.wait_for_line("ready")
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "Never seen")
-    town.telegram.write("Hello")
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed(gate, "Never seen")
+    harness.telegram.write("Hello")
     gate.wait_until_reached()
-    town.telegram.block(ANNA["id"])
+    harness.telegram.block(ANNA["id"])
     gate.open()
     process.wait_for_line("was given up")
     process.signal(signal.SIGTERM)
@@ -204,10 +204,10 @@ def test_with_json_everything_in_the_log_is_json(
 
 
 def test_one_that_was_killed_does_not_run(
-    town: Town, hermes: Hermes, processes: list[Process]
+    harness: TelegramHarness, hermes: Hermes, processes: list[Process]
 ) -> None:
-    town.config["gateway"] = {"lease_seconds": 3600}
-    town.write_config()
+    harness.config["gateway"] = {"lease_seconds": 3600}
+    harness.write_config()
     process = Process(hermes)
     processes.append(process)
     process.wait_for_line("ready")
@@ -390,23 +390,23 @@ def test_pairing(hermes: Hermes) -> None:
     assert hermes.call("gateway", "pair").code == 2
 
 
-def test_a_person_who_was_paired_is_answered(town: Town) -> None:
-    town.start()
+def test_a_person_who_was_paired_is_answered(harness: TelegramHarness) -> None:
+    harness.start()
     bob = {**ANNA, "id": 77, "first_name": "Bob"}
-    town.telegram.write("Let me in", user=bob)
-    (reply,) = town.wait_for_replies(1, 77)
+    harness.telegram.write("Let me in", user=bob)
+    (reply,) = harness.wait_for_replies(1, 77)
     code = reply.split()[-1]
-    with town.open_db() as db:
+    with harness.open_db() as db:
         Senders(db.store, "default").approve(code)
-    town.telegram.write("And now?", user=bob)
-    assert town.wait_for_replies(2, 77)[1] == "You said: And now?"
+    harness.telegram.write("And now?", user=bob)
+    assert harness.wait_for_replies(2, 77)[1] == "You said: And now?"
 
 
 def test_a_talk_through_the_local_socket(
-    town: Town, hermes: Hermes, processes: list[Process]
+    harness: TelegramHarness, hermes: Hermes, processes: list[Process]
 ) -> None:
-    town.config["platforms"] = {"local": {"enabled": True}}
-    (hermes.home / "config.yaml").write_text(yaml.safe_dump(town.config), encoding="utf-8")
+    harness.config["platforms"] = {"local": {"enabled": True}}
+    (hermes.home / "config.yaml").write_text(yaml.safe_dump(harness.config), encoding="utf-8")
     process = Process(hermes)
     processes.append(process)
     process.wait_for_line("ready")
@@ -425,10 +425,10 @@ def test_a_talk_through_the_local_socket(
 
 
 def test_whoever_runs_it_may_restart_it_from_a_chat(
-    town: Town, hermes: Hermes, processes: list[Process]
+    harness: TelegramHarness, hermes: Hermes, processes: list[Process]
 ) -> None:
-    town.config["platforms"] = {"local": {"enabled": True}}
-    town.write_config()
+    harness.config["platforms"] = {"local": {"enabled": True}}
+    harness.write_config()
     process = Process(hermes)
     processes.append(process)
     process.wait_for_line("ready")

@@ -101,17 +101,22 @@ def test_what_other_chats_left_stays_for_them(
     hermes: Hermes, model: ScriptedModel, environ: dict[str, str]
 ) -> None:
     """A message that waits for the store is not taken into one that will be gone."""
-    from hermes_sessions.agent.chat_spool import Keeping, Kept, directory_for, keeping_directory
+    from hermes_sessions.agent.chat_spool import (
+        ChatSpool,
+        SpooledMessage,
+        chat_spool_directory,
+        chat_spool_root,
+    )
     from hermes_sessions.config import load_settings
 
-    place = directory_for(hermes.home, load_settings(hermes.home, {}).sessiondb)
-    keeping = Keeping(place)
+    place = chat_spool_directory(hermes.home, load_settings(hermes.home, {}).sessiondb)
+    keeping = ChatSpool(place)
     message = {"role": "user", "content": "waits", "external_id": "1", "timestamp": 1.0}
-    keeping.keep(Kept("s", "cli", message))
+    keeping.keep(SpooledMessage("s", "cli", message))
     keeping.close()
     model.add(streamed("Hi"), streamed("A title"))
     assert hermes.run("--incognito", "-q", "Hello", env=hermes.environ(**environ)).code == 0
-    assert found_in(keeping_directory(hermes.home), ["waits"]) != []
+    assert found_in(chat_spool_root(hermes.home), ["waits"]) != []
 
 
 def test_it_begins_anew(hermes: Hermes, model: ScriptedModel, environ: dict[str, str]) -> None:

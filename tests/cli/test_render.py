@@ -10,7 +10,7 @@ from wcwidth import wcswidth, wcwidth
 
 from hermes_sessions.cli.render import safe_text
 from hermes_sessions.cli.render import text_width as columns
-from hermes_sessions.cli.render.costs import spent
+from hermes_sessions.cli.render.costs import cost_text
 from hermes_sessions.cli.render.humanize import counted, date_and_time, relative_time, size
 from hermes_sessions.cli.render.json_output import json_text
 from hermes_sessions.cli.render.session_card import session_card
@@ -324,7 +324,7 @@ def test_what_was_paid_counts_more_than_what_was_estimated() -> None:
 def test_an_unknown_cost_is_unknown(
     session_cost: dict[str, Any], rows: list[dict[str, Any]], shown: str
 ) -> None:
-    assert spent(session_cost, rows) == shown
+    assert cost_text(session_cost, rows) == shown
 
 
 def test_messages_are_cut_unless_asked_for_in_full() -> None:

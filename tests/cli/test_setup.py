@@ -444,13 +444,13 @@ def test_ids_in_another_form_are_refused(hermes: Hermes) -> None:
 
 def test_a_missing_package_is_named(hermes: Hermes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "import_module", _missing)
-    monkeypatch.setattr(packages, "is_ours", lambda: False)
+    monkeypatch.setattr(packages, "runs_from_clone", lambda: False)
     result = hermes.call("gateway", "setup", "discord", "--yes")
 
     assert result.code != 0
     assert "pip install 'hermes-sessions[discord]'" in result.err
 
-    monkeypatch.setattr(packages, "is_ours", lambda: True)
+    monkeypatch.setattr(packages, "runs_from_clone", lambda: True)
     result = hermes.call("gateway", "setup", "discord", "--yes")
 
     lock = shlex.quote(str(packages.lock_of("discord")))

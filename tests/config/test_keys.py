@@ -4,7 +4,7 @@ from typing import get_type_hints
 import pytest
 
 from hermes_sessions.config.error_text import is_secret
-from hermes_sessions.config.key_types import Choice, Key, Surroundings, WholeNumber
+from hermes_sessions.config.key_types import Choice, Key, ParseContext, WholeNumber
 from hermes_sessions.config.keys import (
     FREE_SECTIONS,
     KEY_AT,
@@ -37,7 +37,7 @@ def test_every_key_has_a_field_and_every_field_a_key() -> None:
 def test_a_default_is_a_value_that_could_be_written() -> None:
     for key in KEYS:
         default = key.default_value(HOME)
-        assert key.kind.parse(key.kind.show(default), Surroundings(HOME, {})) == default
+        assert key.kind.parse(key.kind.show(default), ParseContext(HOME, {})) == default
 
 
 def test_texts_fit_in_one_row_of_the_reference() -> None:
@@ -78,7 +78,7 @@ def test_value_of_a_secret_key_is_never_shown() -> None:
     keys = [Key("x.token", WholeNumber(at_least=0, at_most=9), 1, "doc", ("X_TOKEN", "X_VALUE"))]
     found = {"x.token": (4, Scalar(4, "hunter2", plain=True))}
     for environ in ({}, {"X_TOKEN": "hunter2"}, {"X_VALUE": "hunter2"}):
-        values, problems, _ = resolve_values(keys, found, Surroundings(HOME, environ))
+        values, problems, _ = resolve_values(keys, found, ParseContext(HOME, environ))
         ((line, problem),) = problems
         assert values == {}
         assert line == (0 if environ else 4)
@@ -92,7 +92,7 @@ def test_environment_wins_over_file_and_file_over_default() -> None:
 
     def value(environ: dict[str, str], *, in_file: bool) -> object:
         at = found if in_file else {}
-        values, problems, _ = resolve_values([key], at, Surroundings(HOME, environ))
+        values, problems, _ = resolve_values([key], at, ParseContext(HOME, environ))
         assert problems == []
         return values["x.y"]
 
@@ -106,7 +106,7 @@ def test_environment_wins_over_file_and_file_over_default() -> None:
 
 def test_a_wrong_environment_variable_is_named() -> None:
     key = Key("x.y", Choice(("a", "b")), "a", "doc", ("X_KIND",))
-    _, problems, _ = resolve_values([key], {}, Surroundings(HOME, {"X_KIND": "z"}))
+    _, problems, _ = resolve_values([key], {}, ParseContext(HOME, {"X_KIND": "z"}))
     assert problems == [
         (
             0,

@@ -8,14 +8,14 @@ from hermes_sessions.config.key_types import (
     Choice,
     FilePath,
     NotAllowed,
+    ParseContext,
     Seconds,
     Size,
-    Surroundings,
     WholeNumber,
 )
 from hermes_sessions.config.keys import KEYS, Key
 
-HERE = Surroundings(Path("/home/ada/.hermes"), {"HOME": "/home/ada"})
+HERE = ParseContext(Path("/home/ada/.hermes"), {"HOME": "/home/ada"})
 SIZE = Size(at_least=1024, at_most=1024**3)
 
 

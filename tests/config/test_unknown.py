@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.config.key_lookup import warning_about
+from hermes_sessions.config.key_lookup import unknown_key_warning
 from hermes_sessions.config.keys import KEY_AT, RESERVED
 
 
@@ -26,13 +26,13 @@ from hermes_sessions.config.keys import KEY_AT, RESERVED
     ],
 )
 def test_misspelt_keys_get_a_suggestion(section: str, name: str, meant: str) -> None:
-    warning = warning_about(section, name)
+    warning = unknown_key_warning(section, name)
     assert warning is not None
     assert warning.endswith(f"is not a known key and is ignored; did you mean {meant}?")
 
 
 def test_without_a_likely_meaning_the_known_names_are_listed() -> None:
-    assert warning_about("sessiondb", "colour") == (
+    assert unknown_key_warning("sessiondb", "colour") == (
         "sessiondb.colour is not a known key and is ignored; "
         "known in sessiondb: dsn, max_message_bytes, mysql, postgresql, provider, "
         "sqlite"
@@ -41,7 +41,7 @@ def test_without_a_likely_meaning_the_known_names_are_listed() -> None:
 
 @pytest.mark.parametrize("path", sorted(KEY_AT))
 def test_dotted_names_are_explained(path: str) -> None:
-    warning = warning_about("", path)
+    warning = unknown_key_warning("", path)
     assert warning is not None
     assert warning.endswith(f"nest it: {path.replace('.', ' > ')}")
 
@@ -49,7 +49,7 @@ def test_dotted_names_are_explained(path: str) -> None:
 @pytest.mark.parametrize("path", sorted(RESERVED))
 def test_reserved_names_are_not_mentioned(path: str) -> None:
     section, _, name = path.rpartition(".")
-    assert warning_about(section, name) is None
+    assert unknown_key_warning(section, name) is None
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ def test_reserved_names_are_not_mentioned(path: str) -> None:
     ],
 )  # fmt: skip
 def test_names_of_other_programs_are_not_mentioned(name: str) -> None:
-    assert warning_about("", name) is None
+    assert unknown_key_warning("", name) is None
 
 
 @pytest.mark.parametrize(
     "name", ["busy_text_mode", "compact", "resume_exchanges", "resume_max_user_chars", "skin"]
 )
 def test_display_is_shared_with_other_programs(name: str) -> None:
-    assert warning_about("display", name) is None
+    assert unknown_key_warning("display", name) is None
 
 
 def test_credentials_in_a_name_are_not_shown() -> None:
-    warning = warning_about("sessiondb", "postgresql://ada:hunter2@db/sessions")
+    warning = unknown_key_warning("sessiondb", "postgresql://ada:hunter2@db/sessions")
     assert warning is not None
     assert "hunter2" not in warning
 

@@ -40,7 +40,7 @@ def test_every_step_in_its_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [answer.Hit, answer.Account, answer.Answer])
+@pytest.mark.parametrize("kind", [answer.Hit, answer.SearchReport, answer.SearchAnswer])
 def test_every_part_of_a_result(kind: type) -> None:
     named = set(re.findall(r"`(\w+)`", section("Results")))
     parts = {field.name for field in dataclasses.fields(kind)} - {"hits", "account"}

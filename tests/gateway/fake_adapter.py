@@ -9,7 +9,7 @@ from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import Adapter, Limits, Services, Undeliverable
 
 
-class Room(Adapter):
+class FakeAdapter(Adapter):
     """Knows every message by its number."""
 
     name: ClassVar[str] = "telegram"

@@ -19,7 +19,7 @@ def _library() -> Path:
     pytest.fail("libfaketime is missing: run ./test, which installs it.")
 
 
-class ShiftedClock:
+class FaketimeClock:
     """What time it is for processes with `environ`: it goes on by itself, and jumps when told.
 
     Only the time of day: waiting takes as long as ever, as on a machine whose clock is set.

@@ -40,7 +40,7 @@ def echo(request: RecordedRequest) -> Answer | None:
     return streamed(f"You said: {said(request)}")
 
 
-class GatewayTown:
+class GatewayHarness:
     """A model, and gateways that come and go on one store; messengers are added by those who live
     here.
     """
@@ -61,18 +61,18 @@ class GatewayTown:
             "streaming": {"enabled": False},
             "agent": {"restart_drain_timeout": 30},
         }
-        self._running: list[Running] = []
+        self._running: list[RunningGateway] = []
 
-    def start(self) -> Running:
+    def start(self) -> RunningGateway:
         """Start a gateway; it is ready when this returns."""
         running = self.begin()
         running.wait_until_ready()
         return running
 
-    def begin(self) -> Running:
+    def begin(self) -> RunningGateway:
         """Begin to start a gateway."""
         self.write_config()
-        running = Running(self)
+        running = RunningGateway(self)
         self._running.append(running)
         return running
 
@@ -105,7 +105,7 @@ class GatewayTown:
         self.model.close()
 
 
-class Town(GatewayTown):
+class TelegramHarness(GatewayHarness):
     """Telegram, a model, and gateways that come and go on one store."""
 
     def __init__(self, home: Path, open_db: Callable[[], SessionDB] | None = None) -> None:
@@ -132,11 +132,11 @@ class Town(GatewayTown):
         return self.replies(chat_id)
 
 
-class Running:
+class RunningGateway:
     """A gateway in a thread."""
 
-    def __init__(self, town: GatewayTown) -> None:
-        self._town = town
+    def __init__(self, harness: GatewayHarness) -> None:
+        self._harness = harness
         self._ready = threading.Event()
         self.gateway: Gateway | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -154,8 +154,8 @@ class Running:
             self._ready.set()
 
     async def _run(self) -> None:
-        settings = load_settings(self._town.home, {})
-        with self._town.open_db() as db, gateway(settings, db, environ={}) as built:
+        settings = load_settings(self._harness.home, {})
+        with self._harness.open_db() as db, gateway(settings, db, environ={}) as built:
             built.on_ready = self._ready.set
             self.gateway, self.loop = built, asyncio.get_running_loop()
             self.was_clean = await built.run()

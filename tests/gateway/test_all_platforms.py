@@ -31,7 +31,7 @@ from hermes_sessions.testing.whatsapp_server import WhatsAppServer
 from tests.cli.harness import Hermes
 from tests.gateway.harness import echo, said
 from tests.gateway.platforms.matrix.conftest import people, synapse, world  # noqa: F401 - fixtures
-from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, shown_in
+from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, shown_in
 from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN
 from tests.servers.server_processes import free_port
 
@@ -42,7 +42,7 @@ API_TOKEN = "a-token-for-the-api-of-tests"
 class Everywhere:
     """All messengers, a model, and one home."""
 
-    def __init__(self, home: Path, matrix: MatrixWorld) -> None:
+    def __init__(self, home: Path, matrix: SynapsePlatform) -> None:
         self.home = home
         self.matrix = matrix
         matrix.home = home / "gateway"
@@ -317,7 +317,7 @@ class LocalTalk:
 
 
 @pytest.fixture
-def everywhere(short_path: Path, world: MatrixWorld) -> Iterator[Everywhere]:  # noqa: F811
+def everywhere(short_path: Path, world: SynapsePlatform) -> Iterator[Everywhere]:  # noqa: F811
     with Everywhere(short_path, world) as made:
         yield made
 

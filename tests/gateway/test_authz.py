@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.gateway.access_control import Access, Authorisation
+from hermes_sessions.gateway.access_control import AccessPolicy, Authorisation
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.testing.clock import FrozenClock
@@ -33,7 +33,7 @@ def source(**fields: Any) -> SessionSource:
 
 def authorisation(senders: Senders, clock: FrozenClock, **access: Any) -> Authorisation:
     return Authorisation(
-        senders, {"telegram": Access(**access)}, clock, choose=random.Random(1).choice
+        senders, {"telegram": AccessPolicy(**access)}, clock, choose=random.Random(1).choice
     )
 
 

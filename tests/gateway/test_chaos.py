@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.spool import waiting_below
+from hermes_sessions.storage.spool import spool_status
 from tests.gateway.fleet import HERMES, Fleet
 from tests.servers.galera import Cluster
 from tests.servers.proxy import Proxy, proxy_to
@@ -304,14 +304,14 @@ def test_every_message_has_one_turn_whatever_happens(
         with SessionDB.from_url(database.url) as db:
             # What came while the database was away waits in files first.
             wait_until(
-                lambda: waiting_below(tmp_path).entries == 0 and settled(db),
-                lambda: (chaos.events, state_of(db), waiting_below(tmp_path)),
+                lambda: spool_status(tmp_path).entries == 0 and settled(db),
+                lambda: (chaos.events, state_of(db), spool_status(tmp_path)),
             )
             for gateway in fleet.gateways.values():
                 gateway.signal(signal.SIGTERM)
             for gateway in fleet.gateways.values():
                 gateway.wait()
-            assert waiting_below(tmp_path).put_aside == 0
+            assert spool_status(tmp_path).put_aside == 0
             check(db, fleet, written)
 
 

@@ -24,13 +24,13 @@ from hermes_sessions.gateway.platforms.port import (
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.slack_server import SlackServer
 from hermes_sessions.testing.slack_workspace import Refusal
-from tests.gateway.harness import Town
+from tests.gateway.harness import TelegramHarness
 
 
 @pytest.fixture
-def town(short_path: Path) -> Iterator[Town]:
-    with Town(short_path) as town:
-        yield town
+def harness(short_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(short_path) as harness:
+        yield harness
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def slack_section(slack: SlackServer, **changes: object) -> dict[str, object]:
     }
 
 
-def platforms_of(town: Town) -> dict[str, str]:
+def platforms_of(harness: TelegramHarness) -> dict[str, str]:
     """What the store says about the platforms of the gateway that runs."""
-    with town.open_db() as db:
+    with harness.open_db() as db:
         (said,) = overview(db.store, "default").platforms.values()
     return said
 
@@ -67,13 +67,13 @@ def platforms_of(town: Town) -> dict[str, str]:
 
 
 def test_a_wrong_token_is_said_and_the_others_go_on(
-    town: Town, slack: SlackServer, caplog: pytest.LogCaptureFixture
+    harness: TelegramHarness, slack: SlackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    town.config["platforms"]["slack"] = slack_section(slack, token="xoxb-000000-wrong")
-    town.start()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
-    said = platforms_of(town)
+    harness.config["platforms"]["slack"] = slack_section(slack, token="xoxb-000000-wrong")
+    harness.start()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
+    said = platforms_of(harness)
     assert said["telegram"] == "connected"
     assert said["slack"].startswith("left out: ")
     assert "platforms.slack.token" in said["slack"]
@@ -82,40 +82,40 @@ def test_a_wrong_token_is_said_and_the_others_go_on(
 
 
 def test_a_port_that_is_taken_ends_only_what_needs_it(
-    town: Town, slack: SlackServer, silent_port: int
+    harness: TelegramHarness, slack: SlackServer, silent_port: int
 ) -> None:
-    town.config["platforms"]["slack"] = slack_section(
+    harness.config["platforms"]["slack"] = slack_section(
         slack, app_token=None, signing_secret="0" * 32, webhook={"port": silent_port}
     )
-    town.start()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
-    assert "cannot listen on" in platforms_of(town)["slack"]
+    harness.start()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
+    assert "cannot listen on" in platforms_of(harness)["slack"]
 
 
 def test_a_platform_that_never_answers_keeps_nobody_from_talking_or_leaving(
-    town: Town, slack: SlackServer, silent_port: int
+    harness: TelegramHarness, slack: SlackServer, silent_port: int
 ) -> None:
     base_url = f"http://127.0.0.1:{silent_port}/api/"
-    town.config["platforms"]["slack"] = slack_section(slack, base_url=base_url)
-    running = town.begin()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
+    harness.config["platforms"]["slack"] = slack_section(slack, base_url=base_url)
+    running = harness.begin()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
     assert running.stop() is True
 
 
-def test_what_is_connected_later_is_said(town: Town, slack: SlackServer) -> None:
-    town.config["platforms"]["slack"] = slack_section(slack)
+def test_what_is_connected_later_is_said(harness: TelegramHarness, slack: SlackServer) -> None:
+    harness.config["platforms"]["slack"] = slack_section(slack)
     slack.api.refuse("auth.test", Refusal("fatal_error", status=503))
-    running = town.start()
-    assert platforms_of(town)["slack"].startswith("not connected: ")
+    running = harness.start()
+    assert platforms_of(harness)["slack"].startswith("not connected: ")
     slack.api.allow("auth.test")
     slack.wait_for(lambda: slack.opened > 0)
     assert running.gateway is not None
-    while platforms_of(town)["slack"] != "connected":
+    while platforms_of(harness)["slack"] != "connected":
         running.gateway.beat_now()
     running.stop()
-    with town.open_db() as db:
+    with harness.open_db() as db:
         assert overview(db.store, "default").platforms == {}
 
 
@@ -267,8 +267,8 @@ def test_what_goes_wrong_with_leaving_keeps_nobody(caplog: pytest.LogCaptureFixt
 # ── what is said about it ─────────────────────────────────────────────────────────────────────
 
 
-def test_what_somebody_else_wrote_there_does_not_matter(town: Town) -> None:
-    with town.open_db() as db:
+def test_what_somebody_else_wrote_there_does_not_matter(harness: TelegramHarness) -> None:
+    with harness.open_db() as db:
         reports = PlatformReports(db.store, "default")
         for other in ("not json", "[]", '{"p": 5}'):
             db.set_meta("gateway:default:platforms", other)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hermes_sessions.gateway.worker_threads import Crew
+from hermes_sessions.gateway.worker_threads import WorkerThreads
 from tests.gateway.harness import PATIENCE
 
 NAME = "a crew under test"
@@ -45,7 +45,7 @@ class Gated:
 
 
 def test_so_many_at_once_and_the_others_in_order() -> None:
-    gated, crew = Gated(), Crew(2, name=NAME)
+    gated, crew = Gated(), WorkerThreads(2, name=NAME)
     for number in range(6):
         crew.call(lambda number=number: gated.do(number))  # type: ignore[misc]
     wait_until(lambda: len(gated.begun) == 2)
@@ -57,7 +57,7 @@ def test_so_many_at_once_and_the_others_in_order() -> None:
 
 
 def test_no_thread_waits_for_work() -> None:
-    crew, done = Crew(8, name=NAME), list[int]()
+    crew, done = WorkerThreads(8, name=NAME), list[int]()
     for number in range(3):
         crew.call(lambda number=number: done.append(number))  # type: ignore[misc]
         wait_until(lambda: not at_work())
@@ -65,7 +65,7 @@ def test_no_thread_waits_for_work() -> None:
 
 
 def test_a_failure_costs_no_thread() -> None:
-    crew, done = Crew(1, name=NAME), threading.Event()
+    crew, done = WorkerThreads(1, name=NAME), threading.Event()
     for _ in range(3):
         crew.call(lambda: 1 // 0)
     crew.call(done.set)
@@ -73,7 +73,7 @@ def test_a_failure_costs_no_thread() -> None:
 
 
 def test_after_its_end_nothing_is_called() -> None:
-    gated, crew = Gated(), Crew(1, name=NAME)
+    gated, crew = Gated(), WorkerThreads(1, name=NAME)
     crew.call(lambda: gated.do(1))
     crew.call(lambda: gated.do(2))
     wait_until(lambda: gated.begun == [1])
@@ -88,7 +88,7 @@ def test_a_system_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    gated, crew = Gated(), Crew(2, name=NAME)
+    gated, crew = Gated(), WorkerThreads(2, name=NAME)
     crew.call(lambda: gated.do(1))
     wait_until(lambda: gated.begun == [1])
     with monkeypatch.context() as patched:

@@ -18,7 +18,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.telegram_server import ANNA, BERT
-from tests.gateway.harness import Town
+from tests.gateway.harness import TelegramHarness
 
 BERLIN = ZoneInfo("Europe/Berlin")
 CARL = {"id": 9, "is_bot": False, "first_name": "Carl"}
@@ -33,25 +33,27 @@ def clock() -> FrozenClock:
 
 
 @pytest.fixture
-def town(tmp_path: Path, clock: FrozenClock) -> Iterator[Town]:
-    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
-        town.config["platforms"]["telegram"]["allowed_users"] = ["*"]
-        town.config["gateway"] = {"finalize_turn": False}
-        town.config["session_reset"] = {
+def harness(tmp_path: Path, clock: FrozenClock) -> Iterator[TelegramHarness]:
+    with TelegramHarness(
+        tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)
+    ) as harness:
+        harness.config["platforms"]["telegram"]["allowed_users"] = ["*"]
+        harness.config["gateway"] = {"finalize_turn": False}
+        harness.config["session_reset"] = {
             "mode": "both",
             "at_hour": 2,
             "idle_minutes": 180,
             "timezone": "Europe/Berlin",
         }
-        yield town
+        yield harness
 
 
 class Day:
     """Half an hour after the other, in which the gateway does what it does by itself."""
 
-    def __init__(self, town: Town, clock: FrozenClock) -> None:
-        self._town, self._clock = town, clock
-        self._running = town.start()
+    def __init__(self, harness: TelegramHarness, clock: FrozenClock) -> None:
+        self._harness, self._clock = harness, clock
+        self._running = harness.start()
 
     @property
     def now(self) -> str:
@@ -64,26 +66,28 @@ class Day:
             self._running.gateway.watcher.run_pass()
 
     def say(self, text: str, user: Any = ANNA) -> str:
-        before = len(self._town.replies(user["id"]))
-        self._town.telegram.write(text, user=user)
-        return self._town.wait_for_replies(before + 1, user["id"])[before]
+        before = len(self._harness.replies(user["id"]))
+        self._harness.telegram.write(text, user=user)
+        return self._harness.wait_for_replies(before + 1, user["id"])[before]
 
 
-def sessions_of(town: Town, user: Any) -> list[dict[str, Any]]:
-    with town.open_db() as db:
+def sessions_of(harness: TelegramHarness, user: Any) -> list[dict[str, Any]]:
+    with harness.open_db() as db:
         found = list(db.list_sessions_rich(limit=100))
     return [row for row in found if row["user_id"] == str(user["id"])]
 
 
-def test_a_night_in_which_clocks_are_put_forward(town: Town, clock: FrozenClock) -> None:
-    day = Day(town, clock)
+def test_a_night_in_which_clocks_are_put_forward(
+    harness: TelegramHarness, clock: FrozenClock
+) -> None:
+    day = Day(harness, clock)
     day.say("Good evening")
     day.say("Good evening", BERT)
     day.until("28 23:00")
     # Three hours are not more than three hours.
     assert day.say("Still awake") == "You said: Still awake"
     day.until("28 23:30")
-    (berts,) = sessions_of(town, BERT)
+    (berts,) = sessions_of(harness, BERT)
     assert berts["ended_at"] is not None, "nobody wrote, and it has ended nevertheless"
     day.until("29 01:30")
     assert day.say("Cannot sleep") == "You said: Cannot sleep"
@@ -97,13 +101,13 @@ def test_a_night_in_which_clocks_are_put_forward(town: Town, clock: FrozenClock)
     day.until("29 09:00")
     answer = day.say("Good morning", BERT)
     assert answer.startswith("This is a new conversation, because nothing was said for a while.")
-    assert len(sessions_of(town, BERT)) == 2
-    first, second = sorted(sessions_of(town, ANNA), key=lambda row: float(row["started_at"]))
+    assert len(sessions_of(harness, BERT)) == 2
+    first, second = sorted(sessions_of(harness, ANNA), key=lambda row: float(row["started_at"]))
     assert (first["end_reason"], second["ended_at"] is None) == ("session_reset", False)
 
 
 def test_a_message_that_never_ends_costs_one_conversation(
-    town: Town, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works = Agent.run_turn
 
@@ -113,10 +117,10 @@ def test_a_message_that_never_ends_costs_one_conversation(
         return works(agent, session_id, content, **options)
 
     monkeypatch.setattr(Agent, "run_turn", run_turn)
-    day = Day(town, clock)
+    day = Day(harness, clock)
     day.say("Hello", CARL)
     assert "I gave up" in day.say("Loop for ever", CARL)
     day.until("28 21:00")
     assert day.say("Something else", CARL).endswith("You said: Something else")
-    assert len(sessions_of(town, CARL)) == 2
+    assert len(sessions_of(harness, CARL)) == 2
     assert day.say("Hello") == "You said: Hello"

@@ -14,7 +14,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.gateway.delivery import (
     CLAIM_SECONDS,
     LONGEST_PAUSE,
-    MOST_ATTEMPTS,
+    MAX_ATTEMPTS,
     Delivery,
     key_of,
     part_of,
@@ -27,7 +27,7 @@ from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import RateLimited, Undeliverable, Unreachable
 from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
 from hermes_sessions.testing.clock import FrozenClock
-from tests.gateway.fake_adapter import Room
+from tests.gateway.fake_adapter import FakeAdapter
 
 
 @pytest.fixture
@@ -42,15 +42,15 @@ def outbox(tmp_path: Path, clock: FrozenClock) -> Iterator[Outbox]:
 
 
 @pytest.fixture
-def room() -> Room:
-    return Room()
+def room() -> FakeAdapter:
+    return FakeAdapter()
 
 
 def put(outbox: Outbox, text: str, chat: str = "1", draft_id: str | None = None) -> int:
     return outbox.put(reply_to(Target("telegram", chat), text, draft_id=draft_id))
 
 
-def deliver(outbox: Outbox, room: Room, process: str = "p") -> list[str]:
+def deliver(outbox: Outbox, room: FakeAdapter, process: str = "p") -> list[str]:
     outcomes: list[str] = []
 
     async def once() -> None:
@@ -66,7 +66,7 @@ def deliver(outbox: Outbox, room: Room, process: str = "p") -> list[str]:
     return outcomes
 
 
-def test_a_chat_gets_its_replies_in_order(outbox: Outbox, room: Room) -> None:
+def test_a_chat_gets_its_replies_in_order(outbox: Outbox, room: FakeAdapter) -> None:
     for number in range(5):
         put(outbox, str(number))
         put(outbox, f"b{number}", chat="2")
@@ -75,7 +75,7 @@ def test_a_chat_gets_its_replies_in_order(outbox: Outbox, room: Room) -> None:
     assert outbox.counts() == {"sent": 10}
 
 
-def test_a_long_reply_is_sent_in_parts(outbox: Outbox, room: Room) -> None:
+def test_a_long_reply_is_sent_in_parts(outbox: Outbox, room: FakeAdapter) -> None:
     put(outbox, "word " * 20)
     deliver(outbox, room)
     assert " ".join(room.chats["1"]).split() == ["word"] * 20
@@ -86,7 +86,7 @@ def test_a_long_reply_is_sent_in_parts(outbox: Outbox, room: Room) -> None:
 
 
 def test_parts_that_were_sent_are_not_sent_again(
-    outbox: Outbox, room: Room, clock: FrozenClock
+    outbox: Outbox, room: FakeAdapter, clock: FrozenClock
 ) -> None:
     put(outbox, "word " * 20)
 
@@ -102,21 +102,21 @@ def test_parts_that_were_sent_are_not_sent_again(
     assert " ".join(room.chats["1"]).split() == ["word"] * 20
 
 
-def test_the_draft_becomes_the_reply(outbox: Outbox, room: Room) -> None:
+def test_the_draft_becomes_the_reply(outbox: Outbox, room: FakeAdapter) -> None:
     room.chats["1"] = ["I am thin"]
     put(outbox, "word " * 10, draft_id="1/0")
     deliver(outbox, room)
     assert " ".join(room.chats["1"]).split() == ["word"] * 10
 
 
-def test_a_draft_that_is_gone_costs_nothing(outbox: Outbox, room: Room) -> None:
+def test_a_draft_that_is_gone_costs_nothing(outbox: Outbox, room: FakeAdapter) -> None:
     put(outbox, "hello", draft_id="1/7")
     assert deliver(outbox, room) == ["sent"]
     assert room.chats["1"] == ["hello"]
 
 
 def test_too_many_requests_wait_as_long_as_asked(
-    outbox: Outbox, room: Room, clock: FrozenClock
+    outbox: Outbox, room: FakeAdapter, clock: FrozenClock
 ) -> None:
     put(outbox, "hello")
     room.failures = [RateLimited("slow down", 7)]
@@ -128,12 +128,12 @@ def test_too_many_requests_wait_as_long_as_asked(
 
 
 def test_pauses_grow_and_then_it_is_given_up(
-    outbox: Outbox, room: Room, clock: FrozenClock
+    outbox: Outbox, room: FakeAdapter, clock: FrozenClock
 ) -> None:
     put(outbox, "hello")
     put(outbox, "behind it")
     pauses = []
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         room.failures = [Unreachable("no route")]
         deliver(outbox, room)
         *_, hello = outbox.list(["waiting", "dead", "sent"])
@@ -142,13 +142,15 @@ def test_pauses_grow_and_then_it_is_given_up(
             clock.advance(pauses[-1])
     assert pauses[:4] == [1, 2, 4, 8]
     assert max(pauses) == LONGEST_PAUSE
-    assert len(pauses) == MOST_ATTEMPTS - 1
+    assert len(pauses) == MAX_ATTEMPTS - 1
     (dead,) = outbox.list(["dead"])
     assert (dead.text, dead.error) == ("hello", "no route")
     assert room.chats == {"1": ["behind it"]}
 
 
-def test_what_the_platform_will_never_take_is_given_up_at_once(outbox: Outbox, room: Room) -> None:
+def test_what_the_platform_will_never_take_is_given_up_at_once(
+    outbox: Outbox, room: FakeAdapter
+) -> None:
     put(outbox, "hello")
     put(outbox, "other", chat="2")
     room.failures = [Undeliverable("blocked by the user")]
@@ -157,7 +159,7 @@ def test_what_the_platform_will_never_take_is_given_up_at_once(outbox: Outbox, r
 
 
 def test_a_fault_of_an_adapter_is_an_attempt(
-    outbox: Outbox, room: Room, caplog: pytest.LogCaptureFixture
+    outbox: Outbox, room: FakeAdapter, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(outbox, "hello")
     room.failures = [AttributeError("no such thing")]
@@ -168,7 +170,9 @@ def test_a_fault_of_an_adapter_is_an_attempt(
     assert (kept.attempts, kept.error) == (1, "AttributeError: no such thing")
 
 
-def test_a_platform_that_is_not_connected_keeps_its_replies(outbox: Outbox, room: Room) -> None:
+def test_a_platform_that_is_not_connected_keeps_its_replies(
+    outbox: Outbox, room: FakeAdapter
+) -> None:
     put(outbox, "hello")
     room.connected = False
     assert deliver(outbox, room) == []
@@ -176,7 +180,7 @@ def test_a_platform_that_is_not_connected_keeps_its_replies(outbox: Outbox, room
     assert deliver(outbox, room) == ["sent"]
 
 
-def test_running_delivers_when_woken(outbox: Outbox, room: Room) -> None:
+def test_running_delivers_when_woken(outbox: Outbox, room: FakeAdapter) -> None:
     async def scenario() -> None:
         delivery = Delivery(outbox, {"telegram": room}, lambda: "p")
         running = asyncio.create_task(delivery.run())
@@ -194,7 +198,7 @@ def test_running_delivers_when_woken(outbox: Outbox, room: Room) -> None:
 
 
 def test_what_is_being_sent_is_not_sent_again_when_the_clock_jumps(
-    outbox: Outbox, room: Room, clock: FrozenClock
+    outbox: Outbox, room: FakeAdapter, clock: FrozenClock
 ) -> None:
     put(outbox, "hello")
 
@@ -223,7 +227,7 @@ def test_what_is_being_sent_is_not_sent_again_when_the_clock_jumps(
 
 
 def test_what_was_claimed_in_this_moment_is_waited_for(
-    outbox: Outbox, room: Room, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox, room: FakeAdapter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway stops while it takes the last reply out of the outbox."""
     put(outbox, "hello")
@@ -275,7 +279,9 @@ def test_targets_come_back_unchanged() -> None:
     assert target_of(target_text(target)) == target
 
 
-def test_a_reply_to_nowhere_is_given_up_and_holds_up_nobody(outbox: Outbox, room: Room) -> None:
+def test_a_reply_to_nowhere_is_given_up_and_holds_up_nobody(
+    outbox: Outbox, room: FakeAdapter
+) -> None:
     there = reply_to(Target("telegram", "1"), "Lost")
     outbox.put(there._replace(target='{"chat": "1"}'))
     put(outbox, "Found")
@@ -284,7 +290,7 @@ def test_a_reply_to_nowhere_is_given_up_and_holds_up_nobody(outbox: Outbox, room
 
 
 def test_an_unexpected_failure_is_an_attempt(
-    outbox: Outbox, room: Room, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox, room: FakeAdapter, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(outbox, "Hello")
     with monkeypatch.context() as patch:

@@ -18,7 +18,7 @@ from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.telegram_server import Sent, bad_request, too_many
 from tests.cli.harness import Hermes
 from tests.gateway.fleet import GatewayCommand
-from tests.gateway.harness import PATIENCE, Town, echo, said
+from tests.gateway.harness import PATIENCE, TelegramHarness, echo, said
 from tests.servers.stores import postgresql_place, postgresql_store
 
 CURSOR = "▉"
@@ -27,33 +27,33 @@ SECOND = "and then the second half, which is just as long."
 
 
 @pytest.fixture
-def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Town]:
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TelegramHarness]:
     """A town without a gateway, on the database that is asked for."""
     streaming = {"enabled": True, "edit_interval": 0.01, "buffer_threshold": 1}
     if request.param == "sqlite":
-        with Town(tmp_path) as town:
-            town.config["streaming"] = streaming
-            yield town
+        with TelegramHarness(tmp_path) as harness:
+            harness.config["streaming"] = streaming
+            yield harness
         return
     server = request.getfixturevalue(request.param)
     url = postgresql_place(server, "drafts").url()
     dsn, _, query = url.partition("?")
     with (
         postgresql_store(server, "drafts"),
-        Town(tmp_path, lambda: SessionDB.from_url(url)) as town,
+        TelegramHarness(tmp_path, lambda: SessionDB.from_url(url)) as harness,
     ):
-        town.config["streaming"] = streaming
-        town.config["sessiondb"] = {
+        harness.config["streaming"] = streaming
+        harness.config["sessiondb"] = {
             "provider": "postgresql",
             "postgresql": {"dsn": dsn, "schema": query.removeprefix("schema=")},
         }
-        yield town
+        yield harness
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("home", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["tried again", "stopped"])
-def test_a_draft_of_a_process_that_was_killed(home: Town, is_stopped: bool) -> None:
+def test_a_draft_of_a_process_that_was_killed(home: TelegramHarness, is_stopped: bool) -> None:
     """The next attempt goes on in the same message; or that says that nobody does."""
     gate = home.model.gate()
     home.model.respond = lambda request: (
@@ -104,87 +104,99 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with Town(tmp_path) as town:
-        town.config["streaming"] = {"enabled": True, "edit_interval": 0.01, "buffer_threshold": 1}
-        town.start()
-        yield town
+def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(tmp_path) as harness:
+        harness.config["streaming"] = {
+            "enabled": True,
+            "edit_interval": 0.01,
+            "buffer_threshold": 1,
+        }
+        harness.start()
+        yield harness
 
 
-def only(town: Town) -> Sent:
-    (sent,) = town.telegram.sent
+def only(harness: TelegramHarness) -> Sent:
+    (sent,) = harness.telegram.sent
     return sent
 
 
-def test_a_draft_is_sent_changed_and_ends_without_the_cursor(town: Town) -> None:
-    first, second = town.model.gate(), town.model.gate()
-    town.model.respond = lambda request: (
+def test_a_draft_is_sent_changed_and_ends_without_the_cursor(harness: TelegramHarness) -> None:
+    first, second = harness.model.gate(), harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed(FIRST, first, SECOND, second, " End.")
         if said(request) == "Go"
         else streamed("A talk")
     )
-    town.telegram.write("Go")
+    harness.telegram.write("Go")
     first.wait_until_reached()
-    town.telegram.wait_for(lambda: town.telegram.sent)
-    assert CURSOR in only(town).text
+    harness.telegram.wait_for(lambda: harness.telegram.sent)
+    assert CURSOR in only(harness).text
     first.open()
     second.wait_until_reached()
-    town.telegram.wait_for(lambda: SECOND in only(town).text)
+    harness.telegram.wait_for(lambda: SECOND in only(harness).text)
     second.open()
-    town.telegram.wait_for(lambda: only(town).text == f"{FIRST}{SECOND} End.")
-    assert CURSOR not in only(town).text
-    assert len(only(town).earlier) >= 2
+    harness.telegram.wait_for(lambda: only(harness).text == f"{FIRST}{SECOND} End.")
+    assert CURSOR not in only(harness).text
+    assert len(only(harness).earlier) >= 2
 
 
-def test_too_many_changes_cost_drafts_and_never_the_reply(town: Town) -> None:
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
+def test_too_many_changes_cost_drafts_and_never_the_reply(harness: TelegramHarness) -> None:
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed(FIRST, gate, SECOND) if said(request) == "Go" else streamed("A talk")
     )
-    town.telegram.write("Go")
+    harness.telegram.write("Go")
     gate.wait_until_reached()
-    town.telegram.wait_for(lambda: town.telegram.sent)
-    town.telegram.fail("editMessageText", too_many(1), too_many(1))
+    harness.telegram.wait_for(lambda: harness.telegram.sent)
+    harness.telegram.fail("editMessageText", too_many(1), too_many(1))
     gate.open()
-    town.telegram.wait_for(lambda: only(town).text == f"{FIRST}{SECOND}")
+    harness.telegram.wait_for(lambda: only(harness).text == f"{FIRST}{SECOND}")
 
 
-def test_a_draft_that_is_gone_does_not_take_the_reply_with_it(town: Town) -> None:
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
+def test_a_draft_that_is_gone_does_not_take_the_reply_with_it(harness: TelegramHarness) -> None:
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed(FIRST, gate, SECOND) if said(request) == "Go" else streamed("A talk")
     )
-    town.telegram.write("Go")
+    harness.telegram.write("Go")
     gate.wait_until_reached()
-    town.telegram.wait_for(lambda: town.telegram.sent)
-    town.telegram.fail(
+    harness.telegram.wait_for(lambda: harness.telegram.sent)
+    harness.telegram.fail(
         "editMessageText", *[bad_request("message to edit not found") for _ in range(2)]
     )
     gate.open()
-    town.telegram.wait_for(lambda: any(sent.text == FIRST + SECOND for sent in town.telegram.sent))
+    harness.telegram.wait_for(
+        lambda: any(sent.text == FIRST + SECOND for sent in harness.telegram.sent)
+    )
 
 
-def test_what_was_stopped_does_not_look_as_if_more_were_to_come(town: Town) -> None:
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
+def test_what_was_stopped_does_not_look_as_if_more_were_to_come(harness: TelegramHarness) -> None:
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed(FIRST, gate) if said(request) == "Go" else echo(request)
     )
-    town.telegram.write("Go")
+    harness.telegram.write("Go")
     gate.wait_until_reached()
-    town.telegram.wait_for(lambda: town.telegram.sent)
-    town.telegram.write("/stop")
-    town.telegram.wait_for(lambda: any("Stopped" in sent.text for sent in town.telegram.sent))
-    town.telegram.wait_for(lambda: CURSOR not in town.telegram.sent[0].text)
-    assert town.telegram.sent[0].text.strip() == FIRST.strip()
+    harness.telegram.wait_for(lambda: harness.telegram.sent)
+    harness.telegram.write("/stop")
+    harness.telegram.wait_for(lambda: any("Stopped" in sent.text for sent in harness.telegram.sent))
+    harness.telegram.wait_for(lambda: CURSOR not in harness.telegram.sent[0].text)
+    assert harness.telegram.sent[0].text.strip() == FIRST.strip()
 
 
 def test_what_is_about_to_be_left_is_not_replaced_when_the_clock_jumps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, found, works = FrozenClock(), list[int](), Draft.leave
-    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
-        town.config["streaming"] = {"enabled": True, "edit_interval": 0.01, "buffer_threshold": 1}
-        gateway = town.start().gateway
+    with TelegramHarness(
+        tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)
+    ) as harness:
+        harness.config["streaming"] = {
+            "enabled": True,
+            "edit_interval": 0.01,
+            "buffer_threshold": 1,
+        }
+        gateway = harness.start().gateway
         assert gateway is not None
 
         async def leave(draft: Draft, *, is_over: bool) -> None:
@@ -193,15 +205,15 @@ def test_what_is_about_to_be_left_is_not_replaced_when_the_clock_jumps(
             await works(draft, is_over=is_over)
 
         monkeypatch.setattr(Draft, "leave", leave)
-        gate = town.model.gate()
-        town.model.respond = lambda _request: streamed(FIRST, gate)
-        town.telegram.write("Go")
+        gate = harness.model.gate()
+        harness.model.respond = lambda _request: streamed(FIRST, gate)
+        harness.telegram.write("Go")
         gate.wait_until_reached()
-        with town.open_db() as db:
+        with harness.open_db() as db:
             wait_until(lambda: bool(drafts_of(db)))
-        town.telegram.write("/stop")
-        town.telegram.wait_for(
-            lambda: town.telegram.sent and CURSOR not in town.telegram.sent[0].text
+        harness.telegram.write("/stop")
+        harness.telegram.wait_for(
+            lambda: harness.telegram.sent and CURSOR not in harness.telegram.sent[0].text
         )
-        assert town.telegram.sent[0].text.strip() == FIRST.strip()
+        assert harness.telegram.sent[0].text.strip() == FIRST.strip()
         assert found == [0]

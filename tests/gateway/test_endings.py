@@ -13,11 +13,15 @@ from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import StoreUnreachable
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.message_progress import Endings, heard_or_stored, watcher_of
+from hermes_sessions.gateway.message_progress import (
+    StoredOutcomes,
+    live_or_stored_progress,
+    progress_watcher,
+)
 from hermes_sessions.gateway.overview import ended_elsewhere
 from hermes_sessions.gateway.platforms.port import Progress
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
-from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.leases import Lease
@@ -35,7 +39,7 @@ class Lane:
         self.sessions = SessionStore(folder, GatewayConfig(write_sessions_json=False), db=db)
         self.mailboxes = Mailboxes(self.sessions.engine)
         self.outbox = Outbox(db.store, "default")
-        self.endings = Endings(db.store)
+        self.endings = StoredOutcomes(db.store)
         self._process = GatewayProcess(self.sessions.engine)
         self._process.start()
         self._entry = self.sessions.get_or_create_session(ANNA)
@@ -47,7 +51,7 @@ class Lane:
         assert put.item_id is not None
         return put.item_id
 
-    def begin(self) -> Taken:
+    def begin(self) -> StartedTurn:
         if self._lease is None:
             self._lease = self.sessions.db.take_lease(
                 self._entry.session_id, self._process.holder()
@@ -57,7 +61,7 @@ class Lane:
         assert taken is not None
         return taken
 
-    def end(self, taken: Taken, outcome: str, reply: str | None = None) -> None:
+    def end(self, taken: StartedTurn, outcome: str, reply: str | None = None) -> None:
         def also(tx: object) -> None:
             if reply is not None:
                 self.outbox.put_in(tx, reply_to(TARGET, reply, turn_id=taken.turn.id))  # type: ignore[arg-type]
@@ -133,7 +137,7 @@ def test_the_end_is_found_when_nothing_is_heard() -> None:
             raise answer
         return answer
 
-    assert asyncio.run(heard(heard_or_stored(nothing(), find, every=0.0))) == [ended]
+    assert asyncio.run(heard(live_or_stored_progress(nothing(), find, every=0.0))) == [ended]
     assert answers == []
 
 
@@ -144,9 +148,9 @@ def test_what_is_heard_is_told_as_it_is() -> None:
         for progress in [*happened, Progress("text", "too late")]:
             yield progress
 
-    assert asyncio.run(heard(heard_or_stored(speak(), lambda: None))) == happened
+    assert asyncio.run(heard(live_or_stored_progress(speak(), lambda: None))) == happened
 
 
 def test_without_a_store_there_is_only_what_is_heard() -> None:
     services = RecordingServices()
-    assert watcher_of(services) == services.watch
+    assert progress_watcher(services) == services.watch

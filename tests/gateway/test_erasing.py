@@ -11,7 +11,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
-from hermes_sessions.gateway.spool_erasure import Forgotten, spools_of
+from hermes_sessions.gateway.spool_erasure import ErasureFilter, spools_of
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.receipts import Receipts
@@ -20,51 +20,51 @@ from hermes_sessions.testing.scripted_model import Answer, RecordedRequest
 from hermes_sessions.testing.telegram_server import ANNA, BERT
 from tests.care.erasure.disk_scan import found_in
 from tests.care.erasure.scenario import everything
-from tests.gateway.harness import PATIENCE, Town, echo
+from tests.gateway.harness import PATIENCE, TelegramHarness, echo
 
 TEAM = {"id": -100300, "type": "supergroup", "title": "Team"}
 SECRET = "xylographer"
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with Town(tmp_path) as town:
-        telegram = town.config["platforms"]["telegram"]
+def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(tmp_path) as harness:
+        telegram = harness.config["platforms"]["telegram"]
         telegram["allowed_users"] = [ANNA["id"], BERT["id"]]
         telegram["require_mention"] = False
-        town.config["group_sessions_per_user"] = False
-        yield town
+        harness.config["group_sessions_per_user"] = False
+        yield harness
 
 
-def forget(town: Town, user: dict[str, object]) -> None:
-    with SessionDB(town.home / "state.db") as db:
+def forget(harness: TelegramHarness, user: dict[str, object]) -> None:
+    with SessionDB(harness.home / "state.db") as db:
         receipt = Erasure(db.store).forget(Subject("user", str(user["id"]), "telegram"))
         assert all(step.place == "store files" for step in receipt.pending), receipt
 
 
-def test_a_room_goes_on_without_what_somebody_wrote(town: Town) -> None:
-    town.start()
+def test_a_room_goes_on_without_what_somebody_wrote(harness: TelegramHarness) -> None:
+    harness.start()
     for number, (user, text) in enumerate(
         [(ANNA, f"I am a {SECRET}"), (BERT, "And I am Bert"), (ANNA, f"{SECRET}, as I said")], 1
     ):
-        town.telegram.write(text, user=dict(user), chat=TEAM)
-        town.wait_for_replies(number, TEAM["id"])
-    town.telegram.write(f"In private: {SECRET}", user=dict(ANNA))
-    town.wait_for_replies(1)
-    forget(town, dict(ANNA))
-    asked = len(town.model.requests)
-    town.telegram.write("What did I say?", user=dict(BERT), chat=TEAM)
-    town.wait_for_replies(4, TEAM["id"])
-    seen = str([request.body for request in town.model.requests[asked:]])
+        harness.telegram.write(text, user=dict(user), chat=TEAM)
+        harness.wait_for_replies(number, TEAM["id"])
+    harness.telegram.write(f"In private: {SECRET}", user=dict(ANNA))
+    harness.wait_for_replies(1)
+    forget(harness, dict(ANNA))
+    asked = len(harness.model.requests)
+    harness.telegram.write("What did I say?", user=dict(BERT), chat=TEAM)
+    harness.wait_for_replies(4, TEAM["id"])
+    seen = str([request.body for request in harness.model.requests[asked:]])
     assert (SECRET in seen, "And I am Bert" in seen) == (False, True)
-    with SessionDB(town.home / "state.db") as db:
+    with SessionDB(harness.home / "state.db") as db:
         left = everything(db)
         assert SECRET not in left
         assert f"'{ANNA['id']}'" not in left
         assert f'"{ANNA["id"]}"' not in left
 
 
-def test_an_answer_that_comes_too_late(town: Town) -> None:
+def test_an_answer_that_comes_too_late(harness: TelegramHarness) -> None:
     """The lane is closed while the model thinks: nothing is stored, and nothing is sent."""
     thinking, go_on = threading.Event(), threading.Event()
 
@@ -74,17 +74,17 @@ def test_an_answer_that_comes_too_late(town: Town) -> None:
             go_on.wait(PATIENCE)
         return echo(request)
 
-    town.model.respond = slowly
-    town.start()
-    town.telegram.write(f"A {SECRET}?", user=dict(ANNA))
+    harness.model.respond = slowly
+    harness.start()
+    harness.telegram.write(f"A {SECRET}?", user=dict(ANNA))
     assert thinking.wait(PATIENCE)
     try:
-        forget(town, dict(ANNA))
+        forget(harness, dict(ANNA))
     finally:
         go_on.set()
-    town.telegram.write("Hello again", user=dict(ANNA))
-    assert town.wait_for_replies(1) == ["You said: Hello again"]
-    with SessionDB(town.home / "state.db") as db:
+    harness.telegram.write("Hello again", user=dict(ANNA))
+    assert harness.wait_for_replies(1) == ["You said: Hello again"]
+    with SessionDB(harness.home / "state.db") as db:
         assert SECRET not in everything(db)
 
 
@@ -137,7 +137,7 @@ def test_a_file_of_the_living(tmp_path: Path) -> None:
         receipt = erasure.forget(Subject("user", "ann"))
         assert [step.place for step in receipt.pending] == ["spools"]
         assert len(Receipts(db.store).pending_targets()) == 1
-        is_forgotten = Forgotten(db.store)
+        is_forgotten = ErasureFilter(db.store)
         assert is_forgotten(spooled("ann", "x"))
         assert not is_forgotten(spooled("bob", "x"))
         # Sent later, or nobody knows when: it is not lost.

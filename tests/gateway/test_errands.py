@@ -12,35 +12,35 @@ from hermes_sessions import GatewayConfig, SessionDB, SessionStore
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.lifecycle import lane_operations
-from hermes_sessions.lifecycle.command_journal import CommandNotes
+from hermes_sessions.lifecycle.command_journal import CommandJournal
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.lifecycle.turn_input import dedupe_mark
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.harness import Town, echo
+from tests.gateway.harness import TelegramHarness, echo
 from tests.servers.stores import OpenStore
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
 
 
 @pytest.fixture
-def town(open_store: OpenStore, tmp_path: Path) -> Iterator[Town]:
-    with Town(tmp_path, open_store) as town:
-        yield town
+def harness(open_store: OpenStore, tmp_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(tmp_path, open_store) as harness:
+        yield harness
 
 
-def leave(town: Town, text: str, *, has_happened: bool = False) -> str:
+def leave(harness: TelegramHarness, text: str, *, has_happened: bool = False) -> str:
     """A process notes a command and dies before it has carried it out, or before it has told."""
     with (
-        town.open_db() as db,
+        harness.open_db() as db,
         SessionStore(
-            town.home / "sessions", GatewayConfig(write_sessions_json=False), db=db
+            harness.home / "sessions", GatewayConfig(write_sessions_json=False), db=db
         ) as store,
     ):
         process = GatewayProcess(store.engine)
         process.start()
-        notes = CommandNotes(store.engine)
+        notes = CommandJournal(store.engine)
         inbound = Inbound(ANNAS, text, "left")
         key = store.session_key(ANNAS)
         put = notes.begin(
@@ -57,12 +57,12 @@ def leave(town: Town, text: str, *, has_happened: bool = False) -> str:
         return key
 
 
-def talk(town: Town) -> str:
+def talk(harness: TelegramHarness) -> str:
     """Anna has said something; returns her session."""
-    running = town.start()
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
-    with town.open_db() as db:
+    running = harness.start()
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
+    with harness.open_db() as db:
         (session,) = db.list_sessions_rich()
     running.stop()
     return str(session["id"])
@@ -83,65 +83,69 @@ def notes_of(db: SessionDB) -> list[tuple[str, str]]:
         ("/undo", "I was interrupted while I carried out /undo."),
     ],
 )
-def test_what_a_dead_process_left_is_done_or_reported(town: Town, text: str, answer: str) -> None:
-    before = talk(town)
-    leave(town, text)
-    town.start()
-    replies = town.wait_for_replies(2)
+def test_what_a_dead_process_left_is_done_or_reported(
+    harness: TelegramHarness, text: str, answer: str
+) -> None:
+    before = talk(harness)
+    leave(harness, text)
+    harness.start()
+    replies = harness.wait_for_replies(2)
     assert replies[1].startswith(answer)
-    town.telegram.write("And now?")
-    assert town.wait_for_replies(3)[2] == "You said: And now?"
-    with town.open_db() as db:
+    harness.telegram.write("And now?")
+    assert harness.wait_for_replies(3)[2] == "You said: And now?"
+    with harness.open_db() as db:
         assert notes_of(db) == [(text.split(maxsplit=1)[0], "done")]
         assert len(db.get_messages(before)) == (2 if text == "/new" else 4)
 
 
-def test_what_has_happened_is_not_done_again(town: Town) -> None:
-    talk(town)
-    leave(town, "/new", has_happened=True)
-    town.start()
-    assert "/new was carried out" in town.wait_for_replies(2)[1]
-    with town.open_db() as db:
+def test_what_has_happened_is_not_done_again(harness: TelegramHarness) -> None:
+    talk(harness)
+    leave(harness, "/new", has_happened=True)
+    harness.start()
+    assert "/new was carried out" in harness.wait_for_replies(2)[1]
+    with harness.open_db() as db:
         assert db.session_count() == 1
 
 
-def test_a_living_gateway_sees_to_it(town: Town) -> None:
-    talk(town)
-    running = town.start()
-    leave(town, "/usage")
+def test_a_living_gateway_sees_to_it(harness: TelegramHarness) -> None:
+    talk(harness)
+    running = harness.start()
+    leave(harness, "/usage")
     assert running.gateway is not None
     running.gateway.beat_now()
-    assert town.wait_for_replies(2)[1].startswith("Input tokens")
+    assert harness.wait_for_replies(2)[1].startswith("Input tokens")
 
 
-def test_to_stop_comes_before_going_on(town: Town) -> None:
+def test_to_stop_comes_before_going_on(harness: TelegramHarness) -> None:
     """What somebody wanted stopped when the gateway died is not begun again."""
-    talk(town)
+    talk(harness)
     with (
-        town.open_db() as db,
+        harness.open_db() as db,
         SessionStore(
-            town.home / "sessions", GatewayConfig(write_sessions_json=False), db=db
+            harness.home / "sessions", GatewayConfig(write_sessions_json=False), db=db
         ) as store,
     ):
         Mailboxes(store.engine).receive(
             store.engine.key_of(ANNAS), sender="7", text="Do not do this", origin=ANNAS
         )
-    leave(town, "/stop")
-    town.start()
-    assert "Stopped. 1 queued message was dropped." in town.wait_for_replies(2)[1]
-    town.telegram.write("Good")
-    assert "You said: Good" in town.wait_for_replies(3)[2]
-    assert not any("Do not do this" in reply for reply in town.replies())
+    leave(harness, "/stop")
+    harness.start()
+    assert "Stopped. 1 queued message was dropped." in harness.wait_for_replies(2)[1]
+    harness.telegram.write("Good")
+    assert "You said: Good" in harness.wait_for_replies(3)[2]
+    assert not any("Do not do this" in reply for reply in harness.replies())
 
 
-def test_a_command_is_answered_once_although_it_is_delivered_again(town: Town) -> None:
-    town.start()
-    (first,) = town.telegram.push({"message": command(1, "/title")})
+def test_a_command_is_answered_once_although_it_is_delivered_again(
+    harness: TelegramHarness,
+) -> None:
+    harness.start()
+    (first,) = harness.telegram.push({"message": command(1, "/title")})
     assert first
-    town.wait_for_replies(1)
-    town.telegram.push({"message": command(1, "/title")})
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(2) == ["Title: none", "You said: Hello"]
+    harness.wait_for_replies(1)
+    harness.telegram.push({"message": command(1, "/title")})
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(2) == ["Title: none", "You said: Hello"]
 
 
 def command(message_id: int, text: str) -> dict[str, Any]:
@@ -161,13 +165,13 @@ def command(message_id: int, text: str) -> dict[str, Any]:
     ("text", "step"), [("/stop", "set_status"), ("/new", "begin_session")], ids=["stop", "new"]
 )
 def test_all_of_it_or_nothing(
-    town: Town, monkeypatch: pytest.MonkeyPatch, text: str, step: str
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, text: str, step: str
 ) -> None:
     """What runs is stopped only if the lane is changed, too."""
-    town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "Still there")
-    town.telegram.write("Hello")
+    harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed(gate, "Still there")
+    harness.telegram.write("Hello")
     gate.wait_until_reached()
 
     def fail(*_: object, **__: object) -> None:
@@ -175,12 +179,12 @@ def test_all_of_it_or_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(lane_operations, step, fail)
-        town.telegram.write(text)
-        assert town.wait_for_replies(1) == ["That was not done: The database is away."]
+        harness.telegram.write(text)
+        assert harness.wait_for_replies(1) == ["That was not done: The database is away."]
     gate.open()
-    assert town.wait_for_replies(2)[1] == "Still there"
-    town.model.respond = echo
-    town.telegram.write("And now?")
-    assert town.wait_for_replies(3)[2] == "You said: And now?"
-    with town.open_db() as db:
+    assert harness.wait_for_replies(2)[1] == "Still there"
+    harness.model.respond = echo
+    harness.telegram.write("And now?")
+    assert harness.wait_for_replies(3)[2] == "You said: And now?"
+    with harness.open_db() as db:
         assert db.session_count() == 1

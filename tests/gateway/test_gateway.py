@@ -13,62 +13,62 @@ from hermes_sessions import SessionDB
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.testing.scripted_model import failure, streamed
 from hermes_sessions.testing.telegram_server import ANNA
-from tests.gateway.harness import Town, echo, said
+from tests.gateway.harness import TelegramHarness, echo, said
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with Town(tmp_path) as town:
-        yield town
+def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(tmp_path) as harness:
+        yield harness
 
 
-def contents(town: Town) -> list[tuple[str, str]]:
+def contents(harness: TelegramHarness) -> list[tuple[str, str]]:
     """What is stored of the newest session."""
-    with SessionDB(town.home / "state.db") as db:
+    with SessionDB(harness.home / "state.db") as db:
         (session, *_) = db.list_sessions_rich(limit=1)
         return [(row["role"], row["content"]) for row in db.get_messages(session["id"])]
 
 
-def test_a_message_is_answered_and_stored(town: Town) -> None:
-    running = town.start()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
+def test_a_message_is_answered_and_stored(harness: TelegramHarness) -> None:
+    running = harness.start()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
     assert running.stop() is True
-    assert contents(town) == [("user", "Hello"), ("assistant", "You said: Hello")]
-    assert town.telegram.waiting == []
-    with SessionDB(town.home / "state.db") as db:
+    assert contents(harness) == [("user", "Hello"), ("assistant", "You said: Hello")]
+    assert harness.telegram.waiting == []
+    with SessionDB(harness.home / "state.db") as db:
         (session,) = db.list_sessions_rich()
         assert (session["source"], session["user_id"]) == ("telegram", str(ANNA["id"]))
-    assert (town.home / ".clean_shutdown").exists()
+    assert (harness.home / ".clean_shutdown").exists()
 
 
-def test_a_conversation_goes_on_after_a_restart(town: Town) -> None:
-    running = town.start()
-    town.telegram.write("One")
-    town.wait_for_replies(1)
+def test_a_conversation_goes_on_after_a_restart(harness: TelegramHarness) -> None:
+    running = harness.start()
+    harness.telegram.write("One")
+    harness.wait_for_replies(1)
     running.stop("restart")
-    town.start()
-    town.telegram.write("Two")
-    assert town.wait_for_replies(2) == ["You said: One", "You said: Two"]
-    last = town.model.requests[-1].body["messages"] if town.model.requests else []
-    texts = [m["content"] for r in town.model.requests for m in r.body["messages"]]
+    harness.start()
+    harness.telegram.write("Two")
+    assert harness.wait_for_replies(2) == ["You said: One", "You said: Two"]
+    last = harness.model.requests[-1].body["messages"] if harness.model.requests else []
+    texts = [m["content"] for r in harness.model.requests for m in r.body["messages"]]
     assert last
     assert "You said: One" in texts
 
 
-def test_a_stranger_is_not_answered_by_the_agent(town: Town) -> None:
-    town.start()
+def test_a_stranger_is_not_answered_by_the_agent(harness: TelegramHarness) -> None:
+    harness.start()
     bob = {**ANNA, "id": 77, "first_name": "Bob"}
-    town.telegram.write("Let me in", user=bob)
-    (reply,) = town.wait_for_replies(1, 77)
+    harness.telegram.write("Let me in", user=bob)
+    (reply,) = harness.wait_for_replies(1, 77)
     assert "hermes gateway pair" in reply
-    assert town.model.requests == []
+    assert harness.model.requests == []
 
 
-def test_a_message_delivered_three_times_is_answered_once(town: Town) -> None:
-    town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
+def test_a_message_delivered_three_times_is_answered_once(harness: TelegramHarness) -> None:
+    harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed(gate, "Done.") if "title" not in said(request).lower() else echo(request)
     )
     message = {
@@ -78,14 +78,14 @@ def test_a_message_delivered_three_times_is_answered_once(town: Town) -> None:
         "from": dict(ANNA),
         "text": "Once, please",
     }
-    town.telegram.push({"message": message}, {"message": message})
+    harness.telegram.push({"message": message}, {"message": message})
     gate.wait_until_reached()
-    town.telegram.push({"message": message})
-    town.telegram.wait_for(lambda: not town.telegram.waiting)
+    harness.telegram.push({"message": message})
+    harness.telegram.wait_for(lambda: not harness.telegram.waiting)
     gate.open()
-    assert town.wait_for_replies(1) == ["Done."]
-    town.telegram.write("/status")
-    assert len(town.wait_for_replies(2)) == 2
+    assert harness.wait_for_replies(1) == ["Done."]
+    harness.telegram.write("/status")
+    assert len(harness.wait_for_replies(2)) == 2
 
 
 @pytest.mark.fault(
@@ -94,7 +94,9 @@ def test_a_message_delivered_three_times_is_answered_once(town: Town) -> None:
     on="sqlite",
 )
 @pytest.mark.parametrize("first", [("a", "b"), ("b", "c"), ("a",), ("a", "b", "c")])
-def test_an_album_that_comes_again_with_a_late_picture(town: Town, first: tuple[str, ...]) -> None:
+def test_an_album_that_comes_again_with_a_late_picture(
+    harness: TelegramHarness, first: tuple[str, ...]
+) -> None:
     """What was not confirmed is brought again, and the late picture with it."""
 
     def picture(name: str) -> dict[str, Any]:
@@ -110,90 +112,90 @@ def test_an_album_that_comes_again_with_a_late_picture(town: Town, first: tuple[
         return {"message": message}
 
     for names in (first, ("a", "b", "c")):
-        running = town.start()
-        town.telegram.push(*map(picture, names))
-        town.telegram.wait_for(lambda: not town.telegram.waiting)
+        running = harness.start()
+        harness.telegram.push(*map(picture, names))
+        harness.telegram.wait_for(lambda: not harness.telegram.waiting)
         running.wait_until_idle()
         running.stop()
-    with SessionDB(town.home / "state.db") as db:
+    with SessionDB(harness.home / "state.db") as db:
         (session,) = db.list_sessions_rich()
         said = [row["content"] for row in db.get_messages(session["id"]) if row["role"] == "user"]
     assert sorted(re.findall(r"Picture (\w)", "\n".join(map(str, said)))) == ["a", "b", "c"]
 
 
-def test_a_failing_model_is_told_and_the_message_kept(town: Town) -> None:
-    town.model.respond = lambda _request: failure(401, "The key is wrong.")
-    town.start()
-    town.telegram.write("Hello")
-    (reply,) = town.wait_for_replies(1)
+def test_a_failing_model_is_told_and_the_message_kept(harness: TelegramHarness) -> None:
+    harness.model.respond = lambda _request: failure(401, "The key is wrong.")
+    harness.start()
+    harness.telegram.write("Hello")
+    (reply,) = harness.wait_for_replies(1)
     assert "The model could not answer" in reply
     assert "/retry" in reply
-    assert contents(town)[0] == ("user", "Hello")
-    town.model.respond = echo
-    town.telegram.write("/retry")
-    assert town.wait_for_replies(3)[1:] == ["I ask again.", "You said: Hello"]
+    assert contents(harness)[0] == ("user", "Hello")
+    harness.model.respond = echo
+    harness.telegram.write("/retry")
+    assert harness.wait_for_replies(3)[1:] == ["I ask again.", "You said: Hello"]
 
 
-def test_stop_interrupts_suspends_and_drops(town: Town) -> None:
-    town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda request: streamed("I think", gate, " so.")
-    town.telegram.write("Think")
+def test_stop_interrupts_suspends_and_drops(harness: TelegramHarness) -> None:
+    harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: streamed("I think", gate, " so.")
+    harness.telegram.write("Think")
     gate.wait_until_reached()
-    town.telegram.write("/queue A")
-    town.telegram.write("/queue B")
-    town.telegram.write("/stop")
-    town.telegram.wait_for(lambda: any("Stopped" in text for text in town.replies()))
-    (stopped,) = (text for text in town.replies() if "Stopped" in text)
+    harness.telegram.write("/queue A")
+    harness.telegram.write("/queue B")
+    harness.telegram.write("/stop")
+    harness.telegram.wait_for(lambda: any("Stopped" in text for text in harness.replies()))
+    (stopped,) = (text for text in harness.replies() if "Stopped" in text)
     assert "2 queued messages were dropped" in stopped
-    town.model.respond = echo
-    town.telegram.write("Hello again")
-    town.telegram.wait_for(lambda: any("Hello again" in text for text in town.replies()))
-    assert not any("You said: A" in text for text in town.replies())
-    with SessionDB(town.home / "state.db") as db:
+    harness.model.respond = echo
+    harness.telegram.write("Hello again")
+    harness.telegram.wait_for(lambda: any("Hello again" in text for text in harness.replies()))
+    assert not any("You said: A" in text for text in harness.replies())
+    with SessionDB(harness.home / "state.db") as db:
         assert db.session_count() == 2
 
 
-def test_queued_items_are_turns_of_their_own_in_order(town: Town) -> None:
-    town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
+def test_queued_items_are_turns_of_their_own_in_order(harness: TelegramHarness) -> None:
+    harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed(gate, "First.") if said(request) == "Think" else echo(request)
     )
-    town.telegram.write("Think")
+    harness.telegram.write("Think")
     gate.wait_until_reached()
     for letter in "ABCDEF":
-        town.telegram.write(f"/queue {letter}")
-    town.telegram.wait_for(lambda: not town.telegram.waiting)
+        harness.telegram.write(f"/queue {letter}")
+    harness.telegram.wait_for(lambda: not harness.telegram.waiting)
     gate.open()
-    town.telegram.wait_for(lambda: any("You said: F" in text for text in town.replies()))
-    answers = [text for text in town.replies() if not text.startswith("Queued")]
+    harness.telegram.wait_for(lambda: any("You said: F" in text for text in harness.replies()))
+    answers = [text for text in harness.replies() if not text.startswith("Queued")]
     assert answers == ["First.", *(f"You said: {letter}" for letter in "ABCDEF")]
 
 
-def test_long_replies_are_split(town: Town) -> None:
-    town.model.respond = lambda _request: streamed("word " * 2000)
-    town.start()
-    town.telegram.write("Much")
-    replies = town.wait_for_replies(3)
+def test_long_replies_are_split(harness: TelegramHarness) -> None:
+    harness.model.respond = lambda _request: streamed("word " * 2000)
+    harness.start()
+    harness.telegram.write("Much")
+    replies = harness.wait_for_replies(3)
     assert " ".join(replies).split() == ["word"] * 2000
 
 
-def test_new_starts_another_session(town: Town) -> None:
-    town.start()
-    town.telegram.write("One")
-    town.wait_for_replies(1)
-    town.telegram.write("/new Plans")
-    assert "A new conversation: Plans." in town.wait_for_replies(2)[1]
-    town.telegram.write("Two")
-    town.wait_for_replies(3)
-    assert contents(town)[0] == ("user", "Two")
-    with SessionDB(town.home / "state.db") as db:
+def test_new_starts_another_session(harness: TelegramHarness) -> None:
+    harness.start()
+    harness.telegram.write("One")
+    harness.wait_for_replies(1)
+    harness.telegram.write("/new Plans")
+    assert "A new conversation: Plans." in harness.wait_for_replies(2)[1]
+    harness.telegram.write("Two")
+    harness.wait_for_replies(3)
+    assert contents(harness)[0] == ("user", "Two")
+    with SessionDB(harness.home / "state.db") as db:
         assert db.session_count() == 2
         assert db.get_session_by_title("Plans") is not None
 
 
-def test_a_wrong_token_ends_the_start(town: Town) -> None:
-    town.config["platforms"]["telegram"]["token"] = "1:" + "x" * 35
+def test_a_wrong_token_ends_the_start(harness: TelegramHarness) -> None:
+    harness.config["platforms"]["telegram"]["token"] = "1:" + "x" * 35
     with pytest.raises(LoginRefused, match="telegram"):
-        town.start()
+        harness.start()

@@ -17,81 +17,81 @@ from hermes_sessions.gateway.runner import Gateway
 from hermes_sessions.testing.discord_server import GENERAL
 from hermes_sessions.testing.slack_workspace import GENERAL as SLACK_GENERAL
 from hermes_sessions.testing.telegram_server import ANNA, BOT, GROUP
-from tests.gateway.harness import PATIENCE, Town
-from tests.gateway.platforms.discord.harness import DiscordTown
-from tests.gateway.platforms.slack.harness import SlackTown
+from tests.gateway.harness import PATIENCE, TelegramHarness
+from tests.gateway.platforms.discord.harness import DiscordHarness
+from tests.gateway.platforms.slack.harness import SlackHarness
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with Town(tmp_path) as town:
-        with town.open_db() as db:
+def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(tmp_path) as harness:
+        with harness.open_db() as db:
             db.create_session("s1", "cli")
             db.append_message("s1", "user", "The roof is green.")
             db.append_message("s1", "assistant", "I see.")
             db.set_session_title("s1", "Roof")
-        yield town
+        yield harness
 
 
-def state(town: Town) -> tuple[str, str | None]:
-    with SessionDB(town.home / "state.db") as db:
+def state(harness: TelegramHarness) -> tuple[str, str | None]:
+    with SessionDB(harness.home / "state.db") as db:
         found = db.get_handoff_state("s1") or {}
     return found["state"], found["error"]
 
 
-def test_it_goes_on_in_the_home_channel(town: Town) -> None:
-    town.config["platforms"]["telegram"]["home_channel"] = ANNA["id"]
-    running = town.start()
+def test_it_goes_on_in_the_home_channel(harness: TelegramHarness) -> None:
+    harness.config["platforms"]["telegram"]["home_channel"] = ANNA["id"]
+    running = harness.start()
     # Bots cannot write to somebody who has never written to them.
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
-    with town.open_db() as db:
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
+    with harness.open_db() as db:
         assert db.request_handoff("s1", "telegram")
     assert running.gateway is not None
     running.gateway.beat_now()
-    assert town.wait_for_replies(2)[1] == "We go on here with: Roof"
-    assert state(town) == ("completed", None)
-    town.telegram.write("Which colour?")
-    assert town.wait_for_replies(3)[2] == "You said: Which colour?"
+    assert harness.wait_for_replies(2)[1] == "We go on here with: Roof"
+    assert state(harness) == ("completed", None)
+    harness.telegram.write("Which colour?")
+    assert harness.wait_for_replies(3)[2] == "You said: Which colour?"
     told = [
         message["content"]
-        for request in town.model.requests
+        for request in harness.model.requests
         for message in request.body["messages"]
     ]
     assert "The roof is green." in told
-    with town.open_db() as db:
+    with harness.open_db() as db:
         assert len(db.get_messages("s1")) == 4
 
 
-def test_without_a_home_channel_it_stays_and_says_why(town: Town) -> None:
-    with town.open_db() as db:
+def test_without_a_home_channel_it_stays_and_says_why(harness: TelegramHarness) -> None:
+    with harness.open_db() as db:
         db.request_handoff("s1", "telegram")
-    running = town.start()
+    running = harness.start()
     assert running.gateway is not None
     running.gateway.handoffs.take_all()
-    found, error = state(town)
+    found, error = state(harness)
     assert found == "failed"
     assert "platforms.telegram.home_channel" in str(error)
 
 
-def test_another_platform_waits_for_its_gateway(town: Town) -> None:
-    with town.open_db() as db:
+def test_another_platform_waits_for_its_gateway(harness: TelegramHarness) -> None:
+    with harness.open_db() as db:
         db.request_handoff("s1", "matrix")
-    running = town.start()
+    running = harness.start()
     assert running.gateway is not None
     assert running.gateway.handoffs.take_all() == 0
-    assert state(town) == ("pending", None)
+    assert state(harness) == ("pending", None)
 
 
 # ── a home channel in which nobody has written yet ────────────────────────────────────────────
 
 
-def taken(town: Any, gateway: Gateway) -> dict[str, Any]:
+def taken(harness: Any, gateway: Gateway) -> dict[str, Any]:
     """Return what became of it, once the platform has told what the home channel is."""
     until = time.monotonic() + PATIENCE
     while True:
         gateway.handoffs.take_all()
-        with town.open_db() as db:
+        with harness.open_db() as db:
             found = db.get_handoff_state("s2") or {}
         if found["state"] != "pending":
             return dict(found)
@@ -99,22 +99,22 @@ def taken(town: Any, gateway: Gateway) -> dict[str, Any]:
         time.sleep(0.01)
 
 
-def hand_over(town: Any, *, error: str | None = None) -> None:
-    with town.open_db() as db:
+def hand_over(harness: Any, *, error: str | None = None) -> None:
+    with harness.open_db() as db:
         db.create_session("s2", "cli")
         db.append_message("s2", "user", "The door is red.")
         db.append_message("s2", "assistant", "I see.")
-        assert db.request_handoff("s2", town.platform_name)
-    running = town.start()
+        assert db.request_handoff("s2", harness.platform_name)
+    running = harness.start()
     assert running.gateway is not None
-    found = taken(town, running.gateway)
+    found = taken(harness, running.gateway)
     assert found["state"] == ("completed" if error is None else "failed")
     assert error is None or error in found["error"]
 
 
-def goes_on(town: Any) -> bool:
+def goes_on(harness: Any) -> bool:
     """Tell whether what was written last became part of the session that was handed over."""
-    with town.open_db() as db:
+    with harness.open_db() as db:
         return len(db.get_messages("s2")) == 4
 
 
@@ -122,15 +122,15 @@ def goes_on(town: Any) -> bool:
 def group_town(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     made: Any
     if request.param == "telegram":
-        made, home = Town(tmp_path), GROUP["id"]
+        made, home = TelegramHarness(tmp_path), GROUP["id"]
     elif request.param == "discord":
-        made, home = DiscordTown(tmp_path), GENERAL
+        made, home = DiscordHarness(tmp_path), GENERAL
     else:
-        made, home = SlackTown(tmp_path), SLACK_GENERAL.id
+        made, home = SlackHarness(tmp_path), SLACK_GENERAL.id
     made.platform_name = request.param
     made.config["platforms"][request.param]["home_channel"] = home
-    with made as town:
-        yield town
+    with made as harness:
+        yield harness
 
 
 def is_answer(text: str) -> bool:
@@ -138,17 +138,17 @@ def is_answer(text: str) -> bool:
     return text.startswith("You said: ") and text.endswith("Which colour?")
 
 
-def ask(town: Any) -> None:
+def ask(harness: Any) -> None:
     """Let Anna ask something in the home channel, and wait for the answer."""
-    if town.platform_name == "telegram":
-        town.telegram.write(f"@{BOT['username']} Which colour?", chat=GROUP)
-        town.telegram.wait_for(lambda: any(map(is_answer, town.replies(GROUP["id"]))))
-    elif town.platform_name == "discord":
-        town.discord.write("Which colour?", channel=GENERAL, is_addressed=True)
-        town.discord.wait_for(lambda: any(map(is_answer, town.replies(GENERAL))))
+    if harness.platform_name == "telegram":
+        harness.telegram.write(f"@{BOT['username']} Which colour?", chat=GROUP)
+        harness.telegram.wait_for(lambda: any(map(is_answer, harness.replies(GROUP["id"]))))
+    elif harness.platform_name == "discord":
+        harness.discord.write("Which colour?", channel=GENERAL, is_addressed=True)
+        harness.discord.wait_for(lambda: any(map(is_answer, harness.replies(GENERAL))))
     else:
-        town.slack.write("Which colour?", place=SLACK_GENERAL, is_mention=True)
-        town.slack.wait_for(lambda: any(is_answer(sent.text) for sent in town.slack.sent))
+        harness.slack.write("Which colour?", place=SLACK_GENERAL, is_mention=True)
+        harness.slack.wait_for(lambda: any(is_answer(sent.text) for sent in harness.slack.sent))
 
 
 def test_a_shared_group_goes_on_with_it(group_town: Any) -> None:

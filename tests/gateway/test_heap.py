@@ -12,7 +12,7 @@ import pytest
 
 from hermes_sessions.gateway import malloc_tuning
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.harness import PATIENCE, Town
+from tests.gateway.harness import PATIENCE, TelegramHarness
 
 #: Threads allocate at the same time; prints how many arenas there are then.
 _ARENAS = """
@@ -66,39 +66,39 @@ def test_whoever_runs_it_may_choose(environ: dict[str, str]) -> None:
 def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "elsewhere")
     malloc_tuning.limit_arenas({})
-    malloc_tuning.give_back()
+    malloc_tuning.trim_free_memory()
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with Town(tmp_path) as town:
-        yield town
+def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(tmp_path) as harness:
+        yield harness
 
 
 def test_memory_is_given_back_once_when_nothing_runs(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back: list[bool] = []
     at_start = threading.Event()
 
-    def give_back() -> None:
+    def trim_free_memory() -> None:
         given_back.append(True)
         at_start.set()
 
-    monkeypatch.setattr(malloc_tuning, "give_back", give_back)
+    monkeypatch.setattr(malloc_tuning, "trim_free_memory", trim_free_memory)
     # After the start, nothing but this test has it rest.
-    town.config["gateway"] = {"lease_seconds": 3600}
-    gateway = town.start().gateway
+    harness.config["gateway"] = {"lease_seconds": 3600}
+    gateway = harness.start().gateway
     assert gateway is not None
     assert at_start.wait(PATIENCE)
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "Done.")
-    town.telegram.write("Hello")
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed(gate, "Done.")
+    harness.telegram.write("Hello")
     gate.wait_until_reached()
     gateway._rest()
     assert len(given_back) == 1
     gate.open()
-    town.wait_for_replies(1)
+    harness.wait_for_replies(1)
     assert gateway.pool.wait_idle(PATIENCE)
     for _ in range(2):
         gateway._rest()

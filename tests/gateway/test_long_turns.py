@@ -10,10 +10,10 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.lifecycle.mailboxes import Finished, Mailboxes
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, TurnEnding
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.harness import Town
+from tests.gateway.harness import TelegramHarness
 
 
 @pytest.fixture
@@ -22,78 +22,84 @@ def clock() -> FrozenClock:
 
 
 @pytest.fixture
-def town(tmp_path: Path, clock: FrozenClock) -> Iterator[Town]:
-    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
-        yield town
+def harness(tmp_path: Path, clock: FrozenClock) -> Iterator[TelegramHarness]:
+    with TelegramHarness(
+        tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)
+    ) as harness:
+        yield harness
 
 
-def test_a_long_turn_says_that_it_goes_on(town: Town) -> None:
-    running = town.start()
+def test_a_long_turn_says_that_it_goes_on(harness: TelegramHarness) -> None:
+    running = harness.start()
     assert running.gateway is not None
     watch = running.take_stopwatch()
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "Done.")
-    town.telegram.write("Think")
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed(gate, "Done.")
+    harness.telegram.write("Think")
     gate.wait_until_reached()
     watch.advance(179)
     running.gateway.beat_now()
     watch.advance(2)
     running.gateway.beat_now()
-    assert town.wait_for_replies(1) == ["Still working… (3 min)"]
+    assert harness.wait_for_replies(1) == ["Still working… (3 min)"]
     gate.open()
-    assert town.wait_for_replies(2)[1] == "Done."
+    assert harness.wait_for_replies(2)[1] == "Done."
 
 
-def test_a_turn_in_which_nothing_happens_is_warned_of_and_then_ended(town: Town) -> None:
-    town.config["agent"]["gateway_notify_interval"] = 0
-    running = town.start()
+def test_a_turn_in_which_nothing_happens_is_warned_of_and_then_ended(
+    harness: TelegramHarness,
+) -> None:
+    harness.config["agent"]["gateway_notify_interval"] = 0
+    running = harness.start()
     assert running.gateway is not None
     watch = running.take_stopwatch()
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "Done.")
-    town.telegram.write("Think")
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed(gate, "Done.")
+    harness.telegram.write("Think")
     gate.wait_until_reached()
     watch.advance(901)
     running.gateway.beat_now()
-    assert town.wait_for_replies(1)[0].startswith("Nothing has happened for a while.")
+    assert harness.wait_for_replies(1)[0].startswith("Nothing has happened for a while.")
     watch.advance(900)
     running.gateway.beat_now()
-    assert town.wait_for_replies(2)[1].startswith("Nothing happened for too long, so I stopped.")
+    assert harness.wait_for_replies(2)[1].startswith("Nothing happened for too long, so I stopped.")
 
 
 @pytest.mark.parametrize("hours", [0.1, 0.3, 24])
-def test_a_turn_goes_on_when_the_clock_jumps(town: Town, clock: FrozenClock, hours: float) -> None:
+def test_a_turn_goes_on_when_the_clock_jumps(
+    harness: TelegramHarness, clock: FrozenClock, hours: float
+) -> None:
     """A laptop slept, or a clock was set: no time has passed for the turn."""
-    running = town.start()
+    running = harness.start()
     assert running.gateway is not None
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "Done.")
-    town.telegram.write("Think")
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed(gate, "Done.")
+    harness.telegram.write("Think")
     gate.wait_until_reached()
     clock.advance(hours * 3600)
     running.gateway._beat_once()
     gate.open()
-    assert town.wait_for_replies(1) == ["Done."]
+    assert harness.wait_for_replies(1) == ["Done."]
     assert running.stop() is True
-    assert town.replies() == ["Done."]
+    assert harness.replies() == ["Done."]
 
 
 def test_the_end_of_a_turn_is_stored_later_although_the_clock_jumps(
-    town: Town, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database is away for a moment, and the model is not asked again for that."""
     works, failures = Mailboxes.finish, [StoreUnavailable("the line was cut")]
 
-    def finish(mailboxes: Mailboxes, *given: Any, **options: Any) -> Finished:
+    def finish(mailboxes: Mailboxes, *given: Any, **options: Any) -> TurnEnding:
         if failures:
             clock.advance(days=1)
             raise failures.pop()
         return works(mailboxes, *given, **options)
 
     monkeypatch.setattr(Mailboxes, "finish", finish)
-    running = town.start()
-    town.telegram.write("Think")
-    assert town.wait_for_replies(1) == ["You said: Think"]
+    running = harness.start()
+    harness.telegram.write("Think")
+    assert harness.wait_for_replies(1) == ["You said: Think"]
     assert running.stop() is True
-    with town.open_db() as db, db.store.provider.read() as tx:
+    with harness.open_db() as db, db.store.provider.read() as tx:
         assert tx.all("SELECT outcome, attempt FROM turns") == [("completed", 1)]

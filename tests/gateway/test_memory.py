@@ -17,7 +17,7 @@ import pytest
 
 from hermes_sessions.gateway import message_progress
 from hermes_sessions.gateway.platforms.port import Progress
-from tests.gateway.harness import PATIENCE, Running, Town
+from tests.gateway.harness import PATIENCE, RunningGateway, TelegramHarness
 
 #: Objects that a message might leave behind, by the package that they are from.
 _OURS = ("hermes_sessions.", "telegram.", "asyncio.", "_asyncio.", "concurrent.futures.")
@@ -27,13 +27,13 @@ ROUNDS = 5
 
 
 @pytest.fixture
-def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TelegramHarness]:
     # What is remembered on purpose is little enough to be full before anything is counted.
     monkeypatch.setattr(message_progress, "_REMEMBERED", 4)
-    with Town(tmp_path) as town:
-        town.config["platforms"]["telegram"]["allowed_users"] = ["*"]
-        town.config["gateway"] = {"agent_cache_size": 4}
-        yield town
+    with TelegramHarness(tmp_path) as harness:
+        harness.config["platforms"]["telegram"]["allowed_users"] = ["*"]
+        harness.config["gateway"] = {"agent_cache_size": 4}
+        yield harness
 
 
 def counted() -> Counter[str]:
@@ -44,7 +44,7 @@ def counted() -> Counter[str]:
     )
 
 
-def talk(town: Town, running: Running, rounds: range) -> None:
+def talk(harness: TelegramHarness, running: RunningGateway, rounds: range) -> None:
     """Let people write who wrote before, and as many who never did."""
     for number in rounds:
         known, new = (
@@ -53,20 +53,20 @@ def talk(town: Town, running: Running, rounds: range) -> None:
         )
         for user in [*known, *new]:
             person = {"id": user, "is_bot": False, "first_name": f"U{user}"}
-            town.telegram.write(f"Hello {number}", user=person)
+            harness.telegram.write(f"Hello {number}", user=person)
         for user in known:
-            town.wait_for_replies(number + 1, user)
+            harness.wait_for_replies(number + 1, user)
         for user in new:
-            town.wait_for_replies(1, user)
+            harness.wait_for_replies(1, user)
     assert running.gateway is not None
     assert running.gateway.pool.wait_idle(PATIENCE)
 
 
-def test_what_was_answered_is_not_kept(town: Town) -> None:
-    running = town.start()
-    talk(town, running, range(ROUNDS))
+def test_what_was_answered_is_not_kept(harness: TelegramHarness) -> None:
+    running = harness.start()
+    talk(harness, running, range(ROUNDS))
     before = counted()
-    talk(town, running, range(ROUNDS, 3 * ROUNDS))
+    talk(harness, running, range(ROUNDS, 3 * ROUNDS))
     # Pools and caches may have become fuller; one object for each lane or message is more.
     few = ROUNDS * PEOPLE
     until = time.monotonic() + PATIENCE

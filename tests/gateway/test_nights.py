@@ -21,9 +21,9 @@ from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import Answer, RecordedRequest, streamed
 from hermes_sessions.testing.telegram_server import ANNA, BERT
 from tests.cli.harness import Hermes
-from tests.gateway.faketime_clock import ShiftedClock
+from tests.gateway.faketime_clock import FaketimeClock
 from tests.gateway.fleet import GatewayCommand
-from tests.gateway.harness import PATIENCE, Town, echo, said
+from tests.gateway.harness import PATIENCE, TelegramHarness, echo, said
 
 BERLIN = ZoneInfo("Europe/Berlin")
 #: The evening before clocks are put back, from three to two.
@@ -35,13 +35,13 @@ SPRING = datetime(2027, 3, 27, 20, tzinfo=BERLIN)
 class Nights:
     """A town whose gateway is a process with a clock of its own."""
 
-    def __init__(self, town: Town, clock: ShiftedClock) -> None:
-        self.town, self.clock = town, clock
+    def __init__(self, harness: TelegramHarness, clock: FaketimeClock) -> None:
+        self.harness, self.clock = harness, clock
         self._gateway: GatewayCommand | None = None
 
     def start(self) -> None:
-        home = self.town.home
-        (home / "config.yaml").write_text(yaml.safe_dump(self.town.config), encoding="utf-8")
+        home = self.harness.home
+        (home / "config.yaml").write_text(yaml.safe_dump(self.harness.config), encoding="utf-8")
         self._gateway = GatewayCommand(Hermes(home), **self.clock.environ)
         self._gateway.wait_for_line("ready: telegram")
 
@@ -57,15 +57,15 @@ class Nights:
     def say(self, moment: datetime, text: str, user: Any = ANNA) -> str:
         """Say something at a moment; return the answer."""
         self.clock.jump(moment)
-        before = len(self.town.replies(user["id"]))
-        self.town.telegram.write(text, user=user)
-        return self.town.wait_for_replies(before + 1, user["id"])[before]
+        before = len(self.harness.replies(user["id"]))
+        self.harness.telegram.write(text, user=user)
+        return self.harness.wait_for_replies(before + 1, user["id"])[before]
 
     def wait_until_recorded(self) -> None:
         """Return when it is stored that everything was sent: a gateway that is killed before that
         does not know, and the next one sends it again.
         """
-        with self.town.open_db() as db:
+        with self.harness.open_db() as db:
             outbox = Outbox(db.store, "default")
             self._wait_until(lambda: outbox.counts().keys() <= {"sent"})
 
@@ -75,7 +75,7 @@ class Nights:
         self._wait_until(lambda: all(row["ended_at"] is not None for row in self.sessions(user)))
 
     def sessions(self, user: Any) -> list[dict[str, Any]]:
-        with self.town.open_db() as db:
+        with self.harness.open_db() as db:
             found = list(db.list_sessions_rich(limit=100))
         return [row for row in found if row["user_id"] == str(user["id"])]
 
@@ -89,21 +89,21 @@ class Nights:
 
 @pytest.fixture
 def nights(tmp_path: Path) -> Iterator[Nights]:
-    with Town(tmp_path / "home") as town:
-        town.home.mkdir()
-        town.config["platforms"]["telegram"]["allowed_users"] = ["*"]
-        town.config["gateway"] = {
+    with TelegramHarness(tmp_path / "home") as harness:
+        harness.home.mkdir()
+        harness.config["platforms"]["telegram"]["allowed_users"] = ["*"]
+        harness.config["gateway"] = {
             "finalize_turn": False,
             "expiry_first_pass": 0.5,
             "expiry_interval": 0.5,
         }
-        town.config["session_reset"] = {
+        harness.config["session_reset"] = {
             "mode": "both",
             "at_hour": 2,
             "idle_minutes": 180,
             "timezone": "Europe/Berlin",
         }
-        nights = Nights(town, ShiftedClock(tmp_path, AUTUMN))
+        nights = Nights(harness, FaketimeClock(tmp_path, AUTUMN))
         try:
             yield nights
         finally:
@@ -155,8 +155,8 @@ def test_nights_in_which_clocks_change(nights: Nights) -> None:
     on="sqlite",
 )
 def test_a_message_that_kills_its_gateway_costs_one_conversation(nights: Nights) -> None:
-    town, moment = nights.town, AUTUMN
-    gates = [town.model.gate() for _ in range(3)]
+    harness, moment = nights.harness, AUTUMN
+    gates = [harness.model.gate() for _ in range(3)]
     attempts = iter(gates)
 
     def respond(request: RecordedRequest) -> Answer | None:
@@ -164,18 +164,18 @@ def test_a_message_that_kills_its_gateway_costs_one_conversation(nights: Nights)
             return streamed("for ever", next(attempts))
         return echo(request)
 
-    town.model.respond = respond
+    harness.model.respond = respond
     nights.start()
     nights.say(moment, "Hello")
     nights.wait_until_recorded()
-    town.telegram.write("Loop for ever")
+    harness.telegram.write("Loop for ever")
     for gate in gates:
         gate.wait_until_reached()
         nights.kill()
         moment += timedelta(minutes=10)
         nights.clock.jump(moment)
         nights.start()
-    assert "I gave up" in town.wait_for_replies(2)[1]
+    assert "I gave up" in harness.wait_for_replies(2)[1]
     assert nights.say(moment, "Something else").endswith("You said: Something else")
     assert len(nights.sessions(ANNA)) == 2
     assert nights.stop() == 0

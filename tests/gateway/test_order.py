@@ -13,7 +13,7 @@ from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.senders import Senders
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.telegram_server import ANNA
-from tests.gateway.harness import Town, echo
+from tests.gateway.harness import TelegramHarness, echo
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
 
@@ -27,53 +27,55 @@ def written(number: int, text: str) -> dict[str, Any]:
 def test_what_waits_is_answered_in_the_order_of_the_chat(
     tmp_path: Path, numbers: tuple[int, ...]
 ) -> None:
-    with Town(tmp_path) as town:
-        town.config["display"] = {"busy_input_mode": "queue", "busy_ack_enabled": False}
-        town.start()
-        gate = town.model.gate()
-        town.model.respond = lambda _request: streamed(gate, "Done.")
-        town.telegram.push({"message": written(100, "Go")})
+    with TelegramHarness(tmp_path) as harness:
+        harness.config["display"] = {"busy_input_mode": "queue", "busy_ack_enabled": False}
+        harness.start()
+        gate = harness.model.gate()
+        harness.model.respond = lambda _request: streamed(gate, "Done.")
+        harness.telegram.push({"message": written(100, "Go")})
         gate.wait_until_reached()
-        town.telegram.push(*({"message": written(number, f"No. {number}")} for number in numbers))
-        town.telegram.wait_for(lambda: not town.telegram.waiting)
-        town.model.respond = echo
+        harness.telegram.push(
+            *({"message": written(number, f"No. {number}")} for number in numbers)
+        )
+        harness.telegram.wait_for(lambda: not harness.telegram.waiting)
+        harness.model.respond = echo
         gate.open()
-        assert town.wait_for_replies(2) == ["Done.", "You said: No. 101\nNo. 102\nNo. 103"]
+        assert harness.wait_for_replies(2) == ["Done.", "You said: No. 101\nNo. 102\nNo. 103"]
 
 
 def test_what_two_gateways_kept_while_the_database_was_away(tmp_path: Path) -> None:
     """On one machine, the next one takes both files over, in whatever order it finds them."""
-    with Town(tmp_path) as town:
-        running = town.start()
-        town.telegram.write("Hi")
-        town.wait_for_replies(1)
+    with TelegramHarness(tmp_path) as harness:
+        running = harness.start()
+        harness.telegram.write("Hi")
+        harness.wait_for_replies(1)
         running.stop()
         for numbers in ((203, 204), (201, 202)):
             spool = Spool(tmp_path / "gateway" / "spool")
             for number in numbers:
                 spool.append(Inbound(ANNAS, f"No. {number}", str(number), order=number))
             spool.close()
-        town.start()
-        text = "\n".join(town.wait_for_replies(2)[1:])
+        harness.start()
+        text = "\n".join(harness.wait_for_replies(2)[1:])
         assert text == "You said: No. 201\nNo. 202\nNo. 203\nNo. 204"
 
 
 def test_what_was_kept_of_somebody_blocked_is_not_answered(tmp_path: Path) -> None:
     """While the database was away, nobody could say whether they were."""
-    with Town(tmp_path) as town:
-        town.config["platforms"]["telegram"]["allowed_users"] = ["*"]
-        running = town.start()
+    with TelegramHarness(tmp_path) as harness:
+        harness.config["platforms"]["telegram"]["allowed_users"] = ["*"]
+        running = harness.start()
         for number in (7, 8):
-            town.telegram.write("Hi", user={**ANNA, "id": number})
-            town.wait_for_replies(1, number)
+            harness.telegram.write("Hi", user={**ANNA, "id": number})
+            harness.wait_for_replies(1, number)
         running.stop()
         spool = Spool(tmp_path / "gateway" / "spool")
         bob = SessionSource(Platform.TELEGRAM, "8", chat_type="dm", user_id="8", user_name="Bob")
         for source in (bob, ANNAS):
             spool.append(Inbound(source, f"I am {source.user_name}", "900"))
         spool.close()
-        with town.open_db() as db:
+        with harness.open_db() as db:
             Senders(db.store, "default").decide("telegram", "8", "blocked")
-        town.start()
-        assert town.wait_for_replies(2)[1:] == ["You said: I am Anna"]
-        assert town.replies(8) == ["You said: Hi"]
+        harness.start()
+        assert harness.wait_for_replies(2)[1:] == ["You said: I am Anna"]
+        assert harness.replies(8) == ["You said: Hi"]

@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.health import State
 from hermes_sessions.testing.telegram_server import ANNA
-from tests.gateway.harness import Town
+from tests.gateway.harness import TelegramHarness
 from tests.servers.proxy import proxy_to
 from tests.servers.stores import Place
 
@@ -25,31 +25,31 @@ def test_messages_wait_in_a_file_and_are_answered_in_order(place: Place, tmp_pat
             # Long enough for a busy machine; so long the outage is waited for, a few times.
             return SessionDB.from_url(place.url(proxy.port), lock_timeout=4)
 
-        with Town(tmp_path, open_db) as town:
-            running = town.start()
-            town.telegram.write("Before")
-            assert town.wait_for_replies(1) == ["You said: Before"]
+        with TelegramHarness(tmp_path, open_db) as harness:
+            running = harness.start()
+            harness.telegram.write("Before")
+            assert harness.wait_for_replies(1) == ["You said: Before"]
             proxy.lost_requests = 1.0
             proxy.cut_all()
             for text in ("One", "/queue Two", "Three"):
-                town.telegram.write(text)
-            town.telegram.wait_for(lambda: not town.telegram.waiting)
-            told = town.wait_for_replies(2)[1]
+                harness.telegram.write(text)
+            harness.telegram.wait_for(lambda: not harness.telegram.waiting)
+            told = harness.wait_for_replies(2)[1]
             assert "database cannot be reached" in told
             assert running.gateway is not None
-            assert running.gateway.observing.store().state is State.DOWN
-            assert "database" in running.gateway.observing.problems()
+            assert running.gateway.gateway_metrics.store().state is State.DOWN
+            assert "database" in running.gateway.gateway_metrics.problems()
             stranger = {**ANNA, "id": 77}
-            town.telegram.write("Who am I?", user=stranger)
+            harness.telegram.write("Who am I?", user=stranger)
             proxy.lost_requests = 0.0
             assert running.gateway is not None
             running.gateway.beat_now()
-            town.telegram.wait_for(lambda: any("Three" in text for text in town.replies()))
-            answers = [text for text in town.replies() if text.startswith("You said")]
+            harness.telegram.wait_for(lambda: any("Three" in text for text in harness.replies()))
+            answers = [text for text in harness.replies() if text.startswith("You said")]
             wanted = ("Before", "One", "Two", "Three")
             assert answers == [f"You said: {text}" for text in wanted]
             # Nobody knew who this was; Telegram delivered it again.
-            assert "hermes gateway pair" in town.wait_for_replies(1, 77)[0]
-            observing = running.gateway.observing
-            town.telegram.wait_for(lambda: observing.store().is_healthy)
+            assert "hermes gateway pair" in harness.wait_for_replies(1, 77)[0]
+            gateway_metrics = running.gateway.gateway_metrics
+            harness.telegram.wait_for(lambda: gateway_metrics.store().is_healthy)
         assert list((tmp_path / "gateway" / "spool").iterdir()) == []

@@ -14,85 +14,85 @@ from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway import delivery as delivering
 from hermes_sessions.gateway.delivery import Delivery, reply_to
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.message_progress import Outstanding
+from hermes_sessions.gateway.message_progress import PendingReplies
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.testing.clock import FrozenClock
-from tests.gateway.fake_adapter import Room
-from tests.gateway.harness import Town
-from tests.lifecycle.harness import House
+from tests.gateway.fake_adapter import FakeAdapter
+from tests.gateway.harness import TelegramHarness
+from tests.lifecycle.harness import LifecycleHarness
 from tests.servers.stores import OpenStore
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
 
 
 @pytest.fixture
-def house(open_store: OpenStore, tmp_path: Path) -> Iterator[House]:
+def lifecycle(open_store: OpenStore, tmp_path: Path) -> Iterator[LifecycleHarness]:
     clock = FrozenClock()
     with open_store(clock=clock) as db:
-        yield House(db, clock, tmp_path)
+        yield LifecycleHarness(db, clock, tmp_path)
 
 
-def say(house: House, text: str) -> int:
-    item_id = house.say(text).item_id
+def say(lifecycle: LifecycleHarness, text: str) -> int:
+    item_id = lifecycle.say(text).item_id
     assert item_id is not None
     return item_id
 
 
-def answer(house: House, outbox: Outbox) -> None:
+def answer(lifecycle: LifecycleHarness, outbox: Outbox) -> None:
     """As another process does it: the end and the reply in one transaction."""
-    taken = house.begin()
+    taken = lifecycle.begin()
     assert taken is not None
     reply = reply_to(Target("telegram", "1"), "An answer", turn_id=taken.turn.id)
-    house.mail.finish(taken.turn, "completed", also=lambda tx: put_in(tx, outbox, reply))
+    lifecycle.mail.finish(taken.turn, "completed", also=lambda tx: put_in(tx, outbox, reply))
 
 
 def put_in(tx: WriteTransaction, outbox: Outbox, reply: NewReply) -> None:
     outbox.put_in(tx, reply)
 
 
-def test_an_end_is_noticed_once(house: House) -> None:
-    outbox = Outbox(house.db.store, house.engine.namespace)
-    outstanding = Outstanding(house.db.store)
-    outstanding.add(say(house, "Hello"))
-    assert not outstanding.look()
-    answer(house, outbox)
-    assert outstanding.look()
-    assert not outstanding.look()
+def test_an_end_is_noticed_once(lifecycle: LifecycleHarness) -> None:
+    outbox = Outbox(lifecycle.db.store, lifecycle.engine.namespace)
+    pending_replies = PendingReplies(lifecycle.db.store)
+    pending_replies.add(say(lifecycle, "Hello"))
+    assert not pending_replies.look()
+    answer(lifecycle, outbox)
+    assert pending_replies.look()
+    assert not pending_replies.look()
 
 
 def test_what_runs_or_ended_here_is_not_looked_for(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    lifecycle: LifecycleHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here: set[int] = set()
-    outstanding = Outstanding(house.db.store, lambda: here)
-    item_id, ended_here = say(house, "Hello"), say(house, "And?")
+    pending_replies = PendingReplies(lifecycle.db.store, lambda: here)
+    item_id, ended_here = say(lifecycle, "Hello"), say(lifecycle, "And?")
     for each in (item_id, ended_here):
-        outstanding.add(each)
+        pending_replies.add(each)
     here.add(item_id)
-    outstanding.ended([ended_here])
-    monkeypatch.setattr(Outstanding, "_going_on", _asked)
-    assert not outstanding.look()
+    pending_replies.ended([ended_here])
+    monkeypatch.setattr(PendingReplies, "_going_on", _asked)
+    assert not pending_replies.look()
     here.clear()
     with pytest.raises(AssertionError, match="was asked"):
-        outstanding.look()
+        pending_replies.look()
 
 
 def _asked(*_: object) -> set[int]:
     raise AssertionError("the store was asked")
 
 
-def test_many_are_asked_for_in_parts(house: House) -> None:
-    outstanding = Outstanding(house.db.store)
-    item_id = say(house, "Hello")
+def test_many_are_asked_for_in_parts(lifecycle: LifecycleHarness) -> None:
+    pending_replies = PendingReplies(lifecycle.db.store)
+    item_id = say(lifecycle, "Hello")
     for each in range(item_id, item_id + 1_200):
-        outstanding.add(each)
+        pending_replies.add(each)
     # Those that are not known have ended, too.
-    assert outstanding.look()
-    assert not outstanding.look()
+    assert pending_replies.look()
+    assert not pending_replies.look()
 
 
 async def until(is_so: Callable[[], Any]) -> None:
@@ -102,11 +102,11 @@ async def until(is_so: Callable[[], Any]) -> None:
 
 
 def test_a_reply_that_another_gateway_wrote_is_sent_without_being_woken(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    lifecycle: LifecycleHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivering, "LOOK_EVERY", 3600.0)
-    outbox = Outbox(house.db.store, house.engine.namespace)
-    outstanding = Outstanding(house.db.store)
+    outbox = Outbox(lifecycle.db.store, lifecycle.engine.namespace)
+    pending_replies = PendingReplies(lifecycle.db.store)
     failures = [StoreUnavailable("The database is away.")]
     looked: list[bool] = []
 
@@ -114,15 +114,15 @@ def test_a_reply_that_another_gateway_wrote_is_sent_without_being_woken(
         looked.append(True)
         if failures:
             raise failures.pop()
-        return outstanding.look()
+        return pending_replies.look()
 
     async def scenario() -> None:
-        room = Room()
+        room = FakeAdapter()
         delivery = Delivery(outbox, {"telegram": room}, lambda: "p", has_ended_elsewhere=look)
         running = asyncio.create_task(delivery.run())
         await until(lambda: looked)
-        outstanding.add(await asyncio.to_thread(say, house, "Hello"))
-        await asyncio.to_thread(answer, house, outbox)
+        pending_replies.add(await asyncio.to_thread(say, lifecycle, "Hello"))
+        await asyncio.to_thread(answer, lifecycle, outbox)
         await until(lambda: room.chats.get("1") == ["An answer"])
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -134,20 +134,20 @@ def test_a_gateway_sends_what_another_has_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivering, "LOOK_EVERY", 3600.0)
-    with Town(tmp_path) as town:
-        running = town.start()
+    with TelegramHarness(tmp_path) as harness:
+        running = harness.start()
         assert running.gateway is not None
         # It takes messages, and runs none.
         running.gateway.pool.begin_drain()
-        town.telegram.write("Hello")
+        harness.telegram.write("Hello")
         with (
-            town.open_db() as db,
+            harness.open_db() as db,
             SessionStore(
                 tmp_path / "sessions", GatewayConfig(write_sessions_json=False), db=db
             ) as store,
         ):
             mailboxes = Mailboxes(store.engine)
-            town.telegram.wait_for(lambda: not town.telegram.waiting)
+            harness.telegram.wait_for(lambda: not harness.telegram.waiting)
             (waiting,) = mailboxes.waiting_lanes()
             other = GatewayProcess(store.engine)
             other.start()
@@ -158,4 +158,4 @@ def test_a_gateway_sends_what_another_has_answered(
             reply = reply_to(Target("telegram", "7"), "From elsewhere")
             outbox = Outbox(db.store, "default")
             mailboxes.finish(taken.turn, "completed", also=lambda tx: put_in(tx, outbox, reply))
-            assert town.wait_for_replies(1) == ["From elsewhere"]
+            assert harness.wait_for_replies(1) == ["From elsewhere"]

@@ -12,7 +12,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.gateway.events import Inbound, Receipt
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.harness import PATIENCE, Running, Town
+from tests.gateway.harness import PATIENCE, RunningGateway, TelegramHarness
 
 ANNA = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
 BERT = SessionSource(Platform.TELEGRAM, "8", chat_type="dm", user_id="8", user_name="Bert")
@@ -20,48 +20,48 @@ ROBOT = SessionSource(Platform.TELEGRAM, "9", chat_type="dm", user_id="9", is_bo
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
+def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
     def open_db() -> SessionDB:
         return SessionDB(tmp_path / "state.db", max_message_bytes=10_000)
 
-    with Town(tmp_path, open_db) as town:
-        yield town
+    with TelegramHarness(tmp_path, open_db) as harness:
+        yield harness
 
 
-def accept(running: Running, source: SessionSource, text: str, number: int) -> Receipt:
+def accept(running: RunningGateway, source: SessionSource, text: str, number: int) -> Receipt:
     assert running.gateway is not None
     assert running.loop is not None
     taking = running.gateway.accept(Inbound(source, text, f"m{number}"))
     return asyncio.run_coroutine_threadsafe(taking, running.loop).result(PATIENCE)
 
 
-def test_whoever_may_not(town: Town) -> None:
-    running = town.start()
+def test_whoever_may_not(harness: TelegramHarness) -> None:
+    running = harness.start()
     pairing = accept(running, BERT, "Hello", 1)
     assert (pairing.status, pairing.reason) == ("refused", "unknown")
     assert "hermes gateway pair" in (pairing.reply or "")
     assert accept(running, ROBOT, "Beep", 2).reason == "bot"
 
 
-def test_who_writes_too_much(town: Town) -> None:
-    town.config["platforms"]["telegram"]["messages_per_minute"] = 1
-    running = town.start()
+def test_who_writes_too_much(harness: TelegramHarness) -> None:
+    harness.config["platforms"]["telegram"]["messages_per_minute"] = 1
+    running = harness.start()
     assert accept(running, ANNA, "/help", 1).reason is None
     assert accept(running, ANNA, "/help", 2).reason == "too many"
 
 
 @pytest.mark.parametrize("text", ["x" * 20_000, "/title " + "x" * 20_000])
-def test_what_is_too_large(town: Town, text: str) -> None:
-    refused = accept(town.start(), ANNA, text, 1)
+def test_what_is_too_large(harness: TelegramHarness, text: str) -> None:
+    refused = accept(harness.start(), ANNA, text, 1)
     assert (refused.status, refused.reason) == ("refused", "too large")
 
 
-def test_a_lane_in_which_too_much_waits(town: Town) -> None:
-    town.config["gateway"] = {"mailbox_limit": 1}
-    town.config["display"] = {"busy_input_mode": "queue"}
-    running = town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "At last")
+def test_a_lane_in_which_too_much_waits(harness: TelegramHarness) -> None:
+    harness.config["gateway"] = {"mailbox_limit": 1}
+    harness.config["display"] = {"busy_input_mode": "queue"}
+    running = harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed(gate, "At last")
     accept(running, ANNA, "One", 1)
     gate.wait_until_reached()
     assert accept(running, ANNA, "Two", 2).status == "stored"

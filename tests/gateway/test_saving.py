@@ -17,7 +17,7 @@ from hermes_sessions.gateway import turn_runner
 from hermes_sessions.gateway.turn_runner import INSTRUCTION
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.harness import PATIENCE, Town, echo
+from tests.gateway.harness import PATIENCE, TelegramHarness, echo
 
 
 @pytest.fixture
@@ -26,24 +26,26 @@ def clock() -> FrozenClock:
 
 
 @pytest.fixture
-def town(tmp_path: Path, clock: FrozenClock) -> Iterator[Town]:
-    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
-        yield town
+def harness(tmp_path: Path, clock: FrozenClock) -> Iterator[TelegramHarness]:
+    with TelegramHarness(
+        tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)
+    ) as harness:
+        yield harness
 
 
-def rows(town: Town) -> list[tuple[str, str]]:
-    with town.open_db() as db:
+def rows(harness: TelegramHarness) -> list[tuple[str, str]]:
+    with harness.open_db() as db:
         (session,) = db.list_sessions_rich()
         assert session["ended_at"] is not None
         return [(row["role"], row["content"]) for row in db.get_messages(session["id"])]
 
 
-def expire(town: Town, clock: FrozenClock) -> None:
-    running = town.start()
-    town.telegram.write("My dog is called Rex")
-    town.wait_for_replies(1)
+def expire(harness: TelegramHarness, clock: FrozenClock) -> None:
+    running = harness.start()
+    harness.telegram.write("My dog is called Rex")
+    harness.wait_for_replies(1)
     running.wait_until_idle()
-    town.model.respond = lambda request: (
+    harness.model.respond = lambda request: (
         streamed("The dog is called Rex.") if INSTRUCTION in str(request.body) else echo(request)
     )
     clock.advance(days=2)
@@ -53,24 +55,24 @@ def expire(town: Town, clock: FrozenClock) -> None:
 
 
 def test_the_agent_saves_what_matters_and_nobody_is_written_to(
-    town: Town, clock: FrozenClock
+    harness: TelegramHarness, clock: FrozenClock
 ) -> None:
-    expire(town, clock)
-    assert rows(town)[-1] == ("assistant", "The dog is called Rex.")
-    assert len(town.replies()) == 1
-    with town.open_db() as db:
+    expire(harness, clock)
+    assert rows(harness)[-1] == ("assistant", "The dog is called Rex.")
+    assert len(harness.replies()) == 1
+    with harness.open_db() as db:
         (hit,) = [hit for hit in db.search("dog called Rex").hits if hit.role == "assistant"][:1]
         assert hit.snippet
 
 
-def test_it_can_be_turned_off(town: Town, clock: FrozenClock) -> None:
-    town.config["gateway"] = {"finalize_turn": False}
-    expire(town, clock)
-    assert [role for role, _ in rows(town)] == ["user", "assistant"]
+def test_it_can_be_turned_off(harness: TelegramHarness, clock: FrozenClock) -> None:
+    harness.config["gateway"] = {"finalize_turn": False}
+    expire(harness, clock)
+    assert [role for role, _ in rows(harness)] == ["user", "assistant"]
 
 
 def test_a_model_that_says_nothing_more_is_not_waited_for(
-    town: Town, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_said, works = threading.Event(), Agent.run_turn
 
@@ -89,13 +91,13 @@ def test_a_model_that_says_nothing_more_is_not_waited_for(
         def cancel(self) -> None:
             """It is too late for that."""
 
-    town.config["gateway"] = {"finalize_timeout": 0.2}
-    running = town.start()
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
+    harness.config["gateway"] = {"finalize_timeout": 0.2}
+    running = harness.start()
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
     running.wait_until_idle()
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed("Half", gate)
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed("Half", gate)
     monkeypatch.setattr(Agent, "run_turn", run_turn)
     monkeypatch.setattr(turn_runner, "threading", SimpleNamespace(Timer=TimeIsUp))
     clock.advance(days=2)
@@ -108,4 +110,4 @@ def test_a_model_that_says_nothing_more_is_not_waited_for(
             assert not thread.is_alive()
     running.gateway.watcher.run_pass()
     running.stop()
-    assert ("assistant", "Half") in rows(town)
+    assert ("assistant", "Half") in rows(harness)

@@ -9,7 +9,7 @@ import pytest
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.reply_drafts import Draft, Streaming
 from hermes_sessions.testing.clock import FrozenClock
-from tests.gateway.fake_adapter import Room
+from tests.gateway.fake_adapter import FakeAdapter
 
 TARGET = Target("telegram", "1")
 
@@ -30,7 +30,7 @@ class Note:
         return self.is_mine
 
 
-async def shown(room: Room, text: str) -> None:
+async def shown(room: FakeAdapter, text: str) -> None:
     async with asyncio.timeout(60):
         while not any(text in each for each in room.chats.get("1", ())):  # noqa: ASYNC110 - a room
             await asyncio.sleep(0)
@@ -39,7 +39,7 @@ async def shown(room: Room, text: str) -> None:
 @pytest.mark.parametrize("is_mine", [True, False])
 def test_after_a_long_silence_it_is_looked_whose_it_is(is_mine: bool) -> None:
     async def scene() -> list[str]:
-        room, note, clock = Room(), Note(), FrozenClock()
+        room, note, clock = FakeAdapter(), Note(), FrozenClock()
         streaming = Streaming(edit_interval=0.0, buffer_threshold=1, cursor="|")
         room.limits = room.limits.__class__(text=40, edits=True, edit_seconds=0.0)  # type: ignore[misc]
         draft = Draft(room, TARGET, streaming, key="k", note=note, clock=clock)
@@ -64,7 +64,7 @@ def test_after_a_long_silence_it_is_looked_whose_it_is(is_mine: bool) -> None:
 
 def test_what_was_first_shown_after_the_end_of_the_turn_is_nobody_elses() -> None:
     async def scene() -> list[str]:
-        room, note = Room(), Note()
+        room, note = FakeAdapter(), Note()
         note.is_ended, note.is_mine = True, False
         room.limits = room.limits.__class__(text=40, edits=True, edit_seconds=0.0)  # type: ignore[misc]
         streaming = Streaming(edit_interval=0.0, buffer_threshold=1, cursor="|")
@@ -80,7 +80,7 @@ def test_what_was_first_shown_after_the_end_of_the_turn_is_nobody_elses() -> Non
 
 def test_it_goes_on_in_the_message_that_was_left() -> None:
     async def scene() -> list[str]:
-        room = Room()
+        room = FakeAdapter()
         left = await room.send(TARGET, "One, tw|", key="before")
         streaming = Streaming(edit_interval=0.0, buffer_threshold=1, cursor="|")
         draft = Draft(room, TARGET, streaming, key="k", note=Note(), message_id=left)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.gateway.title_queue import Titling
+from hermes_sessions.gateway.title_queue import TitleQueue
 from tests.gateway.harness import PATIENCE
 
 
@@ -43,7 +43,7 @@ def slow() -> Iterator[Slow]:
 
 
 def test_a_session_waits_once_however_many_turns_it_has(slow: Slow) -> None:
-    titling = Titling(slow)
+    titling = TitleQueue(slow)
     assert titling.ask("first")
     assert slow.begun.wait(PATIENCE)
     assert [titling.ask("second") for _ in range(3)] == [True, False, False]
@@ -57,7 +57,7 @@ def test_a_session_waits_once_however_many_turns_it_has(slow: Slow) -> None:
 
 
 def test_not_more_than_some_wait(slow: Slow) -> None:
-    titling = Titling(slow, most_waiting=2)
+    titling = TitleQueue(slow, most_waiting=2)
     titling.ask("at work")
     assert slow.begun.wait(PATIENCE)
     assert [titling.ask(name) for name in "abc"] == [True, True, False]
@@ -70,7 +70,7 @@ def test_not_more_than_some_wait(slow: Slow) -> None:
 
 def test_one_that_fails_holds_up_nobody(slow: Slow) -> None:
     slow.go_on.set()
-    titling = Titling(slow)
+    titling = TitleQueue(slow)
     titling.ask("fails")
     titling.ask("next")
     slow.wait_for("next")
@@ -78,6 +78,6 @@ def test_one_that_fails_holds_up_nobody(slow: Slow) -> None:
 
 
 def test_nothing_is_asked_after_the_end(slow: Slow) -> None:
-    titling = Titling(slow)
+    titling = TitleQueue(slow)
     titling.close()
     assert not titling.ask("late"), "and the turn that asks does not fail"

@@ -15,7 +15,7 @@ from hermes_sessions.gateway.turn_transcript import note_topic
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.sqlite.hermes_database import import_database
 from tests.fixtures.hermes import stored
-from tests.gateway.harness import Town
+from tests.gateway.harness import TelegramHarness
 
 
 @pytest.fixture
@@ -78,13 +78,13 @@ def test_other_conversations_have_no_topic(db: SessionDB, source: SessionSource)
 
 
 def test_topics_are_answered_apart(tmp_path: Path) -> None:
-    with Town(tmp_path) as town:
-        running = town.start()
+    with TelegramHarness(tmp_path) as harness:
+        running = harness.start()
         for count, (thread_id, text) in enumerate([(5, "First"), (6, "Second")], start=1):
-            town.telegram.write(text, thread_id=thread_id)
-            town.wait_for_replies(count)
+            harness.telegram.write(text, thread_id=thread_id)
+            harness.wait_for_replies(count)
         running.stop()
-        assert [sent.thread_id for sent in town.telegram.sent] == [5, 6]
+        assert [sent.thread_id for sent in harness.telegram.sent] == [5, 6]
         with SessionDB(tmp_path / "state.db") as db:
             sessions = bound(db)
             assert sessions.keys() == {"5", "6"}
@@ -124,10 +124,10 @@ def test_an_imported_topic_goes_on_in_its_session(
     with SessionDB(tmp_path / "state.db") as db:
         assert import_database(db, theirs)["topics"] == 3
         assert bound(db) == {"5": "theirs"}
-    with Town(tmp_path) as town:
-        running = town.start()
-        town.telegram.write("Said now", thread_id=5)
-        town.wait_for_replies(1)
+    with TelegramHarness(tmp_path) as harness:
+        running = harness.start()
+        harness.telegram.write("Said now", thread_id=5)
+        harness.wait_for_replies(1)
         running.stop()
         with SessionDB(tmp_path / "state.db") as db:
             assert (bound(db)["5"] == "theirs") is goes_on

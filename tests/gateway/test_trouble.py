@@ -31,7 +31,7 @@ from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.inbound_spool import Spool
 from hermes_sessions.gateway.intake import Intake
 from hermes_sessions.gateway.turn_runner import TurnRunner
-from hermes_sessions.gateway.worker_pool import LanePool, LaneWork
+from hermes_sessions.gateway.worker_pool import LaneWorker, WorkerPool
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.lifecycle.session_entry import SessionEntry
@@ -48,7 +48,7 @@ from hermes_sessions.testing.scripted_model import (
     streamed,
 )
 from hermes_sessions.testing.telegram_server import ANNA, BERT, too_many
-from tests.gateway.harness import PATIENCE, Running, Town, echo, said
+from tests.gateway.harness import PATIENCE, RunningGateway, TelegramHarness, echo, said
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")
 
@@ -59,39 +59,41 @@ def clock() -> FrozenClock:
 
 
 @pytest.fixture
-def town(tmp_path: Path, clock: FrozenClock) -> Iterator[Town]:
-    with Town(tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)) as town:
-        yield town
+def harness(tmp_path: Path, clock: FrozenClock) -> Iterator[TelegramHarness]:
+    with TelegramHarness(
+        tmp_path, lambda: SessionDB(tmp_path / "state.db", clock=clock)
+    ) as harness:
+        yield harness
 
 
-def gateway_of(running: Running) -> Any:
+def gateway_of(running: RunningGateway) -> Any:
     assert running.gateway is not None
     return running.gateway
 
 
-def make_acquainted(town: Town) -> None:
+def make_acquainted(harness: TelegramHarness) -> None:
     """A bot cannot write to somebody who never wrote to it."""
-    running = town.start()
-    town.telegram.write("Hi")
-    town.wait_for_replies(1)
+    running = harness.start()
+    harness.telegram.write("Hi")
+    harness.wait_for_replies(1)
     running.stop()
 
 
-def test_what_a_dead_process_spooled_is_answered(town: Town) -> None:
-    make_acquainted(town)
-    spool = Spool(town.home / "gateway" / "spool")
+def test_what_a_dead_process_spooled_is_answered(harness: TelegramHarness) -> None:
+    make_acquainted(harness)
+    spool = Spool(harness.home / "gateway" / "spool")
     spool.append(Inbound(ANNAS, "From before", "m1"))
     spool.close()
-    town.start()
-    assert town.wait_for_replies(2)[1] == "You said: From before"
-    assert list((town.home / "gateway" / "spool").iterdir()) == []
+    harness.start()
+    assert harness.wait_for_replies(2)[1] == "You said: From before"
+    assert list((harness.home / "gateway" / "spool").iterdir()) == []
 
 
 def test_a_spooled_message_that_nobody_can_take_is_kept_and_told(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_acquainted(town)
-    spool = Spool(town.home / "gateway" / "spool")
+    make_acquainted(harness)
+    spool = Spool(harness.home / "gateway" / "spool")
     spool.append(Inbound(ANNAS, "From before", "m1"))
     spool.close()
 
@@ -99,9 +101,9 @@ def test_a_spooled_message_that_nobody_can_take_is_kept_and_told(
         raise ZeroDivisionError("nobody thought of that")
 
     monkeypatch.setattr(Intake, "_store_allowed", fail)
-    town.start()
-    assert "could not be taken. Send it again." in town.wait_for_replies(2)[1]
-    (kept,) = (town.home / "gateway" / "spool").glob("*.refused")
+    harness.start()
+    assert "could not be taken. Send it again." in harness.wait_for_replies(2)[1]
+    (kept,) = (harness.home / "gateway" / "spool").glob("*.refused")
     assert "From before" in kept.read_text()
     assert "nobody thought of that" in kept.read_text()
 
@@ -125,19 +127,19 @@ def break_storing(
 
 
 def test_a_message_that_nobody_can_take_is_kept_and_told(
-    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tried = break_storing(monkeypatch, 3)
-    town.start()
-    town.telegram.write("Poison")
-    assert "could not be taken. Send it again" in town.wait_for_replies(1)[0]
-    (kept,) = (town.home / "gateway" / "spool").glob("*.refused")
+    harness.start()
+    harness.telegram.write("Poison")
+    assert "could not be taken. Send it again" in harness.wait_for_replies(1)[0]
+    (kept,) = (harness.home / "gateway" / "spool").glob("*.refused")
     assert "Poison" in kept.read_text()
     assert "nobody thought of that" in kept.read_text()
     assert f"it was kept in {kept}: ZeroDivisionError in" in caplog.text
     assert "nobody thought of that" not in caplog.text, "it may hold what somebody wrote"
-    town.telegram.write("Fine")
-    assert town.wait_for_replies(2)[1] == "You said: Fine"
+    harness.telegram.write("Fine")
+    assert harness.wait_for_replies(2)[1] == "You said: Fine"
     assert tried == ["Poison"] * 3 + ["Fine"]
 
 
@@ -153,23 +155,23 @@ def test_a_message_that_nobody_can_take_is_kept_and_told(
     ids=lambda error: type(error).__name__,
 )
 def test_what_the_store_refuses_is_kept_and_can_be_redelivered(
-    town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """Some messengers bring a message a few times, and then never again."""
-    make_acquainted(town)
+    make_acquainted(harness)
     tried = break_storing(monkeypatch, 3, error)
-    running = town.start()
-    town.telegram.write("Poison")
-    assert "could not be taken. Send it again" in town.wait_for_replies(2)[1]
-    town.telegram.wait_for(lambda: not town.telegram.waiting)
-    spool = Spool(town.home / "gateway" / "spool")
+    running = harness.start()
+    harness.telegram.write("Poison")
+    assert "could not be taken. Send it again" in harness.wait_for_replies(2)[1]
+    harness.telegram.wait_for(lambda: not harness.telegram.waiting)
+    spool = Spool(harness.home / "gateway" / "spool")
     assert [inbound.text for inbound in spool.kept()] == ["Poison"]
-    assert spool.offer_again() == 1
-    assert (spool.kept(), spool.offer_again()) == ([], 0)
+    assert spool.requeue_set_aside() == 1
+    assert (spool.kept(), spool.requeue_set_aside()) == ([], 0)
     gateway_of(running).beat_now()
-    assert town.wait_for_replies(3)[2] == "You said: Poison"
+    assert harness.wait_for_replies(3)[2] == "You said: Poison"
     assert tried == ["Poison"] * 4
-    town.telegram.wait_for(lambda: not list(spool.directory.iterdir()))
+    harness.telegram.wait_for(lambda: not list(spool.directory.iterdir()))
 
 
 @pytest.mark.parametrize(
@@ -178,66 +180,66 @@ def test_what_the_store_refuses_is_kept_and_can_be_redelivered(
     ids=lambda e: type(e).__name__,
 )
 def test_a_store_that_takes_nothing_is_away(
-    town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """What is written meanwhile waits until it is repaired."""
     break_storing(monkeypatch, 5, error)
-    town.start()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(2)[1] == "You said: Hello"
-    assert "What you wrote is kept here" in town.replies()[0]
+    harness.start()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(2)[1] == "You said: Hello"
+    assert "What you wrote is kept here" in harness.replies()[0]
 
 
 def test_a_lane_that_stops_unexpectedly_goes_on_and_is_logged_without_words(
-    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    works, failed = LanePool._serve_once, list[LaneWork]()
+    works, failed = WorkerPool._serve_once, list[LaneWorker]()
 
-    def serve_once(pool: LanePool, work: LaneWork) -> float | None:
+    def serve_once(pool: WorkerPool, work: LaneWorker) -> float | None:
         if not failed:
             failed.append(work)
             raise ZeroDivisionError("nobody thought of that")
         return works(pool, work)
 
-    monkeypatch.setattr(LanePool, "_serve_once", serve_once)
-    town.start()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
+    monkeypatch.setattr(WorkerPool, "_serve_once", serve_once)
+    harness.start()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
     assert "stopped, next look in 2 s: ZeroDivisionError in" in caplog.text
     assert "nobody thought of that" not in caplog.text, "it may hold what somebody wrote"
 
 
 def test_a_lane_that_makes_no_progress_pauses(
-    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As where another program undoes what its turns write."""
-    take_turn, rounds = LanePool._take_turn, list[LaneWork]()
+    take_turn, rounds = WorkerPool._take_turn, list[LaneWorker]()
 
-    def undone(pool: LanePool, work: LaneWork, source: SessionSource) -> float:
+    def undone(pool: WorkerPool, work: LaneWorker, source: SessionSource) -> float:
         rounds.append(work)
         return 0.0 if len(rounds) <= 3 else take_turn(pool, work, source)
 
     monkeypatch.setattr(worker_pool, "MOST_ROUNDS", 3)
-    monkeypatch.setattr(LanePool, "_take_turn", undone)
+    monkeypatch.setattr(WorkerPool, "_take_turn", undone)
     caplog.set_level(logging.INFO)
-    town.start()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
+    harness.start()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
     assert "is not done after 3 rounds, next look in 2 s" in caplog.text
 
 
 def test_a_message_that_cannot_be_taken_once_is_answered(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_storing(monkeypatch, 2)
-    town.start()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
-    assert not (town.home / "gateway" / "spool").exists()
+    harness.start()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
+    assert not (harness.home / "gateway" / "spool").exists()
 
 
 def test_a_message_that_can_be_kept_nowhere_is_not_confirmed(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = break_storing(monkeypatch, 4)
     full = []
@@ -247,9 +249,9 @@ def test_a_message_that_can_be_kept_nowhere_is_not_confirmed(
         raise OSError("No space left on device")
 
     monkeypatch.setattr(Spool, "put_aside", put_aside)
-    town.start()
-    town.telegram.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"], "Telegram brought it again"
+    harness.start()
+    harness.telegram.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"], "Telegram brought it again"
     assert (tried, full) == (["Hello"] * 5, ["Hello"])
 
 
@@ -270,57 +272,59 @@ class Broken:
 
 
 def test_a_turn_that_fails_unexpectedly_is_given_up_after_three_attempts_and_told(
-    town: Town, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Broken(monkeypatch, 3)
-    town.start()
-    town.telegram.write("Divide by zero")
-    (told,) = town.wait_for_replies(1)
+    harness.start()
+    harness.telegram.write("Divide by zero")
+    (told,) = harness.wait_for_replies(1)
     assert "gave up" in told
     assert broken.left == 0
     assert "failed unexpectedly: ZeroDivisionError in" in caplog.text
     assert "nobody thought of that" not in caplog.text
-    town.telegram.write("Something else")
-    answer = town.wait_for_replies(2)[1]
+    harness.telegram.write("Something else")
+    answer = harness.wait_for_replies(2)[1]
     assert answer.endswith("You said: Something else")
-    with town.open_db() as db:
+    with harness.open_db() as db:
         assert db.session_count() == 2
 
 
 def test_what_is_to_be_told_waits_for_a_turn_that_says_something(
-    town: Town, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    town.start()
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
+    harness.start()
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
     clock.advance(days=2)
     Broken(monkeypatch, 2)
-    town.telegram.write("Good morning")
-    answer = town.wait_for_replies(2)[1]
+    harness.telegram.write("Good morning")
+    answer = harness.wait_for_replies(2)[1]
     assert answer.startswith("This is a new conversation, because nothing was said for a while.")
     assert answer.endswith("You said: Good morning")
-    town.telegram.write("And now?")
-    assert town.wait_for_replies(3)[2] == "You said: And now?"
+    harness.telegram.write("And now?")
+    assert harness.wait_for_replies(3)[2] == "You said: And now?"
 
 
-def test_a_deleted_conversation_is_told(town: Town) -> None:
-    running = town.start()
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
+def test_a_deleted_conversation_is_told(harness: TelegramHarness) -> None:
+    running = harness.start()
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
     running.wait_until_idle()
-    with town.open_db() as db:
+    with harness.open_db() as db:
         (session,) = db.list_sessions_rich()
         db.delete_session(session["id"])
-    town.telegram.write("Are you there?")
-    answer = town.wait_for_replies(2)[1]
+    harness.telegram.write("Are you there?")
+    answer = harness.wait_for_replies(2)[1]
     assert answer.startswith("This is a new conversation, because the one before was deleted.")
 
 
-def test_an_answer_that_was_stored_but_not_sent_is_sent_without_asking_again(town: Town) -> None:
-    make_acquainted(town)
+def test_an_answer_that_was_stored_but_not_sent_is_sent_without_asking_again(
+    harness: TelegramHarness,
+) -> None:
+    make_acquainted(harness)
     with (
-        town.open_db() as db,
-        SessionStore(town.home / "sessions", GatewayConfig(), db=db) as sessions,
+        harness.open_db() as db,
+        SessionStore(harness.home / "sessions", GatewayConfig(), db=db) as sessions,
     ):
         process = GatewayProcess(sessions.engine, pid=99999999)
         process.start()
@@ -336,16 +340,16 @@ def test_an_answer_that_was_stored_but_not_sent_is_sent_without_asking_again(tow
         db.append_message(entry.session_id, "user", "Tell me", external_id=mark, fence=lease.token)
         db.append_message(entry.session_id, "assistant", "It is so.", fence=lease.token)
         process.end()
-    town.start()
-    assert town.wait_for_replies(2)[1] == "It is so."
-    assert [said(request) for request in town.model.requests if "Tell me" in said(request)] == []
+    harness.start()
+    assert harness.wait_for_replies(2)[1] == "It is so."
+    assert [said(request) for request in harness.model.requests if "Tell me" in said(request)] == []
 
 
-def test_a_turn_that_fails_after_a_restart_is_told_once(town: Town) -> None:
-    make_acquainted(town)
+def test_a_turn_that_fails_after_a_restart_is_told_once(harness: TelegramHarness) -> None:
+    make_acquainted(harness)
     with (
-        town.open_db() as db,
-        SessionStore(town.home / "sessions", GatewayConfig(), db=db) as sessions,
+        harness.open_db() as db,
+        SessionStore(harness.home / "sessions", GatewayConfig(), db=db) as sessions,
     ):
         process = GatewayProcess(sessions.engine, pid=99999999)
         process.start()
@@ -355,103 +359,105 @@ def test_a_turn_that_fails_after_a_restart_is_told_once(town: Town) -> None:
         lease = db.take_lease(entry.session_id, process.holder(), ttl=60)
         assert mailboxes.take(mailboxes.waiting_lanes()[0].lane_id, lease) is not None
         process.end()
-    town.model.respond = lambda _request: failure(401, "The key is wrong.")
-    running = town.start()
-    assert "The model could not answer" in town.wait_for_replies(2)[1]
-    asked = len(town.model.requests)
+    harness.model.respond = lambda _request: failure(401, "The key is wrong.")
+    running = harness.start()
+    assert "The model could not answer" in harness.wait_for_replies(2)[1]
+    asked = len(harness.model.requests)
     pool = gateway_of(running).pool
     assert pool.wait_idle(PATIENCE)
     # What every heartbeat does.
     gateway_of(running)._go_on()
     assert pool.wait_idle(PATIENCE)
-    assert len(town.model.requests) == asked
+    assert len(harness.model.requests) == asked
     running.stop()
-    assert len(town.replies()) == 2
+    assert len(harness.replies()) == 2
 
 
-def test_a_message_that_another_process_received_interrupts(town: Town) -> None:
-    running = town.start()
+def test_a_message_that_another_process_received_interrupts(harness: TelegramHarness) -> None:
+    running = harness.start()
     watch = running.take_stopwatch()
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed("I think", gate) if said(request) == "Think" else echo(request)
     )
-    town.telegram.write("Think")
+    harness.telegram.write("Think")
     gate.wait_until_reached()
     watch.advance(60)
-    with town.open_db() as db, SessionStore(town.home / "other", db=db) as sessions:
+    with harness.open_db() as db, SessionStore(harness.home / "other", db=db) as sessions:
         mailboxes = Mailboxes(sessions.engine)
         mailboxes.receive(sessions.session_key(ANNAS), sender="7", text="Never mind", origin=ANNAS)
         gateway_of(running).beat_now()
-        assert town.wait_for_replies(1) == ["You said: Never mind"]
+        assert harness.wait_for_replies(1) == ["You said: Never mind"]
 
 
-def test_a_turn_that_another_process_stopped_ends(town: Town) -> None:
-    running = town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed("I think", gate)
-    town.telegram.write("Think")
+def test_a_turn_that_another_process_stopped_ends(harness: TelegramHarness) -> None:
+    running = harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed("I think", gate)
+    harness.telegram.write("Think")
     gate.wait_until_reached()
     (turn,) = gateway_of(running).pool.running()
-    with town.open_db() as db, SessionStore(town.home / "other", db=db) as sessions:
+    with harness.open_db() as db, SessionStore(harness.home / "other", db=db) as sessions:
         Mailboxes(sessions.engine).stop(turn.taken.lane, "stop")
     gateway_of(running).beat_now()
-    town.model.wait_for_departure()
-    town.model.respond = echo
-    town.telegram.write("Hello")
-    town.telegram.wait_for(lambda: "You said: Hello" in town.replies())
+    harness.model.wait_for_departure()
+    harness.model.respond = echo
+    harness.telegram.write("Hello")
+    harness.telegram.wait_for(lambda: "You said: Hello" in harness.replies())
 
 
 def test_a_gateway_that_was_taken_for_dead_gives_up_its_turns_and_begins_again(
-    town: Town, clock: FrozenClock
+    harness: TelegramHarness, clock: FrozenClock
 ) -> None:
-    running = town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
-        streamed("Half", gate, " an answer") if len(town.model.requests) == 1 else echo(request)
+    running = harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
+        streamed("Half", gate, " an answer") if len(harness.model.requests) == 1 else echo(request)
     )
-    town.telegram.write("Hello")
+    harness.telegram.write("Hello")
     gate.wait_until_reached()
     process_id = gateway_of(running).process.id
-    with town.open_db() as db:
+    with harness.open_db() as db:
         clock.advance(600)
         Processes(db.store).end(process_id, False)
         Leases(db.store).revoke(process_id)
     gateway_of(running).beat_now()
-    (answer,) = town.wait_for_replies(1)
+    (answer,) = harness.wait_for_replies(1)
     assert gateway_of(running).process.id != process_id
     assert "Half an answer" not in answer
     assert running.stop() is True
-    assert len(town.replies()) == 1
+    assert len(harness.replies()) == 1
 
 
 def test_a_message_that_was_steered_into_a_turn_that_died_is_not_lost(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn took it up and died before it stored it."""
-    from hermes_sessions.gateway.turn_transcript import Transcribed
+    from hermes_sessions.gateway.turn_transcript import TurnTranscript
 
-    works = Transcribed.store_taken_up
+    works = TurnTranscript.store_taken_up
     failures = [ZeroDivisionError("in between")]
 
-    def store_taken_up(self: Transcribed) -> None:
+    def store_taken_up(self: TurnTranscript) -> None:
         if failures:
             raise failures.pop()
         works(self)
 
-    monkeypatch.setattr(Transcribed, "store_taken_up", store_taken_up)
-    running = town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda request: _steered_answer(request, gate)
-    town.telegram.write("Begin")
+    monkeypatch.setattr(TurnTranscript, "store_taken_up", store_taken_up)
+    running = harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: _steered_answer(request, gate)
+    harness.telegram.write("Begin")
     gate.wait_until_reached()
-    town.telegram.write("/steer And hurry")
-    town.telegram.wait_for(lambda: any("after the next step" in text for text in town.replies()))
+    harness.telegram.write("/steer And hurry")
+    harness.telegram.wait_for(
+        lambda: any("after the next step" in text for text in harness.replies())
+    )
     gate.open()
-    town.telegram.wait_for(lambda: any(text == "Done." for text in town.replies()))
+    harness.telegram.wait_for(lambda: any(text == "Done." for text in harness.replies()))
     assert failures == []
     assert running.stop() is True
-    with town.open_db() as db:
+    with harness.open_db() as db:
         (session,) = db.list_sessions_rich()
         asked = [row["content"] for row in db.get_messages(session["id"]) if row["role"] == "user"]
     assert asked == ["Begin", "And hurry"]
@@ -467,7 +473,7 @@ def _steered_answer(request: Any, gate: Any) -> Any:
 
 
 def test_who_writes_as_soon_as_the_answer_is_there_is_not_told_to_wait(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reply is out before the worker is done with the turn, which nothing interrupts now."""
     is_written, works = threading.Event(), TurnRunner.__call__
@@ -478,50 +484,52 @@ def test_who_writes_as_soon_as_the_answer_is_there_is_not_told_to_wait(
         return is_tried_again
 
     monkeypatch.setattr(TurnRunner, "__call__", run_turn)
-    town.start()
-    town.telegram.write("One")
-    town.wait_for_replies(1)
-    town.telegram.write("Two")
-    town.telegram.wait_for(lambda: not town.telegram.waiting)
+    harness.start()
+    harness.telegram.write("One")
+    harness.wait_for_replies(1)
+    harness.telegram.write("Two")
+    harness.telegram.wait_for(lambda: not harness.telegram.waiting)
     is_written.set()
-    assert town.wait_for_replies(2) == ["You said: One", "You said: Two"]
+    assert harness.wait_for_replies(2) == ["You said: One", "You said: Two"]
 
 
-def test_a_summary_that_takes_long_delays_nobody_else(town: Town) -> None:
-    town.config["platforms"]["telegram"]["allowed_users"] = [ANNA["id"], BERT["id"]]
-    town.start()
+def test_a_summary_that_takes_long_delays_nobody_else(harness: TelegramHarness) -> None:
+    harness.config["platforms"]["telegram"]["allowed_users"] = [ANNA["id"], BERT["id"]]
+    harness.start()
     for number in range(6):
-        town.telegram.write(f"Word {number}")
-        town.wait_for_replies(number + 1)
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
+        harness.telegram.write(f"Word {number}")
+        harness.wait_for_replies(number + 1)
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed(gate, "A summary.") if "Word 0" in str(request.body) else echo(request)
     )
-    town.telegram.write("/compress names")
+    harness.telegram.write("/compress names")
     gate.wait_until_reached()
-    town.telegram.write("Hello", user=BERT)
-    assert town.wait_for_replies(1, BERT["id"]) == ["You said: Hello"]
+    harness.telegram.write("Hello", user=BERT)
+    assert harness.wait_for_replies(1, BERT["id"]) == ["You said: Hello"]
     gate.open()
-    assert "Going on with a summary" in town.wait_for_replies(7)[6]
-    town.model.respond = echo
-    town.telegram.write("And then?")
-    assert town.wait_for_replies(8)[7] == "You said: And then?"
+    assert "Going on with a summary" in harness.wait_for_replies(7)[6]
+    harness.model.respond = echo
+    harness.telegram.write("And then?")
+    assert harness.wait_for_replies(8)[7] == "You said: And then?"
 
 
-def test_commands_are_about_the_session_that_goes_on_after_compaction(town: Town) -> None:
+def test_commands_are_about_the_session_that_goes_on_after_compaction(
+    harness: TelegramHarness,
+) -> None:
     """Also before the next message; what was summarised stays as it is."""
-    running = town.start()
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
+    running = harness.start()
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
     running.wait_until_idle()
-    with town.open_db() as db:
+    with harness.open_db() as db:
         (session,) = db.list_sessions_rich()
         kept = [{"role": role, "content": role} for role in ("user", "assistant")]
         tip = db.continue_session(session["id"], "20250115_120000_5e5e5e5e", kept)
-        town.telegram.write("/status")
-        assert f"Session: {tip}" in town.wait_for_replies(2)[1]
-        town.telegram.write("/undo")
-        assert town.wait_for_replies(3)[2] == "Took back 1 exchange, from: user"
+        harness.telegram.write("/status")
+        assert f"Session: {tip}" in harness.wait_for_replies(2)[1]
+        harness.telegram.write("/undo")
+        assert harness.wait_for_replies(3)[2] == "Took back 1 exchange, from: user"
         assert db.get_messages(tip) == []
         assert [row["content"] for row in db.get_messages(session["id"])] == [
             "Hello",
@@ -533,59 +541,61 @@ def test_commands_are_about_the_session_that_goes_on_after_compaction(town: Town
     "usage", [{"prompt_tokens": 900, "completion_tokens": 5}, None], ids=["counts", "does not"]
 )
 def test_room_is_made_in_time_whether_or_not_the_endpoint_counts(
-    town: Town, usage: dict[str, int] | None
+    harness: TelegramHarness, usage: dict[str, int] | None
 ) -> None:
     def respond(request: RecordedRequest) -> Answer | None:
         answer = echo(request)
         return answer and streamed("Yes", usage=usage)
 
-    town.config["model"]["context_length"] = 1000
-    town.model.respond = respond
-    running = town.start()
-    town.telegram.write("One.")
-    town.wait_for_replies(1)
-    town.telegram.write("A long one: " + "x" * 3500)
-    town.wait_for_replies(2)
+    harness.config["model"]["context_length"] = 1000
+    harness.model.respond = respond
+    running = harness.start()
+    harness.telegram.write("One.")
+    harness.wait_for_replies(1)
+    harness.telegram.write("A long one: " + "x" * 3500)
+    harness.wait_for_replies(2)
     running.wait_until_idle()
-    town.telegram.write("Three.")
-    town.wait_for_replies(3)
+    harness.telegram.write("Three.")
+    harness.wait_for_replies(3)
     running.wait_until_idle()
-    with town.open_db() as db:
+    with harness.open_db() as db:
         (shown,) = db.list_sessions_rich()
         assert "compression" in {row["edge_kind"] for row in db.list_conversation(shown["id"])}
 
 
-def test_numbers_of_any_length_in_commands(town: Town) -> None:
-    town.start()
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
+def test_numbers_of_any_length_in_commands(harness: TelegramHarness) -> None:
+    harness.start()
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
     for command in ("/resume", "/undo"):
-        town.telegram.write(f"{command} {'9' * 4000}")
-    replies = town.wait_for_replies(3)
+        harness.telegram.write(f"{command} {'9' * 4000}")
+    replies = harness.wait_for_replies(3)
     assert replies[1].startswith("There is no session")
     assert replies[2].startswith("Took back 1 exchange")
 
 
 def test_what_became_of_a_command_is_said_although_the_platform_failed(tmp_path: Path) -> None:
-    with Town(tmp_path) as town:
-        town.start()
-        town.telegram.fail("sendMessage", too_many(1))
-        town.telegram.write("/title")
-        assert town.wait_for_replies(1) == ["Title: none"]
+    with TelegramHarness(tmp_path) as harness:
+        harness.start()
+        harness.telegram.fail("sendMessage", too_many(1))
+        harness.telegram.write("/title")
+        assert harness.wait_for_replies(1) == ["Title: none"]
 
 
 @pytest.mark.parametrize("command", ["/undo", "/retry", "/branch", "/resume 1"])
-def test_commands_wait_for_whoever_holds_the_conversation(town: Town, command: str) -> None:
+def test_commands_wait_for_whoever_holds_the_conversation(
+    harness: TelegramHarness, command: str
+) -> None:
     """Another process, which runs a turn or is about to."""
-    running = town.start()
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
+    running = harness.start()
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
     running.wait_until_idle()
-    with town.open_db() as db:
+    with harness.open_db() as db:
         (session,) = db.list_sessions_rich()
         lease = db.take_lease(session["id"], "the gateway on another machine", ttl=60)
-        town.telegram.write(command)
-        assert "I am at work" in town.wait_for_replies(2)[1]
+        harness.telegram.write(command)
+        assert "I am at work" in harness.wait_for_replies(2)[1]
         db.release_lease(lease)
         assert [row["content"] for row in db.get_messages(session["id"])] == [
             "Hello",
@@ -595,13 +605,13 @@ def test_commands_wait_for_whoever_holds_the_conversation(town: Town, command: s
 
 
 def test_commands_wait_for_a_worker_that_has_answered(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it takes until that lets go."""
     may_let_go, refused = threading.Event(), list[ConversationHeld]()
-    let_go, take_lease = LanePool._let_go, SessionDB.take_lease
+    let_go, take_lease = WorkerPool._let_go, SessionDB.take_lease
 
-    def let_go_late(pool: LanePool, work: LaneWork) -> None:
+    def let_go_late(pool: WorkerPool, work: LaneWorker) -> None:
         assert work.lease is None or may_let_go.wait(PATIENCE)
         let_go(pool, work)
 
@@ -615,21 +625,23 @@ def test_commands_wait_for_a_worker_that_has_answered(
             raise
 
     monkeypatch.setattr(command_handlers, "_PATIENCE", 0.0)
-    monkeypatch.setattr(LanePool, "_let_go", let_go_late)
+    monkeypatch.setattr(WorkerPool, "_let_go", let_go_late)
     monkeypatch.setattr(SessionDB, "take_lease", take)
-    town.start()
-    town.telegram.write("Hello")
-    town.wait_for_replies(1)
-    town.telegram.write("/undo")
-    town.telegram.wait_for(lambda: len(town.replies()) == 2)
-    assert town.replies()[1].startswith("Took back 1 exchange")
+    harness.start()
+    harness.telegram.write("Hello")
+    harness.wait_for_replies(1)
+    harness.telegram.write("/undo")
+    harness.telegram.wait_for(lambda: len(harness.replies()) == 2)
+    assert harness.replies()[1].startswith("Took back 1 exchange")
 
 
-def test_whoever_watches_hears_of_an_end_in_another_process(town: Town, clock: FrozenClock) -> None:
-    running = town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed(gate, "Not yours")
-    town.telegram.write("Hello")
+def test_whoever_watches_hears_of_an_end_in_another_process(
+    harness: TelegramHarness, clock: FrozenClock
+) -> None:
+    running = harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed(gate, "Not yours")
+    harness.telegram.write("Hello")
     gate.wait_until_reached()
     (turn,) = gateway_of(running).pool.running()
     (item_id,) = turn.taken.input.item_ids
@@ -641,7 +653,7 @@ def test_whoever_watches_hears_of_an_end_in_another_process(town: Town, clock: F
     watching = asyncio.run_coroutine_threadsafe(watch(), running.loop)
     while not gateway_of(running).hub.watched():
         pass
-    with town.open_db() as db, SessionStore(town.home / "other", db=db) as sessions:
+    with harness.open_db() as db, SessionStore(harness.home / "other", db=db) as sessions:
         outbox = Outbox(db.store, "default")
         reply = reply_to(Target("telegram", "7"), "Mine", turn_id=turn.taken.turn.id)
         Mailboxes(sessions.engine).finish(
@@ -651,11 +663,11 @@ def test_whoever_watches_hears_of_an_end_in_another_process(town: Town, clock: F
     ended = watching.result(PATIENCE)[-1]
     assert (ended.kind, ended.text, ended.outcome) == ("ended", "Mine", "completed")
     gate.open()
-    assert town.wait_for_replies(1) == ["Mine"]
+    assert harness.wait_for_replies(1) == ["Mine"]
 
 
 def test_a_lease_that_could_not_be_given_back_holds_up_nobody(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    harness: TelegramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works = SessionDB.release_lease
     failures = [StoreUnavailable("the line was cut")]
@@ -666,10 +678,10 @@ def test_a_lease_that_could_not_be_given_back_holds_up_nobody(
         works(db, lease)
 
     monkeypatch.setattr(SessionDB, "release_lease", release_lease)
-    running = town.start()
-    town.telegram.write("One")
-    town.wait_for_replies(1)
+    running = harness.start()
+    harness.telegram.write("One")
+    harness.wait_for_replies(1)
     running.wait_until_idle()
     assert failures == []
-    town.telegram.write("Two")
-    assert town.wait_for_replies(2) == ["You said: One", "You said: Two"]
+    harness.telegram.write("Two")
+    assert harness.wait_for_replies(2) == ["You said: One", "You said: Two"]

@@ -9,46 +9,51 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.testing.telegram_server import ANNA, BERT
-from tests.gateway.harness import Town
+from tests.gateway.harness import TelegramHarness
 
 TEAM = {"id": -100300, "type": "supergroup", "title": "Team"}
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[Town]:
-    with Town(tmp_path) as town:
-        telegram = town.config["platforms"]["telegram"]
+def harness(tmp_path: Path) -> Iterator[TelegramHarness]:
+    with TelegramHarness(tmp_path) as harness:
+        telegram = harness.config["platforms"]["telegram"]
         telegram["allowed_users"] = [ANNA["id"], BERT["id"]]
         telegram["require_mention"] = False
-        yield town
+        yield harness
 
 
 class Person:
     """Somebody who writes in one place and waits for the answer."""
 
-    def __init__(self, town: Town, user: dict[str, object], chat: dict[str, object] | None = None):
-        self._town, self._user, self._chat = town, user, chat
+    def __init__(
+        self,
+        harness: TelegramHarness,
+        user: dict[str, object],
+        chat: dict[str, object] | None = None,
+    ):
+        self._harness, self._user, self._chat = harness, user, chat
         self._place = int(str((chat or user)["id"]))
 
     def say(self, text: str) -> str:
-        before = len(self._town.replies(self._place))
-        self._town.telegram.write(text, user=self._user, chat=self._chat)
-        return self._town.wait_for_replies(before + 1, self._place)[before]
+        before = len(self._harness.replies(self._place))
+        self._harness.telegram.write(text, user=self._user, chat=self._chat)
+        return self._harness.wait_for_replies(before + 1, self._place)[before]
 
 
-def session_ids(town: Town) -> list[str]:
-    with SessionDB(town.home / "state.db") as db:
+def session_ids(harness: TelegramHarness) -> list[str]:
+    with SessionDB(harness.home / "state.db") as db:
         return [session["id"] for session in db.list_sessions_rich(limit=100)]
 
 
-def test_sessions_of_others_are_not_listed_found_or_resumed(town: Town) -> None:
-    town.start()
-    anna, bert = Person(town, dict(ANNA)), Person(town, dict(BERT))
+def test_sessions_of_others_are_not_listed_found_or_resumed(harness: TelegramHarness) -> None:
+    harness.start()
+    anna, bert = Person(harness, dict(ANNA)), Person(harness, dict(BERT))
     anna.say("My secret plan")
     assert anna.say("/title Plans") == "Title: Plans"
-    (annas,) = session_ids(town)
+    (annas,) = session_ids(harness)
     bert.say("Hello")
-    (berts,) = set(session_ids(town)) - {annas}
+    (berts,) = set(session_ids(harness)) - {annas}
 
     assert annas not in bert.say("/sessions")
     assert bert.say("/search secret plan") == "Nothing was found."
@@ -60,22 +65,22 @@ def test_sessions_of_others_are_not_listed_found_or_resumed(town: Town) -> None:
     assert annas in anna.say("/sessions")
 
 
-def test_a_beginning_that_several_people_share_means_ones_own(town: Town) -> None:
-    town.start()
-    anna, bert = Person(town, dict(ANNA)), Person(town, dict(BERT))
+def test_a_beginning_that_several_people_share_means_ones_own(harness: TelegramHarness) -> None:
+    harness.start()
+    anna, bert = Person(harness, dict(ANNA)), Person(harness, dict(BERT))
     anna.say("One")
     bert.say("Two")
     assert bert.say("/resume 20").startswith("Going on with")
 
 
-def test_a_group_goes_on_with_its_own_conversations_alone(town: Town) -> None:
-    town.config["group_sessions_per_user"] = False
-    town.start()
-    anna, team = Person(town, dict(ANNA)), Person(town, dict(ANNA), TEAM)
+def test_a_group_goes_on_with_its_own_conversations_alone(harness: TelegramHarness) -> None:
+    harness.config["group_sessions_per_user"] = False
+    harness.start()
+    anna, team = Person(harness, dict(ANNA)), Person(harness, dict(ANNA), TEAM)
     anna.say("My secret plan")
-    (annas,) = session_ids(town)
+    (annas,) = session_ids(harness)
     team.say("Our plan")
-    (ours,) = set(session_ids(town)) - {annas}
+    (ours,) = set(session_ids(harness)) - {annas}
     team.say("/new")
     team.say("Another plan")
     assert annas not in team.say("/sessions")

@@ -9,14 +9,14 @@ from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess, Recovery
 from hermes_sessions.lifecycle.lane_engine import HasActiveProcesses
-from hermes_sessions.lifecycle.mailboxes import Finished, Mailboxes, Taken
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn, TurnEnding
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.lifecycle.turn_input import dedupe_mark
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.lane_transitions import history
 from hermes_sessions.storage.repositories.leases import Lease, Leases
-from hermes_sessions.storage.repositories.mailbox import Kind, Put
+from hermes_sessions.storage.repositories.mailbox import EnqueueResult, Kind
 from hermes_sessions.storage.repositories.turns import Outcome, Turns
 from hermes_sessions.testing.clock import FrozenClock
 
@@ -26,7 +26,7 @@ TTL = 60.0
 NOBODY = 2**22 + 1
 
 
-class House:
+class LifecycleHarness:
     """A store, its clock, and one gateway process after the other."""
 
     def __init__(
@@ -111,7 +111,7 @@ class House:
         kind: Kind = "message",
         message_id: str | None = None,
         **payload: Any,
-    ) -> Put:
+    ) -> EnqueueResult:
         """Receive something for a lane, which need not exist."""
         return self.mail.receive(
             self.engine.key_of(source(to)),
@@ -127,7 +127,7 @@ class House:
         """Take the lease on the session that the lane is in."""
         return self.leases.take(self.lane(name).session_id, self.process.holder(), TTL)
 
-    def begin(self, name: str = "1", lease: Lease | None = None) -> Taken | None:
+    def begin(self, name: str = "1", lease: Lease | None = None) -> StartedTurn | None:
         """Begin the next turn; without a lease, take one."""
         held = lease or self.hold(name)
         taken = self.mail.take(self.seen(name), held)
@@ -135,7 +135,9 @@ class House:
             self.leases.release(held)
         return taken
 
-    def answer(self, taken: Taken, outcome: Outcome = "completed", **options: Any) -> Finished:
+    def answer(
+        self, taken: StartedTurn, outcome: Outcome = "completed", **options: Any
+    ) -> TurnEnding:
         """End a turn and give the lease back."""
         finished = self.mail.finish(taken.turn, outcome, **options)
         self.leases.release(lease_of(taken))
@@ -156,7 +158,7 @@ class House:
         return [(text, status, reason) for text, status, reason in found]
 
 
-def lease_of(taken: Taken) -> Lease:
+def lease_of(taken: StartedTurn) -> Lease:
     turn = taken.turn
     return Lease(turn.chain_id, turn.session_id, turn.token, "", turn.process_id, 0)
 

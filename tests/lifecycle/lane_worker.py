@@ -17,7 +17,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import ConversationHeld, StaleFence, StoreUnreachable
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
-from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
@@ -39,7 +39,7 @@ def open_sessions(url: str, folder: str) -> SessionStore:
     return SessionStore(Path(folder), config, db=SessionDB.from_url(url, lock_timeout=120.0))
 
 
-class Fighter:
+class LaneWorker:
     """One process with several threads, each of which takes any lane it can get."""
 
     def __init__(self, url: str, folder: str) -> None:
@@ -112,7 +112,7 @@ class Fighter:
         finally:
             self.leases.release(lease)
 
-    def turn(self, taken: Taken, lease: Lease) -> None:
+    def turn(self, taken: StartedTurn, lease: Lease) -> None:
         """Answer as an agent does: every step is stored under the lease, and once."""
         db, session_id = self.sessions.db, taken.turn.session_id
         for item in taken.input.items:
@@ -128,7 +128,7 @@ class Fighter:
             print("committed", *taken.input.item_ids, flush=True)
 
     @staticmethod
-    def note(taken: Taken, tx: WriteTransaction) -> None:
+    def note(taken: StartedTurn, tx: WriteTransaction) -> None:
         """Write down each commit of each message, in the commit."""
         for item_id in taken.input.item_ids:
             tx.run(
@@ -138,4 +138,4 @@ class Fighter:
 
 
 if __name__ == "__main__":
-    sys.exit(Fighter(*sys.argv[1:]).run())
+    sys.exit(LaneWorker(*sys.argv[1:]).run())

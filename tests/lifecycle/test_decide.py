@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_sessions.lifecycle.decide import Decision, decide, resumes_by_itself
+from hermes_sessions.lifecycle.decide import Decision, decide, resumes_automatically
 from hermes_sessions.model.lane import STATUSES, Lane, lane_key
 from hermes_sessions.model.reset_policy import SessionResetPolicy, expiry_reason
 from hermes_sessions.model.source import Platform, SessionSource
@@ -149,6 +149,6 @@ def test_what_goes_on_although_nobody_wrote(
     reason: str, marked: float, freshness: float, resumes: bool
 ) -> None:
     found = lane(0, "resume_pending", marked)._replace(status_reason=reason)
-    assert resumes_by_itself(found, NOON, freshness) is resumes
-    assert not resumes_by_itself(found._replace(status="suspended"), NOON, freshness)
-    assert not resumes_by_itself(found._replace(origin=None), NOON, freshness)
+    assert resumes_automatically(found, NOON, freshness) is resumes
+    assert not resumes_automatically(found._replace(status="suspended"), NOON, freshness)
+    assert not resumes_automatically(found._replace(origin=None), NOON, freshness)

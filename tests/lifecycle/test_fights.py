@@ -21,7 +21,7 @@ from tests.servers.stores import mysql_place, mysql_store, postgresql_place, pos
 ROOT = Path(__file__).parents[2]
 
 
-class Fighter:
+class LaneWorker:
     """The process, and what it says."""
 
     def __init__(self, url: str, folder: Path) -> None:
@@ -94,12 +94,12 @@ def fight(url: str, folder: Path, *, lanes: int, kills: int) -> None:
 
     try:
         send(0)
-        survivor, victim = Fighter(url, folder), Fighter(url, folder)
+        survivor, victim = LaneWorker(url, folder), LaneWorker(url, folder)
         for number in range(kills):
             send(number + 1)
             victim.wait_for(1 + number % 3, is_idle)
             victim.kill()
-            victim = Fighter(url, folder)
+            victim = LaneWorker(url, folder)
         survivor.wait_for(2**31, is_idle)
         victim.end()
         survivor.end()

@@ -17,7 +17,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
-from hermes_sessions.lifecycle.host_files import IndexFile, write_atomically
+from hermes_sessions.lifecycle.host_files import SessionsJsonFile, write_atomically
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.testing.clock import FrozenClock
@@ -42,11 +42,11 @@ class Pauses:
         self._go.release()
 
 
-def index_of(path: Path, document: dict[str, Any], **options: Any) -> IndexFile:
-    return IndexFile(path, lambda: document, **options)
+def index_of(path: Path, document: dict[str, Any], **options: Any) -> SessionsJsonFile:
+    return SessionsJsonFile(path, lambda: document, **options)
 
 
-def wait_until_idle(index: IndexFile) -> None:
+def wait_until_idle(index: SessionsJsonFile) -> None:
     while (thread := index._thread) is not None:
         thread.join()
 
@@ -69,7 +69,7 @@ def test_changes_are_collected(tmp_path: Path) -> None:
 
 def test_a_slow_file_is_written_less_often(tmp_path: Path) -> None:
     pauses, ticks = Pauses(), iter([0.0, 10.0, 20.0, 21.0])
-    index = IndexFile(
+    index = SessionsJsonFile(
         tmp_path / "sessions.json",
         lambda: index.changed() or {},  # type: ignore[func-returns-value]
         pause=pauses,

@@ -27,7 +27,7 @@ from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import ConversationHeld
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
-from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.lifecycle.turn_input import dedupe_mark
 from hermes_sessions.model.lane import Lane
@@ -63,7 +63,7 @@ class Gateway:
 
     def __init__(self, process: GatewayProcess) -> None:
         self.process = process
-        self.running: dict[str, tuple[Taken, Lease]] = {}
+        self.running: dict[str, tuple[StartedTurn, Lease]] = {}
 
 
 class LifecycleMachine(RuleBasedStateMachine):
@@ -84,7 +84,7 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.leases = Leases(self.db.store)
         self.gateways = [self.started(), self.started()]
         #: Turns of processes that are dead to the others, and may not know it.
-        self.stale: list[Taken] = []
+        self.stale: list[StartedTurn] = []
         #: The lane and the id of every message.
         self.received: dict[int, tuple[str, str]] = {}
         self.sent = 0
@@ -178,10 +178,10 @@ class LifecycleMachine(RuleBasedStateMachine):
         self.check_order(taken)
         gateway.running[lane] = (taken, lease)
 
-    def check_order(self, taken: Taken) -> None:
+    def check_order(self, taken: StartedTurn) -> None:
         """Nothing that came later was taken first; one sender a turn, one turn for an item."""
         items = taken.input.items
-        if taken.input.is_again:
+        if taken.input.is_retry:
             assert len({item.turn_id for item in items}) == 1
             return
         if taken.input.kind != "resume":
@@ -217,7 +217,7 @@ class LifecycleMachine(RuleBasedStateMachine):
     def a_stale_one_finishes(self, place: int, outcome: Outcome) -> None:
         self.end(self.stale.pop(place % len(self.stale)), outcome)
 
-    def end(self, taken: Taken, outcome: Outcome, *, again: bool = False) -> None:
+    def end(self, taken: StartedTurn, outcome: Outcome, *, again: bool = False) -> None:
         with self.db.provider.read() as tx:
             had = [
                 row[0]

@@ -12,7 +12,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.errors import InvalidInput, NotFound, StoreLocked
-from hermes_sessions.lifecycle.lane_updates import Cause, switch_session
+from hermes_sessions.lifecycle.lane_updates import TransitionCause, switch_session
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.scope import Scope
@@ -457,7 +457,9 @@ def test_a_session_that_one_enters_and_another_leaves(open_store: OpenStore) -> 
                 target = lane_sessions.find(tx, shared)
                 assert lane is not None
                 assert target is not None
-                switch_session(tx, engine, lane, target, Cause("switch"), 0.0, leaves=None)
+                switch_session(
+                    tx, engine, lane, target, TransitionCause("switch"), 0.0, leaves=None
+                )
                 with pytest.raises(StoreLocked):
                     leaving.reset_session(leaving.session_key(chat(1)))
 

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.lifecycle.turn_input import (
-    Input,
+    TurnInput,
     dedupe_mark,
     in_platform_order,
     next_input,
     sender_of,
 )
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.storage.repositories.mailbox import KINDS, Item
+from hermes_sessions.storage.repositories.mailbox import KINDS, MailboxItem
 
 
-def items(*given: tuple[Any, ...]) -> list[Item]:
+def items(*given: tuple[Any, ...]) -> list[MailboxItem]:
     """Return items numbered from 1, each given as kind, sender, text, and optionally its turn."""
     return [
-        Item(number, 1, kind, sender, text, {}, turn[0] if turn else None, 0.0)
+        MailboxItem(number, 1, kind, sender, text, {}, turn[0] if turn else None, 0.0)
         for number, (kind, sender, text, *turn) in enumerate(given, 1)
     ]
 
@@ -58,11 +58,13 @@ def test_what_is_taken(waiting: list[tuple[Any, ...]], expected: list[int]) -> N
     assert taken(*waiting) == expected
 
 
-def placed(*places: object, kind: str = "message", chat: str = "7") -> list[Item]:
+def placed(*places: object, kind: str = "message", chat: str = "7") -> list[MailboxItem]:
     """Return messages of a chat, numbered from 1 as they came, with these places in it."""
     source = {"platform": "telegram", "chat_id": chat}
     return [
-        Item(number, 1, kind, "ann", str(place), {"source": source, "order": place}, None, 0.0)  # type: ignore[arg-type]
+        MailboxItem(
+            number, 1, kind, "ann", str(place), {"source": source, "order": place}, None, 0.0
+        )  # type: ignore[arg-type]
         for number, place in enumerate(places, 1)
     ]
 
@@ -122,9 +124,9 @@ ANY_ITEMS = st.lists(
 def test_everything_is_taken_once(given: list[tuple[Any, ...]]) -> None:
     """Plain messages of one sender keep their order; only those are ever merged anew."""
     waiting = items(*given)
-    order: list[Item] = []
+    order: list[MailboxItem] = []
     while (found := next_input(waiting)) is not None:
-        if not found.is_again and len(found.items) > 1:
+        if not found.is_retry and len(found.items) > 1:
             assert {(item.kind, item.sender) for item in found.items} == {("message", found.sender)}
             assert found.sender is not None
         order += found.items
@@ -138,7 +140,7 @@ def test_texts_and_files_are_joined() -> None:
     first, second, third = items(
         ("message", "ann", "look"), ("message", "ann", None), ("message", "ann", "and this")
     )
-    album = Input(
+    album = TurnInput(
         "message",
         (
             first._replace(payload={"media": ["1.jpg"], "message_id": "11"}),

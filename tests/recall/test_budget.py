@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hermes_sessions import SessionDB
 from hermes_sessions.recall import session_search
-from hermes_sessions.recall.budget import cut, cut_to_written, share_out, written_length
+from hermes_sessions.recall.budget import cut, cut_to_json_length, json_length, share_out
 from tests.recall.conftest import Ask
 from tests.recall.conversations import talk
 
@@ -185,8 +185,8 @@ marks = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 30)), max_size=8)
 def test_cutting(text: str, size: int, spans: list[tuple[int, int]]) -> None:
     places = sorted((start, start + length) for start, length in spans)
     assert len(cut(text, size, places)) <= max(size, 0) or cut(text, size) == text
-    kept = cut_to_written(text, size, places)
-    assert written_length(kept) - 2 <= max(size, 0)
+    kept = cut_to_json_length(text, size, places)
+    assert json_length(kept) - 2 <= max(size, 0)
 
 
 def test_a_cut_starts_a_quarter_before_the_match() -> None:

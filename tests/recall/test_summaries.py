@@ -7,7 +7,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.recall import SummaryBounds
-from hermes_sessions.recall.summaries import UNFINISHED, Race, run_together
+from hermes_sessions.recall.summaries import UNFINISHED, ParallelJobs, run_together
 from tests.recall.conftest import Ask
 from tests.recall.conversations import MORNING, talk
 
@@ -128,7 +128,7 @@ def test_slow_jobs_do_not_hold_up_quick_ones() -> None:
         release.wait()
         return "slow"
 
-    def until_two_are_done(race: Race) -> None:
+    def until_two_are_done(race: ParallelJobs) -> None:
         race.wait_for(lambda: race.finished == 2)
 
     outcomes = run_together(

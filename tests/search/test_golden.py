@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import Conditions, SessionDB
-from hermes_sessions.storage.search.answer import Answer
+from hermes_sessions.storage.search.answer import SearchAnswer
 from tests.search.golden.corpus import NOW, load_corpus, sessions
 from tests.search.golden.ndcg import ndcg
 from tests.search.golden.oracle import Means, expected_by_title
@@ -36,15 +36,15 @@ class GoldenStore:
     #: The corpus id of every message by its id in the store.
     names: dict[int, str]
     #: What was answered already, by the id of the query; nothing changes the store meanwhile.
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, SearchAnswer] = field(default_factory=dict)
 
-    def asked(self, item: GoldenQuery) -> Answer:
+    def asked(self, item: GoldenQuery) -> SearchAnswer:
         """Ask for everything that is found, once for all tests that look at the answer."""
         if item.id not in self.answers:
             self.answers[item.id] = self._ask(item)
         return self.answers[item.id]
 
-    def strictly(self, item: GoldenQuery) -> Answer:
+    def strictly(self, item: GoldenQuery) -> SearchAnswer:
         """The same without other readings, which is only asked if one of them was needed."""
         if self.asked(item).account.step == "as asked":
             return self.asked(item)
@@ -52,7 +52,7 @@ class GoldenStore:
             self.answers[name] = self._ask(item, relax=False)
         return self.answers[name]
 
-    def _ask(self, item: GoldenQuery, **options: Any) -> Answer:
+    def _ask(self, item: GoldenQuery, **options: Any) -> SearchAnswer:
         return self.db.search(
             item.query,
             conditions=conditions_of(item),
@@ -61,7 +61,7 @@ class GoldenStore:
             **options,
         )
 
-    def best(self, question: Question) -> Answer:
+    def best(self, question: Question) -> SearchAnswer:
         """Ask for the ten best hits, once."""
         if question.id not in self.answers:
             self.answers[question.id] = self.db.search(question.query, limit=10)

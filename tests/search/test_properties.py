@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hermes_sessions import Conditions, SessionDB
-from hermes_sessions.text.query.matcher import Analysed, matches
+from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.parser import MAX_LENGTH, parse
 from hermes_sessions.text.query.tree import Query, Term, print_query, terms_of
 from tests.search.golden import oracle
@@ -67,7 +67,9 @@ def test_any_text_is_stored_and_any_text_is_a_query(db: SessionDB, text: str, qu
         assert db.get_messages(conditions.sessions[0])[0]["content"] == text
         if read.node is not None and not read.filters:
             texts = {stored: text, other: "something else"}
-            expected = {n for n, said in texts.items() if matches(read.node, Analysed([said]))}
+            expected = {
+                n for n, said in texts.items() if matches(read.node, TokenizedDocument([said]))
+            }
             assert set(hits) == expected
 
 
@@ -190,7 +192,7 @@ def test_boolean_queries_find_what_the_oracle_finds(
     assert answer.account.total == len(expected)
     wanted = terms_of(parse(query).node)
     for hit in answer.hits:
-        has_wanted = any(matches(term, Analysed([sentences[hit.id]])) for term in wanted)
+        has_wanted = any(matches(term, TokenizedDocument([sentences[hit.id]])) for term in wanted)
         assert (">>>" in hit.snippet) is has_wanted
 
 

@@ -36,7 +36,7 @@ HELPERS = frozenset(
         "quoted",
         "_quoted",
         "order_by",
-        "key_mark",
+        "key_placeholder",
         "len",
         "_column",
         "_insert",

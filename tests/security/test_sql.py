@@ -41,7 +41,7 @@ EXCEPTIONS = {
     "hermes_sessions.storage.care.erasure.row_removal:_topics": "names of columns in a constant",
     "hermes_sessions.storage.care.repair.salvage:_save_documented": "names of declared columns",
     "hermes_sessions.storage.mysql.provider:upsert": "names of columns",
-    "hermes_sessions.storage.mysql.provider:_make_index_anew": "names of tables, hexadecimal",
+    "hermes_sessions.storage.mysql.provider:_recreate_index": "names of tables, hexadecimal",
     "hermes_sessions.storage.mysql.schema:_create": "declarations of tables.py",
     "hermes_sessions.storage.mysql.schema:_triggers": "triggers in a constant",
     "hermes_sessions.storage.mysql.schema:_make_triggers": "triggers in a constant",

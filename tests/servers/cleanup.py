@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from hermes_sessions.storage.postgresql.schema import WATCHMAN
+from hermes_sessions.storage.postgresql.schema import SENTINEL_WORD
 from hermes_sessions.storage.tables import (
     ERASURE_TABLES,
     GATEWAY_TABLES,
@@ -39,7 +39,7 @@ _NUMBERED = tuple(table for table in _TABLES if table.columns[0].kind == "serial
 _FIRST_ROWS = {
     "search_state": "segmenter = 0 AND indexed_through = 0 AND newest = 0 AND ordered_from = 0"
     " AND disorder = 0",
-    "search_documents": f"number = 0 AND tokens = '{{}}{WATCHMAN}{{}}'",
+    "search_documents": f"number = 0 AND tokens = '{{}}{SENTINEL_WORD}{{}}'",
 }
 #: Deleted rows stay in the files of PostgreSQL for a while. Beyond this, new files are faster.
 _BYTES_TO_DELETE = 400_000
@@ -125,7 +125,7 @@ def _empty_schema(connection: Any, schema: str) -> None:
             f"INSERT INTO {schema}.search_state (segmenter, indexed_through) VALUES (0, 0)"
         )
     if "search_documents" in used:
-        statements.append(f"INSERT INTO {schema}.search_documents VALUES (0, '{WATCHMAN}:1')")
+        statements.append(f"INSERT INTO {schema}.search_documents VALUES (0, '{SENTINEL_WORD}:1')")
     for table in _NUMBERED:
         sequence = f"{schema}.{table.name}_{table.columns[0].name}_seq"
         statements.append(f"SELECT setval('{sequence}', 1, false)")
@@ -190,5 +190,6 @@ def empty_mysql(server: Server, database: str) -> None:
         )
     if "search_documents" in used:
         cursor.execute(
-            f"INSERT INTO {database}.search_documents VALUES (0, UTC_TIMESTAMP(6), ' {WATCHMAN} ')"
+            f"INSERT INTO {database}.search_documents "
+            f"VALUES (0, UTC_TIMESTAMP(6), ' {SENTINEL_WORD} ')"
         )

@@ -39,7 +39,7 @@ def test_the_same_answers(place: Place, tmp_path: Path, seed: int, long_run: boo
     ):
         for db in (here, there):
             # An answer tells what a search could not index, because somebody else was about to.
-            db._keeper.stop()
+            db._background_indexer.stop()
         for number in range(3_000 if long_run else 250):
             call = operation(chance, here)
             expected = comparable(perform(here, call))

@@ -67,7 +67,7 @@ class TestRights:
         with SessionDB.from_url(place.url()) as db:
             use(db)
             db.append_message("s", "user", "not yet indexed pangolin")
-            db._keeper.stop()
+            db._background_indexer.stop()
             with (
                 user(place, "reader", _READING[place.kind]),
                 SessionDB.from_url(place.url_as(_LOGIN[place.kind])) as reader,
@@ -303,7 +303,7 @@ class TestIndex:
     def test_damage_is_mended(self, place: Place, damage: str) -> None:
         with SessionDB.from_url(place.url()) as db:
             use(db)
-            db._keeper.stop()  # The searches mend it.
+            db._background_indexer.stop()  # The searches mend it.
             place.run(_WITHOUT_INDEX[place.kind] if damage.startswith("the") else damage)
             db.append_message("s", "user", "written without an index")
             assert len(db.search_messages("question")) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from hermes_sessions import SessionDB, StoreLocked
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.leases import guard, lock_lease
+from hermes_sessions.storage.repositories.leases import lock_lease, lock_session
 from tests.servers.stores import Place
 
 
@@ -24,7 +24,7 @@ def test_a_lease_is_locked_before_its_sessions(place: Place) -> None:
         def delete_meanwhile(tx: WriteTransaction) -> None:
             lock_lease(tx, taking.store, "s")
             deleting.store.provider.write(
-                lambda tx: guard(tx, deleting.store, "s", None), isolated=False
+                lambda tx: lock_session(tx, deleting.store, "s", None), isolated=False
             )
 
         with pytest.raises(StoreLocked):

@@ -113,7 +113,7 @@ class TestApplicationsPool:
         provider = MySQLSessionDBProvider(Options()).initialize(pool=pool)
         with SessionDB(provider=provider) as db:
             use(db)
-            db._keeper.stop()
+            db._background_indexer.stop()
             place.run(*(f"KILL {connection.thread_id()}" for connection in pool.idle))
             db.append_message("s", "user", r"it's \ there")
             db.set_session_title("s", "Another title")
@@ -174,7 +174,7 @@ class TestLife:
         """A late answer is never taken for that to another question."""
         with SessionDB.from_url(place.url(max_connections=1)) as db:
             use(db)
-            db._keeper.stop()
+            db._background_indexer.stop()
 
             def interrupted(*args: Any, **kwargs: Any) -> None:
                 raise KeyboardInterrupt

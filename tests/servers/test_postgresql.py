@@ -20,7 +20,7 @@ from hermes_sessions.storage.postgresql import schema
 from hermes_sessions.storage.postgresql.connections import Options
 from hermes_sessions.storage.postgresql.provider import PostgreSQLSessionDBProvider
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.search.index_maintenance import Upkeep
+from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from tests.servers.proxy import Proxy
 from tests.servers.server_processes import Server, postgresql_url, start_pgbouncer
 from tests.servers.stores import Place, postgresql_place, postgresql_store, use
@@ -206,7 +206,7 @@ def test_two_make_a_lost_index_anew(place: Place) -> None:
 
         def make_anew() -> None:
             try:
-                upkeep_of(second).start_anew()
+                upkeep_of(second).discard_index()
             except BaseException as error:  # noqa: BLE001 - shown by the test
                 failed.append(error)
 
@@ -223,8 +223,8 @@ def test_two_make_a_lost_index_anew(place: Place) -> None:
         assert len(second.search_messages("question")) == 1
 
 
-def upkeep_of(db: SessionDB) -> Upkeep:
-    return Upkeep(db.store, db.provider.search_index)
+def upkeep_of(db: SessionDB) -> IndexMaintenance:
+    return IndexMaintenance(db.store, db.provider.search_index)
 
 
 class TestAppending:

@@ -28,7 +28,7 @@ from hermes_sessions.storage.care.backups import (
     verify_backup,
 )
 from tests.lifecycle.lane_worker import chat, open_sessions
-from tests.lifecycle.test_fights import Fighter
+from tests.lifecycle.test_fights import LaneWorker
 from tests.servers.server_processes import Server
 from tests.soak.workers import PATIENCE, Worker, reader, writer
 from tests.update.versions import start_writer
@@ -41,7 +41,7 @@ _DAY = 86_400.0
 _OLD = "soak-old"
 
 
-class House:
+class SoakHarness:
     """All who use the store, and all that was acknowledged to them."""
 
     def __init__(self, url: str, home: Path, earlier: Path, server: Server | None, seed: int):
@@ -58,17 +58,17 @@ class House:
         self._server = server
         self._started = 0
         self._workers: list[Worker] = []
-        self._gateways: list[Fighter] = []
+        self._gateways: list[LaneWorker] = []
         self._things = ExitStack()
 
     # ── moving in and out ─────────────────────────────────────────────────────────────────────
 
-    def move_in(self) -> None:
+    def start_workers(self) -> None:
         """The earlier version writes; the present one starts beside it and changes the tables."""
         self._run_earlier(amid=self._open)
         self._workers += [writer(self.url, self._name("w")) for _ in range(2)]
         self._workers.append(reader(self.url))
-        self._gateways = [Fighter(self.url, self.home / "sessions") for _ in range(2)]
+        self._gateways = [LaneWorker(self.url, self.home / "sessions") for _ in range(2)]
 
     def _open(self) -> None:
         self.db = self._things.enter_context(SessionDB.from_url(self.url, lock_timeout=PATIENCE))
@@ -78,7 +78,7 @@ class House:
         self._mail = Mailboxes(self.sessions.engine)
         self.keys = [self.sessions.session_key(chat(number)) for number in range(_LANES)]
 
-    def move_out(self) -> None:
+    def stop_workers(self) -> None:
         """Everybody finishes what they were given, and ends in order."""
         for worker in self._workers:
             worker.end()
@@ -106,7 +106,7 @@ class House:
 
     # ── a round ───────────────────────────────────────────────────────────────────────────────
 
-    def happenings(self) -> dict[str, Callable[[], None]]:
+    def incidents(self) -> dict[str, Callable[[], None]]:
         """What may happen while everybody works."""
         happening = {
             "a writer is killed": self._kill_writer,
@@ -159,7 +159,7 @@ class House:
         # A turn that is interrupted three times in a row is given up, which is not what we test.
         index = self.chance.randrange(len(self._gateways))
         self._gateways[index].kill()
-        self._gateways[index] = Fighter(self.url, self.home / "sessions")
+        self._gateways[index] = LaneWorker(self.url, self.home / "sessions")
         self._wait_for_answers()
 
     def _wait_for_answers(self) -> None:

@@ -25,7 +25,7 @@ from tests.servers.server_processes import (
     start_mariadb,
     start_postgresql,
 )
-from tests.soak.harness import House
+from tests.soak.harness import SoakHarness
 from tests.soak.workers import path_of
 from tests.storage.sqlite.integrity import require_sound
 from tests.update.versions import unpack
@@ -35,7 +35,7 @@ _ROUNDS, _LONG = 1, 100
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SoakHarness]:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     earlier = unpack("0.1.0", tmp_path)
@@ -61,7 +61,7 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
                 f"    lock_timeout: 120\n"
             )
             config.chmod(0o600)
-        with closing(House(url, home, earlier, server, seed=8)) as made:
+        with closing(SoakHarness(url, home, earlier, server, seed=8)) as made:
             yield made
 
 
@@ -71,54 +71,54 @@ def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
     "Every acknowledged message is there once, in order; the last backup has the same checksums; "
     "the doctor finds nothing",
 )
-def test_everything_at_once(house: House, long_run: bool) -> None:
-    house.move_in()
+def test_everything_at_once(harness: SoakHarness, long_run: bool) -> None:
+    harness.start_workers()
     number = 0
     for _ in range(_LONG if long_run else _ROUNDS):
-        happenings = list(house.happenings().items())
-        house.chance.shuffle(happenings)
-        for what, happen in happenings:
+        incidents = list(harness.incidents().items())
+        harness.chance.shuffle(incidents)
+        for what, happen in incidents:
             try:
-                house.let(happen, number)
+                harness.let(happen, number)
             except AssertionError as error:
                 error.add_note(f"in round {number}: {what}")
                 raise
             number += 1
-    house.move_out()
+    harness.stop_workers()
 
-    require_all_stored(house)
-    check_lanes(house.sessions, house.sent, house.keys)
-    require_same_in_a_backup(house)
-    require_healthy(house)
-    if house.url.startswith("sqlite"):
-        assert house.found_full
-        house.close()
-        require_sound(path_of(house.url))
+    require_all_stored(harness)
+    check_lanes(harness.sessions, harness.sent, harness.keys)
+    require_same_in_a_backup(harness)
+    require_healthy(harness)
+    if harness.url.startswith("sqlite"):
+        assert harness.found_full
+        harness.close()
+        require_sound(path_of(harness.url))
 
 
-def require_all_stored(house: House) -> None:
+def require_all_stored(harness: SoakHarness) -> None:
     """Each acknowledged message is there once and in its writer's order, and can be found."""
-    db = house.db
+    db = harness.db
     stored: dict[str, list[int]] = defaultdict(list)
     for session in db.list_sessions_rich(limit=100_000):
         ordinals = []
         for message in db.get_messages(session["id"]):
             ordinals.append(message["ordinal"])
             match str(message["content"]).split()[:2]:
-                case [who, count] if who in house.acknowledged:
+                case [who, count] if who in harness.acknowledged:
                     stored[who].append(int(count))
         assert ordinals == list(range(1, len(ordinals) + 1)), session["id"]
-    assert house.acknowledged
-    for who, acknowledged in house.acknowledged.items():
+    assert harness.acknowledged
+    for who, acknowledged in harness.acknowledged.items():
         assert [n for n, times in Counter(stored[who]).items() if times > 1] == []
         assert sorted(set(acknowledged) - set(stored[who])) == [], f"of {who}, lost"
         # One more may be stored whose acknowledgement was never said.
         assert len(stored[who]) - len(acknowledged) in (0, 1)
-    for who in random.Random(3).sample(sorted(house.acknowledged), 4):
+    for who in random.Random(3).sample(sorted(harness.acknowledged), 4):
         assert len(db.search_messages(who, limit=-1)) == len(stored[who])
     visible = {session["id"] for session in db.list_sessions_rich(limit=100_000)}
-    assert visible & house.gone == set()
-    for who in house.acknowledged:
+    assert visible & harness.gone == set()
+    for who in harness.acknowledged:
         mine = [
             int(message["content"].split()[1])
             for session in (who, "shared")
@@ -129,13 +129,13 @@ def require_all_stored(house: House) -> None:
         assert sorted(mine) == sorted(stored[who])
 
 
-def require_same_in_a_backup(house: House) -> None:
+def require_same_in_a_backup(harness: SoakHarness) -> None:
     """The last backup, restored elsewhere, has the checksums of the store."""
-    made = create_backup(house.db, house.backups, portable=True)
+    made = create_backup(harness.db, harness.backups, portable=True)
     verify_backup(made.path)
-    with house.db.provider.read() as tx:
+    with harness.db.provider.read() as tx:
         wanted = list(sums_of(tx))
-    target = house.home.with_name("restored.db")
+    target = harness.home.with_name("restored.db")
     restore_backup(made.path, target)
     with SessionDB(target) as restored, restored.provider.read() as tx:
         assert list(sums_of(tx)) == wanted
@@ -144,10 +144,10 @@ def require_same_in_a_backup(house: House) -> None:
     require_sound(target)
 
 
-def require_healthy(house: House) -> None:
+def require_healthy(harness: SoakHarness) -> None:
     """What the killed have left can be mended; then nothing is left to say."""
-    house.db.optimize_search()
-    before = house.examine("--full", "--fix")
+    harness.db.optimize_search()
+    before = harness.examine("--full", "--fix")
     assert [each for each in before["mended"] if not each["done"]] == []
-    after = house.examine("--full")
+    after = harness.examine("--full")
     assert (after["state"], after["findings"], after["unknown"]) == ("healthy", [], [])

@@ -19,7 +19,7 @@ class Refused(Exception):
 
 
 @dataclass
-class PlainMessage:
+class ReferenceMessage:
     role: str
     content: Any
     timestamp: float
@@ -30,7 +30,7 @@ class PlainMessage:
 
 
 @dataclass
-class PlainRewind:
+class ReferenceRewind:
     id: int
     position: int
     #: Place of the last message in force before it.
@@ -40,7 +40,7 @@ class PlainRewind:
 
 
 @dataclass
-class PlainSession:
+class ReferenceSession:
     id: str
     source: str
     started_at: float
@@ -55,8 +55,8 @@ class PlainSession:
     title_in_trash: str | None = None
     input_tokens: int = 0
     rewind_count: int = 0
-    messages: list[PlainMessage] = field(default_factory=list)
-    rewinds: list[PlainRewind] = field(default_factory=list)
+    messages: list[ReferenceMessage] = field(default_factory=list)
+    rewinds: list[ReferenceRewind] = field(default_factory=list)
 
     def last_in_force(self, before: int) -> int:
         """Return the place of the last message in force before a place, -1 without one."""
@@ -64,23 +64,23 @@ class PlainSession:
         return max((place for place, m in places if m.hidden_by is None), default=-1)
 
     @property
-    def in_force(self) -> list[PlainMessage]:
+    def in_force(self) -> list[ReferenceMessage]:
         return [message for message in self.messages if message.hidden_by is None]
 
 
-class PlainStore:
+class ReferenceStore:
     """The verbs that change something, and the questions about lineage."""
 
     def __init__(self) -> None:
-        self.all: dict[str, PlainSession] = {}
+        self.all: dict[str, ReferenceSession] = {}
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────
 
     @property
-    def visible(self) -> dict[str, PlainSession]:
+    def visible(self) -> dict[str, ReferenceSession]:
         return {name: s for name, s in self.all.items() if s.trashed_at is None}
 
-    def _known(self, name: str) -> PlainSession:
+    def _known(self, name: str) -> ReferenceSession:
         if name not in self.visible:
             raise Refused
         return self.visible[name]
@@ -95,7 +95,7 @@ class PlainStore:
     def root(self, name: str) -> str:
         return list(self.ancestors(name))[-1]
 
-    def _visible_parent(self, session: PlainSession) -> PlainSession | None:
+    def _visible_parent(self, session: ReferenceSession) -> ReferenceSession | None:
         return self.visible.get(session.parent) if session.parent is not None else None
 
     def head(self, name: str) -> str:
@@ -145,7 +145,7 @@ class PlainStore:
             joins = False
         if joins and (parent not in self.visible or parent == name):
             raise Refused
-        session = existing or PlainSession(name, source, now)
+        session = existing or ReferenceSession(name, source, now)
         session.model = session.model or model
         self.all[name] = session
         if joins and parent is not None:
@@ -172,7 +172,7 @@ class PlainStore:
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
-    def append(self, name: str, messages: list[PlainMessage]) -> list[int | None]:
+    def append(self, name: str, messages: list[ReferenceMessage]) -> list[int | None]:
         """Append; return for each message the id it must get, None when the store gives one."""
         session = self._known(name)
         given: list[int | None] = []
@@ -189,7 +189,7 @@ class PlainStore:
         if session := self.visible.get(name):
             session.messages, session.rewinds = [], []
 
-    def replace(self, name: str, messages: list[PlainMessage]) -> None:
+    def replace(self, name: str, messages: list[ReferenceMessage]) -> None:
         if messages:
             self._known(name)
         self.clear(name)
@@ -202,7 +202,7 @@ class PlainStore:
         if message_id not in places or session.messages[places[message_id]].role != "user":
             raise Refused
         position = places[message_id]
-        rewind = PlainRewind(len(session.rewinds), position, session.last_in_force(position))
+        rewind = ReferenceRewind(len(session.rewinds), position, session.last_in_force(position))
         for message in session.messages[rewind.position :]:
             if message.hidden_by is None:
                 message.hidden_by = rewind.id
@@ -230,7 +230,7 @@ class PlainStore:
 
     # ── titles ────────────────────────────────────────────────────────────────────────────────
 
-    def holder_of(self, title: str) -> PlainSession | None:
+    def holder_of(self, title: str) -> ReferenceSession | None:
         return next((s for s in self.visible.values() if s.title == title), None)
 
     def set_title(self, name: str, title: str | None) -> bool:

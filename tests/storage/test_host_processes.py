@@ -14,7 +14,7 @@ import pytest
 from hermes_sessions.storage import host_processes
 from hermes_sessions.storage.host_processes import (
     Found,
-    find_out,
+    identify_process,
     is_running,
     new_process_id,
     send_signal,
@@ -54,7 +54,7 @@ def test_every_row_has_an_id_of_its_own() -> None:
 
 def test_who_is_recognised(child: subprocess.Popen[bytes]) -> None:
     row = registered(child.pid, new_process_id(child.pid))
-    assert find_out(row) == "it"
+    assert identify_process(row) == "it"
     assert is_running(row)
 
 
@@ -62,7 +62,7 @@ def test_whoever_asks_gets_the_same_words(monkeypatch: pytest.MonkeyPatch) -> No
     row = registered(os.getpid(), new_process_id(os.getpid()))
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    assert find_out(row) == "it"
+    assert identify_process(row) == "it"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_number_of_somebody_else(
     child: subprocess.Popen[bytes], process_id: str, found: Found, runs: bool
 ) -> None:
     row = registered(child.pid, process_id)
-    assert find_out(row) == found
+    assert identify_process(row) == found
     assert is_running(row) == runs
     assert send_signal(row, signal.SIGTERM) == found
     child.communicate()
@@ -86,9 +86,9 @@ def test_one_that_nobody_has_asked_about_since_it_ended(child: subprocess.Popen[
     assert child.stdin is not None
     child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert find_out(row) == "gone"
+    assert identify_process(row) == "gone"
     child.wait()
-    assert find_out(row) == "gone"
+    assert identify_process(row) == "gone"
     assert send_signal(row, signal.SIGTERM) == "gone"
 
 
@@ -99,7 +99,7 @@ def test_a_number_that_nobody_has(pid: int) -> None:
 
 
 def test_no_number() -> None:
-    assert find_out(registered(None, "1")) == "unknown"
+    assert identify_process(registered(None, "1")) == "unknown"
     assert send_signal(registered(None, "1"), signal.SIGTERM) == "unknown"
 
 
@@ -120,9 +120,9 @@ def test_a_system_that_tells_nothing(
     row = registered(child.pid, new_process_id(child.pid))
     monkeypatch.setattr(host_processes, "_PROCESSES", tmp_path)
     monkeypatch.setattr(host_processes, "_PS", str(tmp_path / "ps"))
-    assert find_out(row) == "unknown"
+    assert identify_process(row) == "unknown"
     assert send_signal(row, signal.SIGTERM) == "unknown"
     unmarked = registered(child.pid, new_process_id(child.pid))
     child.communicate()
     assert child.returncode == 0
-    assert find_out(unmarked) == "gone"
+    assert identify_process(unmarked) == "gone"

@@ -24,7 +24,7 @@ from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.helpers import summary_of
-from tests.storage.reference_store import PlainMessage, PlainStore, Refused
+from tests.storage.reference_store import ReferenceMessage, ReferenceStore, Refused
 
 NAMES = ("a", "b", "c", "d", "e")
 TITLES = ("Plan", "Plan #2", "Plan #7", "plan", "Trip", "Plan #x")
@@ -51,7 +51,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = FrozenClock()
-        self.model = PlainStore()
+        self.model = ReferenceStore()
         self.folder: TemporaryDirectory[str] | None = None
         self.db = self.open()
 
@@ -237,10 +237,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     # ── the model's side ──────────────────────────────────────────────────────────────────────
 
-    def _plain(self, given: list[dict[str, Any]]) -> list[PlainMessage]:
+    def _plain(self, given: list[dict[str, Any]]) -> list[ReferenceMessage]:
         now = self.clock()
         return [
-            PlainMessage(
+            ReferenceMessage(
                 role=message["role"],
                 content=message.get("content"),
                 timestamp=message.get("timestamp", now + place * 1e-6),

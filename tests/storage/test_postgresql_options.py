@@ -7,14 +7,14 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.postgresql.connection_options import options_from_url
-from hermes_sessions.storage.provider import NO_WISHES
+from hermes_sessions.storage.provider import DEFAULT_OPEN_OPTIONS
 
 
 def test_what_is_for_us_and_what_is_for_the_driver() -> None:
     options = options_from_url(
         "postgresql://ada:p%40ss%2F%3A@a:1,b:2/d%40b?schema=mine&max_connections=3"
         "&lock_timeout=2.5&statement_timeout=0&synchronous_commit=off&sslmode=require",
-        NO_WISHES,
+        DEFAULT_OPEN_OPTIONS,
     )
     assert options[1:6] == ("mine", 3, 2.5, 0.0, "off")
     facts = conninfo_to_dict(options.conninfo)
@@ -40,9 +40,11 @@ def test_what_is_for_us_and_what_is_for_the_driver() -> None:
 )
 def test_what_cannot_be_read(url: str) -> None:
     with pytest.raises(InvalidInput) as raised:
-        options_from_url(url, NO_WISHES)
+        options_from_url(url, DEFAULT_OPEN_OPTIONS)
     assert "sec" not in str(raised.value).replace("be seconds", "")
 
 
 def test_a_password_is_not_shown() -> None:
-    assert "secret" not in repr(options_from_url("postgresql://ada:secret@host/h", NO_WISHES))
+    assert "secret" not in repr(
+        options_from_url("postgresql://ada:secret@host/h", DEFAULT_OPEN_OPTIONS)
+    )

@@ -12,20 +12,22 @@ from typing import Any
 import pytest
 
 from hermes_sessions.storage import spool_file
-from hermes_sessions.storage.spool import Form, Spool, waiting_below
+from hermes_sessions.storage.spool import EntryFormat, Spool, spool_status
 
-FORM: Form[dict[str, Any]] = Form(lambda entry: entry, lambda values: {"text": values["text"]})
+FORM: EntryFormat[dict[str, Any]] = EntryFormat(
+    lambda entry: entry, lambda values: {"text": values["text"]}
+)
 
 
 def test_nothing_waits_where_nothing_is(tmp_path: Path) -> None:
-    assert waiting_below(tmp_path / "none") == (0, 0, None)
+    assert spool_status(tmp_path / "none") == (0, 0, None)
 
 
 def test_what_waits_is_counted_while_its_process_lives(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "a", FORM)
     for text in ("one", "two", "three"):
         spool.append({"text": text})
-    found = waiting_below(tmp_path)
+    found = spool_status(tmp_path)
     assert (found.entries, found.put_aside) == (3, 0)
     assert found.since is not None
 
@@ -35,9 +37,9 @@ def test_what_waits_is_counted_while_its_process_lives(tmp_path: Path) -> None:
 
     with pytest.raises(ConnectionError):
         spool.replay(store)
-    assert waiting_below(tmp_path).entries == 2
+    assert spool_status(tmp_path).entries == 2
     assert spool.replay(lambda _entry: None) == 2
-    assert waiting_below(tmp_path) == (0, 0, None)
+    assert spool_status(tmp_path) == (0, 0, None)
 
 
 def test_what_cannot_be_read_is_counted_apart_and_half_a_line_not_at_all(tmp_path: Path) -> None:
@@ -45,7 +47,7 @@ def test_what_cannot_be_read_is_counted_apart_and_half_a_line_not_at_all(tmp_pat
     (tmp_path / "1-a.spool").write_text("\n".join(lines))
     spool = Spool(tmp_path, FORM)
     assert spool.adopt() == 1
-    found = waiting_below(tmp_path)
+    found = spool_status(tmp_path)
     assert (found.entries, found.put_aside) == (1, 1)
     taken: list[dict[str, Any]] = []
     spool.replay(taken.append)
@@ -78,7 +80,7 @@ def test_a_file_that_is_being_made_is_not_taken_for_one_that_was_left(
     monkeypatch.setattr(spool_file.fcntl, "flock", late)
     spool = Spool(tmp_path, FORM)
     spool.append({"text": "kept"})
-    assert waiting_below(tmp_path).entries == 1
+    assert spool_status(tmp_path).entries == 1
     spool.close()
     monkeypatch.undo()
     again = Spool(tmp_path, FORM)
@@ -99,9 +101,9 @@ def test_a_process_that_does_not_go_on_is_waited_for_only_so_long(
         with pytest.raises(TimeoutError, match="does not go on"):
             spool.put_aside({"text": "two"}, ValueError("no"))
         with pytest.raises(TimeoutError, match="does not go on"):
-            spool.offer_again()
+            spool.requeue_set_aside()
     spool.put_aside({"text": "two"}, ValueError("no"))
-    assert spool.offer_again() == 2
+    assert spool.requeue_set_aside() == 2
 
 
 def test_what_ended_first_comes_first(tmp_path: Path) -> None:
@@ -145,7 +147,7 @@ def test_a_file_that_somebody_removes(tmp_path: Path) -> None:
     (removed,) = tmp_path.iterdir()
     removed.unlink()
     spool.append({"text": "two"})
-    assert waiting_below(tmp_path).entries == 2
+    assert spool_status(tmp_path).entries == 2
     assert texts(spool) == ["one", "two"]
     spool.append({"text": "three"})
     next(tmp_path.iterdir()).unlink()
@@ -180,10 +182,10 @@ def test_what_is_beside_a_spool_is_private_too(tmp_path: Path) -> None:
         spool.replay(stop)
     found = {path.suffix: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert found == dict.fromkeys((".spool", ".done", ".unreadable", ".refused"), 0o600)
-    assert waiting_below(tmp_path)[:2] == (1, 2)
+    assert spool_status(tmp_path)[:2] == (1, 2)
 
 
 def test_what_cannot_be_looked_at_is_not_nothing(tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("")
     with pytest.raises(NotADirectoryError):
-        waiting_below(tmp_path / "spool")
+        spool_status(tmp_path / "spool")

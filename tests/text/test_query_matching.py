@@ -2,14 +2,14 @@
 
 import pytest
 
-from hermes_sessions.text.query.matcher import Analysed, find_marks, matches
+from hermes_sessions.text.query.matcher import TokenizedDocument, find_marks, matches
 from hermes_sessions.text.query.parser import parse
 
 
 def is_match(query: str, *texts: str) -> bool:
     node = parse(query).node
     assert node is not None
-    return matches(node, Analysed(texts))
+    return matches(node, TokenizedDocument(texts))
 
 
 def marked(query: str, text: str) -> list[str]:

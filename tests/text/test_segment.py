@@ -11,7 +11,7 @@ from hermes_sessions.text.characters import cluster_pattern
 from hermes_sessions.text.normalisation import fold
 from hermes_sessions.text.tokenizer import (
     Alignment,
-    Part,
+    QueryToken,
     analyse,
     extras,
     find_folded,
@@ -267,13 +267,19 @@ def test_an_alignment_survives_any_transformation(replaced, transformed, place):
     ],
 )
 def test_query_parts(term, parts):
-    expected = [Part(part.removesuffix("*"), part.endswith("*")) for part in parts.split()]
+    expected = [QueryToken(part.removesuffix("*"), part.endswith("*")) for part in parts.split()]
     assert query_parts(term) == expected
 
 
 def test_a_prefix_is_the_last_part():
-    assert query_parts("chat-se", prefix=True) == [Part("chat"), Part("se", prefix=True)]
-    assert query_parts("数据库", prefix=True) == [Part("数据"), Part("据库", prefix=True)]
+    assert query_parts("chat-se", prefix=True) == [
+        QueryToken("chat"),
+        QueryToken("se", prefix=True),
+    ]
+    assert query_parts("数据库", prefix=True) == [
+        QueryToken("数据"),
+        QueryToken("据库", prefix=True),
+    ]
     assert query_parts("-", prefix=True) == []
 
 

@@ -16,7 +16,7 @@ import pytest
 from hermes_sessions import SessionDB
 from tests.servers.stores import mysql_place, postgresql_place
 from tests.storage.sqlite.integrity import require_sound
-from tests.storage.sqlite.other_process import ROOT, Other
+from tests.storage.sqlite.other_process import ROOT, OtherProcess
 from tests.update.versions import start_writer, unpack
 
 pytestmark = pytest.mark.slow
@@ -60,7 +60,7 @@ class Writer:
         self.unanswered: list[str] = []
         self.is_open = threading.Event()
         self.has_written = threading.Event()
-        self.process: Other = start_writer(version, url, name)
+        self.process: OtherProcess = start_writer(version, url, name)
         assert self.process.said() == "ready"
         self._listener = threading.Thread(target=self._listen, daemon=True)
 

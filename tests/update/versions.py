@@ -8,7 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tests.storage.sqlite.other_process import Other
+from tests.storage.sqlite.other_process import OtherProcess
 
 ROOT = Path(__file__).parents[2]
 RELEASES = ROOT / "tests" / "fixtures" / "releases"
@@ -23,9 +23,9 @@ def unpack(release: str, directory: Path) -> Path:
     return target
 
 
-def start_writer(version: Path, url: str, writer: str) -> Other:
+def start_writer(version: Path, url: str, writer: str) -> OtherProcess:
     """Start a process of the version at that path; it says "ready" and waits."""
-    return Other(
+    return OtherProcess(
         subprocess.Popen(
             [sys.executable, str(ROOT / "tests" / "update" / "program.py"), url, writer],
             env={**os.environ, "PYTHONPATH": str(version)},

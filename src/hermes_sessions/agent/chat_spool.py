@@ -32,11 +32,17 @@ from hermes_sessions.errors import (
 )
 from hermes_sessions.storage.repositories.leases import Lease
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.spool import Form, Spool
+from hermes_sessions.storage.spool import EntryFormat, Spool
 
 #: How a store fails that is away: it takes nothing now, whatever it is. It may be repaired, or this
 #: program be updated, and then it takes what was kept.
-AWAY: Final = (StoreUnavailable, StoreCorrupt, NotADatabase, SchemaRefused, UnsafeStore)
+STORE_UNAVAILABLE_ERRORS: Final = (
+    StoreUnavailable,
+    StoreCorrupt,
+    NotADatabase,
+    SchemaRefused,
+    UnsafeStore,
+)
 #: Seconds for which a conversation is held while a message is added to it.
 _HELD: Final = 30.0
 _HOLDER: Final = "a chat that stores what was said while the store was away"
@@ -49,7 +55,7 @@ _PARAMETERS: Final = frozenset(inspect.signature(SessionDB.append_message).param
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SpooledMessage:
     """A message that is not stored yet, with what its session needs if that is not, either."""
 
     session_id: str
@@ -97,11 +103,13 @@ class Kept:
         )
 
 
-class Keeping:
+class ChatSpool:
     """The messages of one process that wait for one store. Thread-safe."""
 
     def __init__(self, directory: Path) -> None:
-        self._spool: Spool[Kept] = Spool(directory, Form(Kept.to_dict, Kept.from_dict))
+        self._spool: Spool[SpooledMessage] = Spool(
+            directory, EntryFormat(SpooledMessage.to_dict, SpooledMessage.from_dict)
+        )
         #: How many messages the store refused for good; they were put aside.
         self.refused = 0
 
@@ -118,7 +126,7 @@ class Keeping:
         """
         return self._spool.adopt()
 
-    def keep(self, kept: Kept) -> None:
+    def keep(self, kept: SpooledMessage) -> None:
         """Write a message to disk; it is there when this returns.
 
         Raises:
@@ -148,7 +156,7 @@ class Keeping:
         """Let go of the file; what waits in it is stored at the next start."""
         self._spool.close()
 
-    def _store(self, db: SessionDB, kept: Kept) -> None:
+    def _store(self, db: SessionDB, kept: SpooledMessage) -> None:
         try:
             _add(db, kept)
         except (ConversationHeld, StaleFence):
@@ -159,7 +167,7 @@ class Keeping:
             self.refused += 1
 
 
-def _add(db: SessionDB, kept: Kept) -> None:
+def _add(db: SessionDB, kept: SpooledMessage) -> None:
     if db.get_session(kept.session_id) is None:
         db.create_session(
             kept.session_id,
@@ -182,17 +190,17 @@ def _add(db: SessionDB, kept: Kept) -> None:
         db.release_lease(lease)
 
 
-def new_mark() -> str:
+def new_external_id() -> str:
     """Return an id for a message, by which the store recognises it."""
     return f"chat-{secrets.token_hex(16)}"
 
 
-def keeping_directory(home: Path) -> Path:
+def chat_spool_root(home: Path) -> Path:
     """Return where the messages of all stores wait that are used from a home."""
     return home / "spool"
 
 
-def directory_for(home: Path, settings: SessionDBSettings) -> Path:
+def chat_spool_directory(home: Path, settings: SessionDBSettings) -> Path:
     """Return where messages wait for the configured store: for this one, and for no other."""
     if settings.provider == "sqlite":
         # The same file under another name is the same store.
@@ -204,7 +212,7 @@ def directory_for(home: Path, settings: SessionDBSettings) -> Path:
     else:
         facts = (_without_password(settings.dsn),)
     named = json.dumps([settings.provider, *facts])
-    return keeping_directory(home) / hashlib.sha256(named.encode()).hexdigest()[:16]
+    return chat_spool_root(home) / hashlib.sha256(named.encode()).hexdigest()[:16]
 
 
 def _without_password(url: str | None) -> str | None:
@@ -214,4 +222,4 @@ def _without_password(url: str | None) -> str | None:
 
 #: Takes a message that could not be stored: the session's id, the message, and the token under
 #: which it was to be stored, if any. Does not raise.
-Unstored = Callable[[str, Mapping[str, Any], int | None], None]
+UnstoredHandler = Callable[[str, Mapping[str, Any], int | None], None]

@@ -28,7 +28,7 @@ class Command(NamedTuple):
         return f"/{self.name} {self.arguments}".rstrip()
 
 
-class Typed(NamedTuple):
+class TypedCommand(NamedTuple):
     """A command as somebody typed it."""
 
     command: Command
@@ -82,7 +82,7 @@ _BY_NAME: Final = {
 }
 
 
-def read_command(text: str, surface: Surface) -> Typed | UnknownCommand | None:
+def parse_command(text: str, surface: Surface) -> TypedCommand | UnknownCommand | None:
     """Return the command that *text* is, None when it is something to say.
 
     Only a first line that begins with ``/`` and a letter is one: ``/tmp/x`` and ``//`` are not.
@@ -96,7 +96,7 @@ def read_command(text: str, surface: Surface) -> Typed | UnknownCommand | None:
     command = _BY_NAME.get(name)
     if command is None or surface not in command.surfaces:
         return UnknownCommand(name, _near(name, surface))
-    return Typed(command, f"{argument}\n{rest}".strip())
+    return TypedCommand(command, f"{argument}\n{rest}".strip())
 
 
 def commands_for(surface: Surface) -> tuple[Command, ...]:

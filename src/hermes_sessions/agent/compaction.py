@@ -21,10 +21,10 @@ from hermes_sessions.agent.clients.port import (
     Request,
     TextPiece,
 )
-from hermes_sessions.agent.interrupts import ended_by
-from hermes_sessions.agent.pricing import UNPRICED, Pricing, count_side_call
+from hermes_sessions.agent.interrupts import closing_on_interrupt
+from hermes_sessions.agent.pricing import UNPRICED, Pricing, record_side_call_usage
 from hermes_sessions.errors import InvalidInput, UnknownSession
-from hermes_sessions.storage.host_processes import this_process, without_mark
+from hermes_sessions.storage.host_processes import this_process_mark, without_mark
 from hermes_sessions.storage.sessiondb import SessionDB
 
 #: Of the context, so much may be full before a session is compacted by itself.
@@ -93,7 +93,7 @@ def compact(
     if db.get_session(session_id) is None:
         raise UnknownSession(session_id)
     words = f"Process {os.getpid()} on {socket.gethostname()}"
-    holder = f"{words} for {new_session_id} {this_process()}"
+    holder = f"{words} for {new_session_id} {this_process_mark()}"
     if not db.try_acquire_compression_lock(session_id, holder, _TTL):
         other = without_mark(db.get_compression_lock_holder(session_id) or "Another process")
         raise CompactionBusy(f"{other} is compacting this session now. Try again in a moment.")
@@ -105,7 +105,7 @@ def compact(
             raise InvalidInput("The session is too short to be compacted.")
         used_model = model or client.default_model
         reply = _summarise(client, used_model, rest, focus, most_input, interrupt, on_piece)
-        count_side_call(db, session_id, "compression", reply, used_model, pricing)
+        record_side_call_usage(db, session_id, "compression", reply, used_model, pricing)
         summary = {"role": "user", "content": f"{HEADING}\n{reply.text.strip()}"}
         messages = [summary, *map(_stored, kept)]
         return db.continue_session(session_id, new_session_id, messages, fence=fence)
@@ -127,7 +127,7 @@ def _summarise(
     request = Request([{"role": "user", "content": f"{instruction}\n\n{text}"}], model)
     reply: Reply | None = None
     events = client.stream(request)
-    with ended_by(interrupt, events):
+    with closing_on_interrupt(interrupt, events):
         for event in events:
             if isinstance(event, Reply):
                 reply = event

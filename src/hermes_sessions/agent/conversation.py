@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from threading import Event, Lock
 from typing import Any, Final
 
-from hermes_sessions.agent.chat_spool import AWAY, new_mark
+from hermes_sessions.agent.chat_spool import STORE_UNAVAILABLE_ERRORS, new_external_id
 from hermes_sessions.agent.compaction import compact
 from hermes_sessions.agent.turn import Agent, TurnEvent
 from hermes_sessions.errors import InvalidInput, NotFound, TitleTaken
@@ -119,21 +119,21 @@ class Conversation:
         if self._fence is not None:
             yield session_id
             return
-        self.let_go()
+        self.release_leftover_lease()
         words, on_lost = self._origin.holder_in_words, interrupt.set if interrupt else _nothing
         holding = Holding(self.agent.db, session_id, words, on_lost=on_lost)
         try:
             with holding:
                 self._holding = holding
                 try:
-                    yield self._gone_on(session_id)
+                    yield self._latest_continuation(session_id)
                 finally:
                     self._holding = None
         finally:
             if holding.left is not None:
                 self._left.append(holding.left)
 
-    def let_go(self) -> None:
+    def release_leftover_lease(self) -> None:
         """Give back what could not be given back when the store was away; else this very process
         would be in its own way.
         """
@@ -145,7 +145,7 @@ class Conversation:
     def _fence(self) -> int | None:
         return self._holding.token if self._holding is not None else self.agent.fence
 
-    def _gone_on(self, session_id: str) -> str:
+    def _latest_continuation(self, session_id: str) -> str:
         """Return what a session goes on as, which may have been summarised in another place since;
         one that had ended goes on, too.
         """
@@ -172,7 +172,7 @@ class Conversation:
         with ExitStack() as stack:
             try:
                 session_id = stack.enter_context(self.held(interrupt))
-            except AWAY:
+            except STORE_UNAVAILABLE_ERRORS:
                 self.keep(content)
                 raise
             agent = replace(self.agent, fence=self._fence)
@@ -186,10 +186,10 @@ class Conversation:
             if self.session_id is None and self._coming_id is None:
                 self._coming_id = self._new_id()
             session_id = self.session_id or self._coming_id or ""
-        message = {"role": "user", "content": content, "external_id": new_mark()}
+        message = {"role": "user", "content": content, "external_id": new_external_id()}
         self.agent.unstored(session_id, message, None)
 
-    def go_on_with_kept(self) -> None:
+    def switch_to_spooled_session(self) -> None:
         """Go on in the session that was made when what was kept for it was stored."""
         coming = self._coming_id
         if self.session_id is None and coming and self.agent.db.get_session(coming) is not None:

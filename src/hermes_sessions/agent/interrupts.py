@@ -47,7 +47,7 @@ def _end(end: Callable[[], None]) -> None:
 
 
 @contextmanager
-def ended_by(interrupt: threading.Event | None, events: object) -> Iterator[None]:
+def closing_on_interrupt(interrupt: threading.Event | None, events: object) -> Iterator[None]:
     """Close *events* when *interrupt* is set within the block, and at its end."""
     close: Callable[[], None] = getattr(events, "close", lambda: None)
     try:

@@ -21,7 +21,9 @@ from hermes_sessions.storage.sessiondb import SessionDB
 # of its row, so that calls of which nobody knows the cost never disappear in a sum with others.
 
 
-def count_call(db: SessionDB, session_id: str, reply: Reply, asked: str, pricing: Pricing) -> Cost:
+def record_call_usage(
+    db: SessionDB, session_id: str, reply: Reply, asked: str, pricing: Pricing
+) -> Cost:
     """Add a call of the conversation itself to its session; return what it cost."""
     cost = pricing.cost(reply.usage, reply.model, asked)
     db.update_token_counts(
@@ -37,7 +39,7 @@ def count_call(db: SessionDB, session_id: str, reply: Reply, asked: str, pricing
     return cost
 
 
-def count_side_call(
+def record_side_call_usage(
     db: SessionDB, session_id: str, task: str, reply: Reply, asked: str, pricing: Pricing
 ) -> Cost:
     """Add a call for something beside the conversation, such as its title, unless that was deleted
@@ -57,7 +59,7 @@ def count_side_call(
 
 def _tokens(usage: Usage) -> dict[str, Any]:
     return {
-        "input_tokens": fresh_input(usage),
+        "input_tokens": uncached_input_tokens(usage),
         "output_tokens": usage.output_tokens or 0,
         "cache_read_tokens": usage.cache_read_tokens or 0,
         "cache_write_tokens": usage.cache_write_tokens or 0,
@@ -145,7 +147,7 @@ class Pricing:
 UNPRICED: Final = Pricing()
 
 
-def fresh_input(usage: Usage) -> int:
+def uncached_input_tokens(usage: Usage) -> int:
     """Return the input tokens that were neither read from a cache nor written to one.
 
     Endpoints count those within the input; the few that count them beside it are recognised by
@@ -158,7 +160,7 @@ def fresh_input(usage: Usage) -> int:
 
 def _amount(usage: Usage, price: Price) -> float:
     parts = (
-        (fresh_input(usage), price.input),
+        (uncached_input_tokens(usage), price.input),
         (usage.output_tokens or 0, price.output),
         (usage.cache_read_tokens or 0, price.input if price.cached is None else price.cached),
         (usage.cache_write_tokens or 0, price.input if price.written is None else price.written),

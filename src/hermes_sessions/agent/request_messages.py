@@ -20,7 +20,7 @@ OPENING: Final = "[The conversation continues.]"
 _ROLES: Final = ("user", "assistant", "tool")
 
 
-def sendable(
+def build_request_messages(
     history: Iterable[Mapping[str, Any]], system_prompt: str | None = None
 ) -> list[Message]:
     """Return *history*, as `SessionDB.get_messages_as_conversation` gives it, in a form that every

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from hermes_sessions.agent.clients.port import ModelClient, ModelError, Reply, Request
-from hermes_sessions.agent.pricing import UNPRICED, Pricing, count_side_call
+from hermes_sessions.agent.pricing import UNPRICED, Pricing, record_side_call_usage
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sessiondb import SessionDB
 
@@ -60,13 +60,13 @@ def title_session(
             title = _ask(db, session_id, client, model, question, answer, pricing)
         except ModelError as error:
             logger.info("no title from the model: %s", error)
-    title = title or title_from(question)
+    title = title or title_from_question(question)
     if title and db.set_auto_title_if_empty(session_id, title):
         return db.get_session_title(session_id)
     return None
 
 
-def title_from(question: str) -> str | None:
+def title_from_question(question: str) -> str | None:
     """Return a title made of the first words of a question; None when it has none."""
     first = next((line for line in question.splitlines() if line.strip()), "")
     text = _SPACE.sub(" ", first).strip(_QUOTES + " ")
@@ -118,7 +118,7 @@ def _ask(
             reply = event
     if reply is None:
         return None
-    count_side_call(db, session_id, "title", reply, used, pricing)
+    record_side_call_usage(db, session_id, "title", reply, used, pricing)
     return cleaned(reply.text)
 
 

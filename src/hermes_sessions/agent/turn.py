@@ -12,26 +12,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from hermes_sessions.agent.chat_spool import AWAY, Unstored, new_mark
+from hermes_sessions.agent.chat_spool import (
+    STORE_UNAVAILABLE_ERRORS,
+    UnstoredHandler,
+    new_external_id,
+)
 from hermes_sessions.agent.clients.port import (
     ModelClient,
     ModelError,
     ReasoningPiece,
     Reply,
     Request,
+    RetryWait,
     TextPiece,
     ToolCall,
-    Waiting,
 )
-from hermes_sessions.agent.interrupts import ended_by
-from hermes_sessions.agent.pricing import UNPRICED, Pricing, count_call
-from hermes_sessions.agent.request_messages import sendable
+from hermes_sessions.agent.interrupts import closing_on_interrupt
+from hermes_sessions.agent.pricing import UNPRICED, Pricing, record_call_usage
+from hermes_sessions.agent.request_messages import build_request_messages
 from hermes_sessions.agent.tools.registry import Surroundings, ToolRegistry
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 
 #: Replies with tool calls that one turn may have, before it is ended.
-MOST_STEPS: Final = 40
+MAX_STEPS: Final = 40
 _INTERRUPTED: Final = "[Interrupted before it ran.]"
 
 
@@ -74,7 +78,7 @@ class Ended:
 
 
 TurnEvent = (
-    TextPiece | ReasoningPiece | Waiting | Stored | ToolStarted | ToolFinished | Answered | Ended
+    TextPiece | ReasoningPiece | RetryWait | Stored | ToolStarted | ToolFinished | Answered | Ended
 )
 
 
@@ -90,7 +94,7 @@ class Agent:
     scope: Scope = OWNER
     max_tokens: int | None = None
     temperature: float | None = None
-    most_steps: int = MOST_STEPS
+    most_steps: int = MAX_STEPS
     #: What its calls cost; without prices that is unknown.
     pricing: Pricing = UNPRICED
     #: The token of the lease under which it writes, where somebody holds the conversation.
@@ -98,7 +102,7 @@ class Agent:
     #: What the model is told beside the session's own prompt, and what is not stored: where it is.
     instructions: str | None = None
     #: Keeps what the store could not take, so that it can be stored later.
-    unstored: Unstored | None = None
+    unstored: UnstoredHandler | None = None
 
     @property
     def asked_model(self) -> str:
@@ -185,12 +189,12 @@ class Agent:
         """
         if self.unstored is not None and external_id is None:
             # If it was stored after all, it is recognised by this when it is stored later.
-            external_id = new_mark()
+            external_id = new_external_id()
         try:
             return self.db.append_message(
                 session_id, role, content, external_id=external_id, fence=self.fence, **values
             )
-        except AWAY:
+        except STORE_UNAVAILABLE_ERRORS:
             if self.unstored is not None:
                 message = {"role": role, "content": content, "external_id": external_id}
                 self.unstored(session_id, {**message, **values}, self.fence)
@@ -215,7 +219,7 @@ class _Step:
         history = agent.db.get_messages_as_conversation(self._session_id)
         prompts = (session.get("system_prompt"), agent.instructions)
         request = Request(
-            messages=sendable(history, "\n\n".join(filter(None, prompts))),
+            messages=build_request_messages(history, "\n\n".join(filter(None, prompts))),
             model=agent.asked_model,
             tools=agent.tools.schemas(),
             max_tokens=agent.max_tokens,
@@ -224,7 +228,7 @@ class _Step:
         events = agent.client.stream(request)
         reply: Reply | None = None
         try:
-            with ended_by(self._interrupt, events):
+            with closing_on_interrupt(self._interrupt, events):
                 for event in events:
                     if isinstance(event, Reply):
                         reply = event
@@ -262,7 +266,7 @@ class _Step:
         self._said.clear()
         self._thought.clear()
         agent = self._agent
-        count_call(agent.db, self._session_id, reply, agent.asked_model, agent.pricing)
+        record_call_usage(agent.db, self._session_id, reply, agent.asked_model, agent.pricing)
         return Stored(message_id, "assistant")
 
     def run_tools(self) -> Iterator[TurnEvent]:

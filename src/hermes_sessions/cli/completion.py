@@ -14,7 +14,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.lazy_group import LazyGroup
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -103,7 +103,7 @@ class Place(NamedTuple):
 @click.command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(list(SCRIPTS)))
 @click.argument("words", metavar="[WORDS...]", nargs=-1, type=click.UNPROCESSED)
-@speaks_to_console
+@pass_console
 def completion(console: Console, *, shell: str, words: tuple[str, ...]) -> None:
     """Print the script that lets a shell complete commands, options, session ids and titles.
 

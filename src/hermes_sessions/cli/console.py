@@ -80,7 +80,7 @@ class Progress:
 # Warnings of the library on standard error, one line each.
 
 
-def warnings_shown_on(console: Console) -> AbstractContextManager[None]:
+def show_library_warnings(console: Console) -> AbstractContextManager[None]:
     """Show what the package warns of inside the block, without the place it came from."""
     return warnings_shown_by(lambda text: console.tell(f"Warning: {one_line(text)}"))
 

@@ -25,7 +25,7 @@ class FileRefused(HermesSessionsError):
 
 
 @contextmanager
-def written_whole(target: str, *, replace: bool) -> Iterator[BinaryIO]:
+def atomic_write(target: str, *, replace: bool) -> Iterator[BinaryIO]:
     """Lend a file whose content appears under the name *target* when the block ends well.
 
     Until then it has another name in the same directory, which is removed when the block fails or
@@ -119,7 +119,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def readable_twice(source: str) -> Iterator[Path]:
+def rereadable_copy(source: str) -> Iterator[Path]:
     """Lend the path of a file with the content of *source* that can be read again and again.
 
     ``-`` (standard input) and pipes are first written to a temporary file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import number_of_days, source_option, speaks_to_console
+from hermes_sessions.cli.options import number_of_days, pass_console, source_option
 from hermes_sessions.cli.store import open_for_reading
 
 
@@ -19,7 +19,7 @@ from hermes_sessions.cli.store import open_for_reading
     help="Sessions that started in the last N days; 0 for all.",
 )
 @source_option
-@speaks_to_console
+@pass_console
 def insights(console: Console, *, days: float, source: str | None) -> None:
     """Show how the store was used.
 

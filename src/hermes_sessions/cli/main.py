@@ -65,7 +65,7 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
     import click
 
     from hermes_sessions.cli.chat.arguments import as_chat
-    from hermes_sessions.cli.console import Console, warnings_shown_on
+    from hermes_sessions.cli.console import Console, show_library_warnings
     from hermes_sessions.cli.root import COMMANDS, hermes
     from hermes_sessions.errors import HermesSessionsError
 
@@ -74,7 +74,7 @@ def _run(arguments: Sequence[str], console: Console | None) -> int:
     arguments = as_chat(arguments, COMMANDS, on_terminal=on_terminal)
     try:
         with (
-            warnings_shown_on(console),
+            show_library_warnings(console),
             hermes.make_context(_program_name(), arguments, obj=console) as context,
         ):
             hermes.invoke(context)

@@ -15,7 +15,7 @@ from hermes_sessions.storage.sqlite.engine import MEMORY
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
 
-class NothingYet(SessionDB):
+class MissingStore(SessionDB):
     """The configured store before it is made: empty, with what is configured beside it. What is
     written is forgotten.
     """

@@ -6,7 +6,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 
 COMMANDS = {
     "show": LazyCommand("hermes_sessions.cli.model:show", "Show which model answers."),
@@ -22,10 +22,10 @@ def model(context: click.Context) -> None:
 
 
 @click.command(short_help="Show which model answers.")
-@speaks_to_console
+@pass_console
 def show(console: Console) -> None:
     """Show which model answers in a chat, and how to have another one answer."""
-    from hermes_sessions.agent.clients.model_selection import HOW_TO_CHANGE, choose_model
+    from hermes_sessions.agent.clients.model_selection import HOW_TO_CHANGE_MODEL, choose_model
     from hermes_sessions.config import load_settings
 
     chosen = choose_model(load_settings().model, environ=console.environ)
@@ -39,11 +39,11 @@ def show(console: Console) -> None:
             }
         )
     else:
-        console.print([chosen.description, HOW_TO_CHANGE])
+        console.print([chosen.description, HOW_TO_CHANGE_MODEL])
 
 
 @click.command(short_help="Install the small local model.")
-@speaks_to_console
+@pass_console
 def fetch(console: Console) -> None:
     """Install the small model that answers when nothing else is configured.
 

@@ -16,7 +16,7 @@ _DIGITS = 18
 _MORE_THAN_ANY = 10**_DIGITS
 
 
-def speaks_to_console(function: Callable[..., None]) -> Callable[..., None]:
+def pass_console(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command ``--json`` and ``--plain``, and the console as its first argument.
 
     Stands below the command's own options, next to the function.

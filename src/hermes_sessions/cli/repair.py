@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.options import pass_console, yes_option
 from hermes_sessions.cli.render.repair import findings_lines, report_lines
 from hermes_sessions.cli.store import show_warnings
 from hermes_sessions.config import load_settings
@@ -36,7 +36,7 @@ _WAYS = ("auto", "tool", "rows")
     help="Read it with the sqlite3 tool, or row by row; auto takes the tool if it can do it.",
 )
 @yes_option
-@speaks_to_console
+@pass_console
 def repair(
     console: Console, *, file: str | None, check_only: bool, to: str | None, way: str, yes: bool
 ) -> None:
@@ -51,7 +51,7 @@ def repair(
     """
     # Needed as rarely as it is hoped.
     from hermes_sessions.storage.care.repair import file_repair
-    from hermes_sessions.storage.care.repair.report import Errand
+    from hermes_sessions.storage.care.repair.report import RepairOptions
 
     show_warnings(console)
     path = _wanted(file)
@@ -72,14 +72,14 @@ def repair(
         if not console.confirm(_question(to)):
             console.tell("Cancelled; nothing was changed.")
             raise click.exceptions.Exit(1)
-    errand = Errand(
+    options = RepairOptions(
         to=None if to is None else Path(to),
         keep=load_settings().repair.keep,
         way=cast("Way", way),
         clock=console.clock,
         on_progress=_telling_steps(console),
     )
-    report = file_repair.repair(path, errand)
+    report = file_repair.repair(path, options)
     if console.as_json:
         console.print_json(report.document())
     else:

@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hermes_sessions.agent.chat_spool import keeping_directory
+from hermes_sessions.agent.chat_spool import chat_spool_root
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.doctor import subject
 from hermes_sessions.cli.doctor.checks import QUICK
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import counted, relative_time, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import show_warnings
 from hermes_sessions.errors import HermesSessionsError, StoreCorrupt
 from hermes_sessions.gateway.inbound_spool import spool_directory
 from hermes_sessions.storage.care.doctor.access_checks import opened
-from hermes_sessions.storage.care.doctor.check_runner import examine
-from hermes_sessions.storage.care.doctor.environment_checks import backups_of
+from hermes_sessions.storage.care.doctor.check_runner import run_checks
+from hermes_sessions.storage.care.doctor.environment_checks import summarize_backups
 from hermes_sessions.storage.care.doctor.integrity_checks import pending
 from hermes_sessions.storage.care.health import HEALTHY, Health, State, worst
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.spool import waiting_below
+from hermes_sessions.storage.spool import spool_status
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.care.doctor.check_runner import Subject
+    from hermes_sessions.storage.care.doctor.check_runner import ExaminedStore
 
 _ALIVE: Final = 60.0
 
 
 @click.command(short_help="Show how the store is, what it holds and what waits.")
-@speaks_to_console
+@pass_console
 def status(console: Console) -> None:
     """Show how the store is, what it holds, and what waits to be stored.
 
@@ -42,7 +42,7 @@ def status(console: Console) -> None:
     """
     show_warnings(console)
     with opened(subject(console)) as looked_at:
-        found = examine(looked_at, QUICK)
+        found = run_checks(looked_at, QUICK)
         contents, met = _contents(looked_at)
         health = worst([found.health, met])
         document = {
@@ -54,7 +54,7 @@ def status(console: Console) -> None:
             **contents,
             "backups": _backups(looked_at),
             "waiting": {
-                "chat": _waiting(keeping_directory(looked_at.settings.home)),
+                "chat": _waiting(chat_spool_root(looked_at.settings.home)),
                 "gateway": _waiting(spool_directory(looked_at.settings.home)),
             },
         }
@@ -66,7 +66,7 @@ def status(console: Console) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _contents(looked_at: Subject) -> tuple[dict[str, Any], Health]:
+def _contents(looked_at: ExaminedStore) -> tuple[dict[str, Any], Health]:
     """Return what the tables say, None for what could not be found out; and whether that was
     because they are damaged.
     """
@@ -95,16 +95,16 @@ def _contents(looked_at: Subject) -> tuple[dict[str, Any], Health]:
     return found, HEALTHY
 
 
-def _size(looked_at: Subject) -> int:
+def _size(looked_at: ExaminedStore) -> int:
     if isinstance(looked_at.opened, SessionDBProvider):
         return looked_at.opened.size_bytes()
     files = (looked_at.path, Path(f"{looked_at.path}-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def _backups(looked_at: Subject) -> dict[str, Any] | None:
+def _backups(looked_at: ExaminedStore) -> dict[str, Any] | None:
     try:
-        kept = backups_of(looked_at)
+        kept = summarize_backups(looked_at)
     except HermesSessionsError:
         return None
     return {"count": kept.number, "newest": kept.newest}
@@ -112,7 +112,7 @@ def _backups(looked_at: Subject) -> dict[str, Any] | None:
 
 def _waiting(place: Path) -> int | None:
     try:
-        return waiting_below(place).entries
+        return spool_status(place).entries
     except OSError:
         return None  # The doctor says why.
 

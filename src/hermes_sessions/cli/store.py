@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hermes_sessions.storage.provider import SessionDBProvider, Wishes
+from hermes_sessions.storage.provider import OpenOptions, SessionDBProvider
 from hermes_sessions.storage.provider_registry import open_provider, open_url
 
 # Opening the stores that commands name, for the length of a block.
 
 
 @contextmanager
-def opened(place: str | None, *, read_only: bool) -> Iterator[SessionDBProvider]:
+def open_store_at(place: str | None, *, read_only: bool) -> Iterator[SessionDBProvider]:
     """Lend the store at a path or URL, or the configured one.
 
     Raises:
         InvalidInput, ConfigError, StoreError: one line that says what to do.
     """
-    wishes = Wishes(read_only=read_only)
+    wishes = OpenOptions(read_only=read_only)
     if place is not None and "://" in place:
         provider = open_url(place, wishes)
     else:
@@ -54,7 +54,7 @@ def open_for_reading(console: Console) -> SessionDB:
     """
     show_warnings(console)
     if not has_store():
-        return _nothing_yet(console)
+        return _missing_store(console)
     try:
         return SessionDB(read_only=True, clock=console.clock)
     except (StoreReadOnly, StoreUnreachable):
@@ -70,7 +70,7 @@ def open_for_searching(console: Console) -> SessionDB:
     """
     show_warnings(console)
     if not has_store():
-        return _nothing_yet(console)
+        return _missing_store(console)
     try:
         return SessionDB(clock=console.clock)
     except (StoreReadOnly, DiskFull, SchemaRefused):
@@ -116,10 +116,10 @@ def _is_missing(path: str) -> bool:
     return False
 
 
-def _nothing_yet(console: Console) -> SessionDB:
-    from hermes_sessions.cli.missing_store import NothingYet  # once in the life of a home
+def _missing_store(console: Console) -> SessionDB:
+    from hermes_sessions.cli.missing_store import MissingStore  # once in the life of a home
 
-    return NothingYet(load_settings(), console.clock)
+    return MissingStore(load_settings(), console.clock)
 
 
 def configured_file() -> Path:

@@ -30,7 +30,7 @@ def env_file_path(home: Path) -> Path:
     return home / ENV_FILE_NAME
 
 
-class KeptVariables(Mapping[str, str]):
+class EnvironmentWithFile(Mapping[str, str]):
     """The variables of an environment, and after them those of a file, read when one is missing.
 
     Raises ConfigError at that moment if the file cannot be read. A file that is not there has none.

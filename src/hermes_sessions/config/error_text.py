@@ -27,7 +27,7 @@ def shown(text: str) -> str:
     return printable[: MAX_SHOWN - 3] + "..."
 
 
-def closest(word: str, candidates: list[str], *, at_least: float) -> str | None:
+def closest_match(word: str, candidates: list[str], *, at_least: float) -> str | None:
     """Return the candidate most like ``word``, or None when none is at least that similar.
 
     Case and the choice between ``-`` and ``_`` do not count as differences.

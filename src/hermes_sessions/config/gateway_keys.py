@@ -12,11 +12,11 @@ from hermes_sessions.config.key_types import (
     Key,
     Kind,
     Name,
-    Names,
-    OrNothing,
+    NameList,
+    OptionalValue,
     Seconds,
     Text,
-    Texts,
+    TextList,
     TimeZone,
     WholeNumber,
     YesNo,
@@ -48,7 +48,7 @@ _POLICY: tuple[tuple[str, Kind, object, str], ...] = (
     ("notify", YesNo(), True, "Whether the user is told, once."),
     (
         "notify_exclude_platforms",
-        Names(),
+        NameList(),
         ("api_server", "webhook"),
         "Platforms on which nobody would read that.",
     ),
@@ -64,7 +64,7 @@ def _reset_keys() -> tuple[Key, ...]:
     return tuple(
         Key(
             f"session_reset.{name}",
-            OrNothing(kind) if default is None else kind,
+            OptionalValue(kind) if default is None else kind,
             default,
             doc,
             _ENVIRONMENT.get(name, ()),
@@ -78,7 +78,7 @@ def _override_keys(section: str, where: str) -> tuple[Key, ...]:
     return tuple(
         Key(
             f"{section}.{name}",
-            OrNothing(kind),
+            OptionalValue(kind),
             None,
             f"The same {where}.",
             otherwise_default=name in _OTHERWISE_DEFAULT,
@@ -129,7 +129,7 @@ GATEWAY_KEYS: tuple[Key, ...] = (
     ),
     Key(
         "platforms.<name>.enabled",
-        OrNothing(YesNo()),
+        OptionalValue(YesNo()),
         None,
         "Whether the platform is used; when it is not set: if it has a token or a key.",
     ),
@@ -149,20 +149,20 @@ GATEWAY_KEYS: tuple[Key, ...] = (
     ),
     Key(
         "platforms.<name>.allowed_users",
-        Texts(),
+        TextList(),
         (),
         "Ids of people who may talk to the agent there; `*` is everybody. Others need "
         "[pairing](gateway.md#who-may-talk-to-it).",
     ),
     Key(
         "platforms.<name>.allowed_chats",
-        Texts(),
+        TextList(),
         (),
         "Ids of chats in which everybody may.",
     ),
     Key(
         "platforms.<name>.allowed_roles",
-        Texts(),
+        TextList(),
         (),
         "Ids of roles whose members may, in the chats in which they have them; on platforms where "
         "people have roles, as on Discord.",
@@ -199,7 +199,7 @@ GATEWAY_KEYS: tuple[Key, ...] = (
     ),
     Key(
         "gateway.write_sessions_json",
-        OrNothing(YesNo()),
+        OptionalValue(YesNo()),
         None,
         "Whether `sessions.json` is kept for other programs; when it is not set: if the store is "
         "SQLite.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import get_args
 
-from hermes_sessions.config.error_text import closest, shown
-from hermes_sessions.config.key_types import NOWHERE, Key, Name, NotAllowed
+from hermes_sessions.config.error_text import closest_match, shown
+from hermes_sessions.config.key_types import NO_CONTEXT, Key, Name, NotAllowed
 from hermes_sessions.config.keys import (
     FREE_SECTIONS,
     KEY_AT,
@@ -31,7 +31,7 @@ _BOLD = 0.6
 _CAREFUL = 0.82
 
 
-def warning_about(section: str, name: str, *, at: str | None = None) -> str | None:
+def unknown_key_warning(section: str, name: str, *, at: str | None = None) -> str | None:
     """Return what to say about the undeclared key ``name`` in ``section``, or None for nothing.
 
     ``at`` is the section's path in the file, where it has a name of the user's choice.
@@ -69,7 +69,7 @@ def _names_in(section: str) -> list[str]:
 
 
 def _sibling(section: str, name: str, here: str, *, at_least: float) -> str | None:
-    meant = closest(name, _names_in(section), at_least=at_least)
+    meant = closest_match(name, _names_in(section), at_least=at_least)
     if meant is None:
         return None
     return f"{here}.{meant}" if here else meant
@@ -79,12 +79,12 @@ def _elsewhere(section: str, name: str) -> str | None:
     """Return the key of that name under another section of the same family, if there is one."""
     family = section.partition(".")[0] + "."
     names = {path.rpartition(".")[2]: path for path in KEY_AT if path.startswith(family)}
-    meant = closest(name, list(names), at_least=_CAREFUL)
+    meant = closest_match(name, list(names), at_least=_CAREFUL)
     return names[meant] if meant else None
 
 
 @dataclass(slots=True)
-class Findings:
+class FoundKeys:
     """What the file holds for us, by path, and what is wrong or odd, by line."""
 
     #: The node of each declared key.
@@ -97,14 +97,14 @@ class Findings:
     warnings: list[tuple[int, str]] = field(default_factory=list)
 
 
-def find_keys(document: Section) -> Findings:
+def find_keys(document: Section) -> FoundKeys:
     """Return where the declared keys are in ``document``, and what else was found beside them."""
-    findings = Findings()
+    findings = FoundKeys()
     _search("", document, findings)
     return findings
 
 
-def _search(prefix: str, section: Section, findings: Findings) -> None:
+def _search(prefix: str, section: Section, findings: FoundKeys) -> None:
     first_lines: dict[str, int] = {}
     declared_prefix = declared_path(prefix) if prefix else ""
     is_named = declared_prefix in NAMED_SECTIONS
@@ -124,7 +124,7 @@ def _search(prefix: str, section: Section, findings: Findings) -> None:
             _note(path, key.line, node, findings)
 
 
-def _note(path: str, line: int, node: Node, findings: Findings) -> None:
+def _note(path: str, line: int, node: Node, findings: FoundKeys) -> None:
     """Note what is declared at ``path``."""
     declared = declared_path(path)
     if declared in KEY_AT:
@@ -146,9 +146,9 @@ def _is_declared(declared_prefix: str, name: str) -> bool:
 
 
 def _note_unknown(
-    prefix: str, declared_prefix: str, key: Scalar, node: Node, findings: Findings
+    prefix: str, declared_prefix: str, key: Scalar, node: Node, findings: FoundKeys
 ) -> None:
-    warning = warning_about(declared_prefix, key.text, at=prefix)
+    warning = unknown_key_warning(declared_prefix, key.text, at=prefix)
     if warning is not None:
         findings.warnings.append((key.line, warning))
     elif declared_prefix in FREE_SECTIONS:
@@ -158,7 +158,7 @@ def _note_unknown(
 # ── sections that the user names ──────────────────────────────────────────────────────────────
 
 
-def _declare(path: str, declared: str, findings: Findings) -> None:
+def _declare(path: str, declared: str, findings: FoundKeys) -> None:
     """Take over the keys of a named section, under the name it has."""
     findings.keys += [
         key._replace(path=path + key.path.removeprefix(declared))
@@ -169,14 +169,14 @@ def _declare(path: str, declared: str, findings: Findings) -> None:
         findings.free.setdefault(path, {})
 
 
-def _is_name(prefix: str, key: Scalar, findings: Findings) -> bool:
+def _is_name(prefix: str, key: Scalar, findings: FoundKeys) -> bool:
     """Tell whether a section may have this name, and note what is odd about it."""
     if prefix == "platforms":
         return _is_platform(key, findings)
     options = list(get_args(ChatType))
     if key.text.strip().lower() in options:
         return True
-    guess = closest(key.text, options, at_least=0.6)
+    guess = closest_match(key.text, options, at_least=0.6)
     hint = (
         f"did you mean {prefix}.{guess}?" if guess else f"known in {prefix}: {', '.join(options)}"
     )
@@ -185,10 +185,10 @@ def _is_name(prefix: str, key: Scalar, findings: Findings) -> bool:
     return False
 
 
-def _is_platform(key: Scalar, findings: Findings) -> bool:
+def _is_platform(key: Scalar, findings: FoundKeys) -> bool:
     path = shown(f"platforms.{key.text}")
     try:
-        name = Name().parse(key.text, NOWHERE)
+        name = Name().parse(key.text, NO_CONTEXT)
     except NotAllowed:
         text = f"{path} is ignored because no platform has such a name; allowed: {Name.allowed}"
         findings.warnings.append((key.line, text))
@@ -197,7 +197,7 @@ def _is_platform(key: Scalar, findings: Findings) -> bool:
 
     known = list(Platform.known())
     # Plug-ins bring platforms later, so that only what looks like a misspelling is one.
-    if name not in known and (guess := closest(name, [*known], at_least=0.82)):
+    if name not in known and (guess := closest_match(name, [*known], at_least=0.82)):
         text = f"{path} is not a platform that is known here; did you mean platforms.{guess}?"
         findings.warnings.append((key.line, text))
     return True

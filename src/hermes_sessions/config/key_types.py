@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 from hermes_sessions.config.paths import absolute_path
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.price import PRICE_FORM, Price, read_price, written_price
+from hermes_sessions.model.price import PRICE_FORM, Price, format_price, read_price
 
 _WHOLE = r"[+-]?[0-9](?:_?[0-9]){0,17}"
 _DECIMAL = r"[+-]?[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][+-]?[0-9]{1,3})?"
@@ -29,7 +29,7 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
 }
 
 
-class Surroundings(NamedTuple):
+class ParseContext(NamedTuple):
     """What a value may be relative to."""
 
     home: Path
@@ -44,7 +44,7 @@ class Surroundings(NamedTuple):
 
 
 #: For kinds that need neither.
-NOWHERE: Final = Surroundings(Path(), {})
+NO_CONTEXT: Final = ParseContext(Path(), {})
 
 
 class NotAllowed(Exception):
@@ -59,7 +59,7 @@ class Kind(Protocol):
         """What may be written, as it reads after the word "allowed:"."""
         ...
 
-    def parse(self, text: str, surroundings: Surroundings, /) -> object:
+    def parse(self, text: str, context: ParseContext, /) -> object:
         """Return the value that ``text`` stands for, or raise NotAllowed."""
         ...
 
@@ -75,7 +75,7 @@ class Choice:
         self.options = options
         self.allowed = ", ".join(options)
 
-    def parse(self, text: str, _surroundings: Surroundings) -> str:
+    def parse(self, text: str, _context: ParseContext) -> str:
         """Return the option as declared, or raise NotAllowed."""
         word = text.strip().lower()
         if word not in self.options:
@@ -94,10 +94,10 @@ class ChoiceOrPlugin(Choice):
         super().__init__(options)
         self._group = group
 
-    def parse(self, text: str, surroundings: Surroundings) -> str:
+    def parse(self, text: str, context: ParseContext) -> str:
         """Return the word as declared, or raise NotAllowed."""
         try:
-            return super().parse(text, surroundings)
+            return super().parse(text, context)
         except NotAllowed:
             from importlib.metadata import entry_points  # slow, and hardly ever needed
 
@@ -113,7 +113,7 @@ class WholeNumber:
         self._bounds = range(at_least, at_most + 1)
         self.allowed = f"a whole number from {at_least} to {at_most}"
 
-    def parse(self, text: str, _surroundings: Surroundings) -> int:
+    def parse(self, text: str, _context: ParseContext) -> int:
         """Return the number, or raise NotAllowed."""
         if not re.fullmatch(_WHOLE, text.strip()) or (number := int(text)) not in self._bounds:
             raise NotAllowed
@@ -124,16 +124,16 @@ class WholeNumber:
         return str(value)
 
 
-class OrNothing:
+class OptionalValue:
     """A value of another kind, or nothing when it is blank."""
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.allowed = kind.allowed
 
-    def parse(self, text: str, surroundings: Surroundings) -> object:
+    def parse(self, text: str, context: ParseContext) -> object:
         """Return the value, None when the text is blank, or raise NotAllowed."""
-        return self.kind.parse(text, surroundings) if text.strip() else None
+        return self.kind.parse(text, context) if text.strip() else None
 
     def show(self, value: object) -> str:
         """Return the value as its kind shows it, nothing for None."""
@@ -149,7 +149,7 @@ class Seconds:
         beginning = "above 0" if at_least is None else f"from {at_least}"
         self.allowed = f"a number of seconds {beginning}, at most {at_most}"
 
-    def parse(self, text: str, _surroundings: Surroundings) -> float:
+    def parse(self, text: str, _context: ParseContext) -> float:
         """Return the seconds, or raise NotAllowed."""
         if not re.fullmatch(_DECIMAL, text.strip()):
             raise NotAllowed
@@ -173,7 +173,7 @@ class Size:
             f"a size from {self.show(at_least)} to {self.show(at_most)}, like 8388608 or 8MB"
         )
 
-    def parse(self, text: str, _surroundings: Surroundings) -> int:
+    def parse(self, text: str, _context: ParseContext) -> int:
         """Return the bytes, or raise NotAllowed."""
         match = re.fullmatch(_SIZE, text.strip())
         unit = _UNITS.get(match[2].lower()) if match else None
@@ -199,7 +199,7 @@ class FilePath:
 
     allowed = "a path (absolute, starting with ~, or relative to the home directory)"
 
-    def parse(self, text: str, surroundings: Surroundings) -> Path:
+    def parse(self, text: str, context: ParseContext) -> Path:
         """Return the absolute path, or raise NotAllowed."""
         # A URL would become directories with odd names.
         if not text.strip() or "\0" in text or "://" in text:
@@ -208,7 +208,7 @@ class FilePath:
             os.fsencode(text)
         except UnicodeEncodeError:
             raise NotAllowed from None
-        return absolute_path(text.strip(), surroundings.environ, surroundings.home)
+        return absolute_path(text.strip(), context.environ, context.home)
 
     def show(self, value: object) -> str:
         """Return the path."""
@@ -220,7 +220,7 @@ class Text:
 
     allowed = "text"
 
-    def parse(self, text: str, _surroundings: Surroundings) -> str | None:
+    def parse(self, text: str, _context: ParseContext) -> str | None:
         """Return the text, None when it is blank, or raise NotAllowed."""
         if "\0" in text:
             raise NotAllowed
@@ -236,7 +236,7 @@ class Name:
 
     allowed = "a name of lower-case letters, digits, - and _"
 
-    def parse(self, text: str, _surroundings: Surroundings) -> str:
+    def parse(self, text: str, _context: ParseContext) -> str:
         """Return the name, or raise NotAllowed."""
         name = text.strip().lower()
         if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,62}", name):
@@ -253,7 +253,7 @@ class YesNo:
 
     allowed = "true or false (also yes, on, 1 and no, off, 0)"
 
-    def parse(self, text: str, _surroundings: Surroundings) -> bool:
+    def parse(self, text: str, _context: ParseContext) -> bool:
         """Return the answer, or raise NotAllowed."""
         word = text.strip().lower()
         if word in {"true", "yes", "on", "1"}:
@@ -272,7 +272,7 @@ class TimeZone:
 
     allowed = "the name of a time zone that this machine knows, like Europe/Berlin"
 
-    def parse(self, text: str, _surroundings: Surroundings) -> str:
+    def parse(self, text: str, _context: ParseContext) -> str:
         """Return the name, or raise NotAllowed."""
         from hermes_sessions.model.reset_policy import is_zone  # calendars are slow to load
 
@@ -285,12 +285,12 @@ class TimeZone:
         return str(value)
 
 
-class Texts:
+class TextList:
     """Several texts, like ids: a list, or one text with commas between them."""
 
     allowed = "a list, like [123, 456]"
 
-    def parse(self, text: str, _surroundings: Surroundings) -> tuple[str, ...]:
+    def parse(self, text: str, _context: ParseContext) -> tuple[str, ...]:
         """Return the texts."""
         return tuple(word.strip() for word in text.split(",") if word.strip())
 
@@ -299,15 +299,15 @@ class Texts:
         return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-class Names:
+class NameList:
     """Several names: a list, or one text with commas between them."""
 
     allowed = "a list of names"
 
-    def parse(self, text: str, surroundings: Surroundings) -> tuple[str, ...]:
+    def parse(self, text: str, context: ParseContext) -> tuple[str, ...]:
         """Return the names, or raise NotAllowed."""
         words = [word for word in text.split(",") if word.strip()]
-        return tuple(Name().parse(word, surroundings) for word in words)
+        return tuple(Name().parse(word, context) for word in words)
 
     def show(self, value: object) -> str:
         """Return the names with commas between them."""
@@ -319,7 +319,7 @@ class ModelPrice:
 
     allowed = PRICE_FORM
 
-    def parse(self, text: str, _surroundings: Surroundings) -> Price:
+    def parse(self, text: str, _context: ParseContext) -> Price:
         """Return the price, or raise NotAllowed."""
         try:
             return read_price(text)
@@ -328,17 +328,17 @@ class ModelPrice:
 
     def show(self, value: object) -> str:
         """Return the price in words."""
-        return written_price(value) if isinstance(value, Price) else str(value)
+        return format_price(value) if isinstance(value, Price) else str(value)
 
 
-class ByName:
+class MapOf:
     """A section whose names are free and whose values are all of one kind."""
 
     def __init__(self, kind: Kind, names: str) -> None:
         self.kind = kind
         self.allowed = f"for each {names}, {kind.allowed}"
 
-    def parse(self, text: str, _surroundings: Surroundings) -> tuple[tuple[str, object], ...]:
+    def parse(self, text: str, _context: ParseContext) -> tuple[tuple[str, object], ...]:
         """Return no entries for blank text; entries are written as a section, each by its kind."""
         if text.strip():
             raise NotAllowed
@@ -353,7 +353,7 @@ class ByName:
 # What is said about a key of the configuration file where it is declared.
 
 
-class ByHome(NamedTuple):
+class HomeDefault(NamedTuple):
     """A default that depends on the home directory, and how the reference describes it."""
 
     value: Callable[[Path], object]
@@ -379,7 +379,7 @@ class Key(NamedTuple):
     @property
     def default_text(self) -> str:
         """The default in words, as errors and the reference show it."""
-        if isinstance(self.default, ByHome):
+        if isinstance(self.default, HomeDefault):
             return self.default.described
         if self.default is None or self.default == ():
             return "not set"
@@ -387,4 +387,4 @@ class Key(NamedTuple):
 
     def default_value(self, home: Path) -> object:
         """The value of the key when it is not configured."""
-        return self.default.value(home) if isinstance(self.default, ByHome) else self.default
+        return self.default.value(home) if isinstance(self.default, HomeDefault) else self.default

@@ -10,15 +10,15 @@ from typing import get_args
 
 from hermes_sessions.config.gateway_keys import GATEWAY_DISPLAY_KEYS, GATEWAY_KEYS
 from hermes_sessions.config.key_types import (
-    ByHome,
-    ByName,
     Choice,
     ChoiceOrPlugin,
     FilePath,
+    HomeDefault,
     Key,
+    MapOf,
     ModelPrice,
     Name,
-    OrNothing,
+    OptionalValue,
     Seconds,
     Size,
     Text,
@@ -51,20 +51,20 @@ def _limits(name: str) -> tuple[Key, ...]:
     return (
         Key(
             f"retention.{name}.max_age_days",
-            OrNothing(WholeNumber(at_least=1, at_most=36500)),
+            OptionalValue(WholeNumber(at_least=1, at_most=36500)),
             None,
             f"How many days after their last activity {who} may be deleted; see "
             f"[retention](retention.md).",
         ),
         Key(
             f"retention.{name}.max_count",
-            OrNothing(WholeNumber(at_least=0, at_most=10**9)),
+            OptionalValue(WholeNumber(at_least=0, at_most=10**9)),
             None,
             f"How many {who} are kept, the newest first.",
         ),
         Key(
             f"retention.{name}.max_bytes",
-            OrNothing(Size(at_least=0, at_most=10**6 * 1024**3)),
+            OptionalValue(Size(at_least=0, at_most=10**6 * 1024**3)),
             None,
             f"How much text of {who} is kept, the newest first.",
         ),
@@ -150,7 +150,7 @@ BACKUPS_KEYS: tuple[Key, ...] = (
     Key(
         "backups.directory",
         FilePath(),
-        ByHome(lambda home: home / "backups", "`backups` in the home directory"),
+        HomeDefault(lambda home: home / "backups", "`backups` in the home directory"),
         "Where [backups](backup.md) are kept.",
     ),
     Key(
@@ -161,13 +161,13 @@ BACKUPS_KEYS: tuple[Key, ...] = (
     ),
     Key(
         "backups.max_age_days",
-        OrNothing(WholeNumber(at_least=1, at_most=36500)),
+        OptionalValue(WholeNumber(at_least=1, at_most=36500)),
         None,
         "Older backups go; the newest whole one of a store never does.",
     ),
     Key(
         "backups.max_bytes",
-        OrNothing(Size(at_least=1024**2, at_most=1024**5)),
+        OptionalValue(Size(at_least=1024**2, at_most=1024**5)),
         None,
         "How much all backups together may take; the newest whole one of a store stays all the "
         "same.",
@@ -180,7 +180,7 @@ BACKUPS_KEYS: tuple[Key, ...] = (
     ),
     Key(
         "backups.before_migration_max_bytes",
-        OrNothing(Size(at_least=1024**2, at_most=1024**5)),
+        OptionalValue(Size(at_least=1024**2, at_most=1024**5)),
         None,
         "A larger store is changed without a backup, with a warning; not set: every store is "
         "backed up.",
@@ -210,7 +210,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "sessiondb.sqlite.path",
         FilePath(),
-        ByHome(
+        HomeDefault(
             default_store_path,
             "`hermes-sessions.db` in the home directory if it exists, else `state.db` there",
         ),
@@ -285,7 +285,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "model.context_length",
-        OrNothing(WholeNumber(at_least=256, at_most=100_000_000)),
+        OptionalValue(WholeNumber(at_least=256, at_most=100_000_000)),
         None,
         "How many tokens the model takes in; when it is not set, what is known of the model.",
     ),
@@ -315,7 +315,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "model.prices",
-        ByName(ModelPrice(), "model"),
+        MapOf(ModelPrice(), "model"),
         (),
         "US dollars per million tokens of models that the [catalogue](models.md#what-it-costs) "
         "does not know, or at your own price.",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from hermes_sessions.config.key_types import Surroundings
+from hermes_sessions.config.key_types import ParseContext
 from hermes_sessions.config.keys import FIXED_KEYS, NAMED_SECTIONS, declared_path
 from hermes_sessions.config.paths import (
     absolute_path,
@@ -33,11 +33,11 @@ def load_settings(
     path = config_file_path(root)
     if not _is_something_configured(path, environment):
         return default_settings(root)
-    from hermes_sessions.config.env_file import KeptVariables, env_file_path
+    from hermes_sessions.config.env_file import EnvironmentWithFile, env_file_path
     from hermes_sessions.config.resolver import resolve
 
-    kept = KeptVariables(environment, env_file_path(root))
-    values, warnings = resolve(path, Surroundings(root, environment, kept))
+    kept = EnvironmentWithFile(environment, env_file_path(root))
+    values, warnings = resolve(path, ParseContext(root, environment, kept))
     return _build(values, root, warnings)
 
 

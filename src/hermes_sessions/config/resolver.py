@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_sessions.config.error_text import closest, is_secret, shown
-from hermes_sessions.config.key_lookup import Findings, find_keys
+from hermes_sessions.config.error_text import closest_match, is_secret, shown
+from hermes_sessions.config.key_lookup import FoundKeys, find_keys
 from hermes_sessions.config.key_types import (
-    ByName,
     Choice,
     Key,
     Kind,
-    Names,
+    MapOf,
+    NameList,
     NotAllowed,
-    OrNothing,
-    Surroundings,
-    Texts,
+    OptionalValue,
+    ParseContext,
+    TextList,
 )
 from hermes_sessions.config.keys import FIXED_KEYS
 from hermes_sessions.config.settings import NamedValues
@@ -110,18 +110,18 @@ class Resolved(NamedTuple):
     warnings: list[tuple[int, str]]
 
 
-def resolve(path: Path, surroundings: Surroundings) -> tuple[dict[str, object], tuple[str, ...]]:
+def resolve(path: Path, context: ParseContext) -> tuple[dict[str, object], tuple[str, ...]]:
     """Return the value of every key as configured in the file ``path``, and the warnings about it.
 
     Raises ConfigError with every problem, each with its place, key, value and remedy.
     """
     document = read_document(path)
-    findings = Findings() if document is None else find_keys(document)
-    resolved = resolve_values([*FIXED_KEYS, *findings.keys], findings.at, surroundings)
+    findings = FoundKeys() if document is None else find_keys(document)
+    resolved = resolve_values([*FIXED_KEYS, *findings.keys], findings.at, context)
     values = resolved.values
     problems = findings.problems + resolved.problems
     for section, entries in findings.free.items():
-        values[f"{section}.extra"] = _extra(section, entries, surroundings, problems)
+        values[f"{section}.extra"] = _extra(section, entries, context, problems)
     if problems:
         listed = "".join(f"\n  {_place(line)}: {problem}" for line, problem in sorted(problems))
         raise ConfigError(f"The configuration cannot be used. Correct {path}:{listed}")
@@ -130,7 +130,7 @@ def resolve(path: Path, surroundings: Surroundings) -> tuple[dict[str, object], 
 
 
 def resolve_values(
-    keys: Iterable[Key], found: Mapping[str, tuple[int, Node]], surroundings: Surroundings
+    keys: Iterable[Key], found: Mapping[str, tuple[int, Node]], context: ParseContext
 ) -> Resolved:
     """Return the value of every key, and the line and problem of those that have none.
 
@@ -140,21 +140,21 @@ def resolve_values(
     for key in keys:
         line = 0
         try:
-            variable = next((n for n in key.environment if surroundings.environ.get(n)), None)
+            variable = next((n for n in key.environment if context.environ.get(n)), None)
             if variable is not None:
-                text = surroundings.environ[variable]
-                value = _parse(key, text, (variable,), surroundings)
+                text = context.environ[variable]
+                value = _parse(key, text, (variable,), context)
             elif key.path in found:
                 line, node = found[key.path]
-                value = _value_of(key, node, surroundings)
+                value = _value_of(key, node, context)
             else:
-                value = key.default_value(surroundings.home)
+                value = key.default_value(context.home)
         except ConfigError as error:
             if not key.otherwise_default:
                 resolved.problems.append((line, str(error)))
                 continue
             resolved.warnings.append((line, f"{error} Until then, it has its default."))
-            value = key.default_value(surroundings.home)
+            value = key.default_value(context.home)
         resolved.values[key.path] = value
     return resolved
 
@@ -167,60 +167,60 @@ def _place(line: int) -> str:
     return f"line {line}" if line else "environment"
 
 
-def _value_of(key: Key, node: Node, surroundings: Surroundings) -> object:
-    if isinstance(key.kind, ByName) and isinstance(node, Section):
-        return _entries(key, key.kind.kind, node, surroundings)
-    if isinstance(node, Listing) and isinstance(_inner(key.kind), (Names, Texts)):
+def _value_of(key: Key, node: Node, context: ParseContext) -> object:
+    if isinstance(key.kind, MapOf) and isinstance(node, Section):
+        return _entries(key, key.kind.kind, node, context)
+    if isinstance(node, Listing) and isinstance(_inner(key.kind), (NameList, TextList)):
         return tuple(
             name
             for item in node.items
-            for name in _list_of_names(key._replace(kind=_inner(key.kind)), item, surroundings)
+            for name in _list_of_names(key._replace(kind=_inner(key.kind)), item, context)
         )
     if not isinstance(node, Scalar):
         shape = "a section" if isinstance(node, Section) else "a list"
         raise ConfigError(f"{key.path} is {shape}; {_remedy(key)}")
     if node.is_null:
-        return key.default_value(surroundings.home)
+        return key.default_value(context.home)
     try:
-        text, variables = substitute(node.text, surroundings.variables)
+        text, variables = substitute(node.text, context.variables)
     except SubstitutionError as error:
         if isinstance(error, VariableUnset) and key.may_be_unset:
-            return key.default_value(surroundings.home)
+            return key.default_value(context.home)
         raise ConfigError(f"{key.path} {error}.") from None
-    return _parse(key, text, variables, surroundings)
+    return _parse(key, text, variables, context)
 
 
 def _entries(
-    key: Key, kind: Kind, section: Section, surroundings: Surroundings
+    key: Key, kind: Kind, section: Section, context: ParseContext
 ) -> tuple[tuple[str, object], ...]:
     """Return the entries of a section with free names, the last of each name."""
     values: dict[str, object] = {}
     for name, node in section.entries():
         entry = Key(f"{key.path}.{name.text}", kind, None, key.doc)
-        values[name.text] = _value_of(entry, node, surroundings)
+        values[name.text] = _value_of(entry, node, context)
     return tuple((name, value) for name, value in values.items() if value is not None)
 
 
 def _inner(kind: Kind) -> Kind:
-    return kind.kind if isinstance(kind, OrNothing) else kind
+    return kind.kind if isinstance(kind, OptionalValue) else kind
 
 
-def _list_of_names(key: Key, item: Node, surroundings: Surroundings) -> Iterable[str]:
-    value = _value_of(key._replace(default=()), item, surroundings)
+def _list_of_names(key: Key, item: Node, context: ParseContext) -> Iterable[str]:
+    value = _value_of(key._replace(default=()), item, context)
     return value if isinstance(value, tuple) else ()
 
 
 def _extra(
     section: str,
     entries: Mapping[str, tuple[int, Node]],
-    surroundings: Surroundings,
+    context: ParseContext,
     problems: list[tuple[int, str]],
 ) -> NamedValues[object]:
     """Return what nobody declared, with `${VAR}` replaced, and note where that is not possible."""
     values: dict[str, object] = {}
     for name, (line, node) in entries.items():
         try:
-            value = _free_value(f"{section}.{name}", node, surroundings)
+            value = _free_value(f"{section}.{name}", node, context)
         except ConfigError as error:
             problems.append((line, str(error)))
             continue
@@ -232,30 +232,30 @@ def _extra(
     return NamedValues(values)
 
 
-def _free_value(path: str, node: Node, surroundings: Surroundings) -> object:
+def _free_value(path: str, node: Node, context: ParseContext) -> object:
     """Return text as it is written, lists as tuples, sections by name; None for nothing."""
     if isinstance(node, Listing):
-        return tuple(_free_value(path, item, surroundings) for item in node.items)
+        return tuple(_free_value(path, item, context) for item in node.items)
     if isinstance(node, Section):
         return NamedValues(
             {
-                key.text: _free_value(f"{path}.{key.text}", value, surroundings)
+                key.text: _free_value(f"{path}.{key.text}", value, context)
                 for key, value in node.entries()
             }
         )
     if node.is_null:
         return None
     try:
-        return substitute(node.text, surroundings.variables).text
+        return substitute(node.text, context.variables).text
     except VariableUnset:
         return None
     except SubstitutionError as error:
         raise ConfigError(f"{path} {error}.") from None
 
 
-def _parse(key: Key, text: str, variables: tuple[str, ...], surroundings: Surroundings) -> object:
+def _parse(key: Key, text: str, variables: tuple[str, ...], context: ParseContext) -> object:
     try:
-        return key.kind.parse(text, surroundings)
+        return key.kind.parse(text, context)
     except NotAllowed:
         pass
     except ConfigError as error:
@@ -266,7 +266,7 @@ def _parse(key: Key, text: str, variables: tuple[str, ...], surroundings: Surrou
     guess = None
     kind = _inner(key.kind)
     if isinstance(kind, Choice) and not hidden:
-        guess = closest(text, list(kind.options), at_least=0.6)
+        guess = closest_match(text, list(kind.options), at_least=0.6)
     raise ConfigError(f"{key.path} is {value}{origin}; {_remedy(key, guess)}")
 
 

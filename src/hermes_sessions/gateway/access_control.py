@@ -22,7 +22,7 @@ _REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessPolicy:
     """What is configured for one platform."""
 
     #: Ids of people. ``*`` is everybody.
@@ -37,7 +37,7 @@ class Access:
     allowed_roles: frozenset[str] = frozenset()
 
 
-class Verdict(NamedTuple):
+class AccessDecision(NamedTuple):
     """Whether a sender may, and what they are told if not."""
 
     is_allowed: bool
@@ -59,17 +59,17 @@ class Authorisation:
 
     senders: Senders
     #: By platform; one that is not named lets nobody in.
-    access: Mapping[str, Access]
+    access: Mapping[str, AccessPolicy]
     clock: Callable[[], float]
     choose: Callable[[str], str] = secrets.choice
-    _rates: Rates = field(init=False)
+    _rates: RateLimiter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._rates = Rates(self.clock)
+        self._rates = RateLimiter(self.clock)
 
     def decide(
         self, source: SessionSource, roles: Collection[str] = (), *, is_final: bool = True
-    ) -> Verdict:
+    ) -> AccessDecision:
         """Return whether this sender may say something now; counts the message if so.
 
         *roles* are those that they have in the chat, by id. Without *is_final*, the store is not
@@ -82,9 +82,9 @@ class Authorisation:
         platform = source.platform.value
         access = self.access.get(platform)
         if source.is_bot:
-            return Verdict(False, "bot")
+            return AccessDecision(False, "bot")
         verdict = (
-            Verdict(False, "unknown")
+            AccessDecision(False, "unknown")
             if access is None
             else self._known(source, access, roles, is_final=is_final)
         )
@@ -93,7 +93,7 @@ class Authorisation:
         who = f"{platform}\0{source.user_id or source.chat_id}"
         wait = self._rates.seconds_to_wait(who, access.messages_per_minute)
         if wait:
-            return Verdict(
+            return AccessDecision(
                 False,
                 "too many",
                 f"That is more than {access.messages_per_minute} messages in a minute. "
@@ -123,17 +123,21 @@ class Authorisation:
         return self._decided(source) == "blocked"
 
     def _known(
-        self, source: SessionSource, access: Access, roles: Collection[str], *, is_final: bool
-    ) -> Verdict:
+        self, source: SessionSource, access: AccessPolicy, roles: Collection[str], *, is_final: bool
+    ) -> AccessDecision:
         listed = _listed(source, access, roles)
         if listed is not None and not is_final:
             return listed
         decided = self._decided(source)
         if decided == "blocked":
-            return Verdict(False, "blocked")
+            return AccessDecision(False, "blocked")
         if listed is not None:
             return listed
-        return Verdict(True, "paired") if decided == "allowed" else self._strange(source, access)
+        return (
+            AccessDecision(True, "paired")
+            if decided == "allowed"
+            else self._strange(source, access)
+        )
 
     def _decided(self, source: SessionSource) -> Literal["allowed", "blocked"] | None:
         """Return what the owner decided about somebody."""
@@ -143,16 +147,16 @@ class Authorisation:
             return "blocked"
         return "allowed" if "allowed" in statuses else None
 
-    def _strange(self, source: SessionSource, access: Access) -> Verdict:
+    def _strange(self, source: SessionSource, access: AccessPolicy) -> AccessDecision:
         ids = _ids(source)
         if not ids:
-            return Verdict(False, "unknown")
+            return AccessDecision(False, "unknown")
         if not access.pairing or source.chat_type != "dm":
-            return Verdict(False, "unknown")
+            return AccessDecision(False, "unknown")
         code = self.senders.request(source.platform.value, ids[0], source.user_name, self.choose)
         if code is None:
-            return Verdict(False, "unknown")
-        return Verdict(
+            return AccessDecision(False, "unknown")
+        return AccessDecision(
             False,
             "unknown",
             f"I do not know you yet. If you may talk to me, ask my owner to run: "
@@ -160,16 +164,18 @@ class Authorisation:
         )
 
 
-def _listed(source: SessionSource, access: Access, roles: Collection[str]) -> Verdict | None:
+def _listed(
+    source: SessionSource, access: AccessPolicy, roles: Collection[str]
+) -> AccessDecision | None:
     """Return by which list somebody is let in, if by any."""
     # By id alone: anybody can call themselves anything.
     if {source.user_id, source.user_id_alt} & access.allowed_users:
-        return Verdict(True, "user")
+        return AccessDecision(True, "user")
     if {source.chat_id, source.chat_id_alt, source.parent_chat_id} & access.allowed_chats:
-        return Verdict(True, "chat")
+        return AccessDecision(True, "chat")
     if source.role_authorized or not access.allowed_roles.isdisjoint(roles):
-        return Verdict(True, "role")
-    return Verdict(True, "everybody") if "*" in access.allowed_users else None
+        return AccessDecision(True, "role")
+    return AccessDecision(True, "everybody") if "*" in access.allowed_users else None
 
 
 def _ids(source: SessionSource) -> list[str]:
@@ -177,7 +183,7 @@ def _ids(source: SessionSource) -> list[str]:
     return [sender_id for sender_id in (source.user_id_alt, source.user_id) if sender_id]
 
 
-class Rates:
+class RateLimiter:
     """How often somebody wrote within the last minute, as a bucket that fills by itself."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from hermes_sessions.agent.interrupts import Interrupt
-from hermes_sessions.lifecycle.mailboxes import Taken
+from hermes_sessions.lifecycle.mailboxes import StartedTurn
 from hermes_sessions.model.source import SessionSource
 
 #: Why a turn is interrupted.
@@ -19,7 +19,7 @@ Cause = Literal["message", "stop", "reset", "restart", "shutdown", "lost", "time
 class ActiveTurn:
     """One turn. Whoever interrupts has seen this one, and never ends the one after it."""
 
-    taken: Taken
+    taken: StartedTurn
     #: Who is answered, and where.
     source: SessionSource
     #: By the store's clock, for comparing with what is stored.
@@ -48,7 +48,7 @@ class ActiveTurn:
     def __post_init__(self) -> None:
         self.began_at = self.active_at = self.told_at = self.stopwatch()
 
-    def did_something(self) -> None:
+    def note_activity(self) -> None:
         """Note that it is not stuck."""
         self.active_at = self.stopwatch()
 
@@ -88,7 +88,7 @@ def overdue(
     return to_warn, to_end
 
 
-def still_at_work(turns: Iterable[ActiveTurn], *, every: float) -> list[tuple[ActiveTurn, int]]:
+def long_running(turns: Iterable[ActiveTurn], *, every: float) -> list[tuple[ActiveTurn, int]]:
     """Return the turns whose users should hear that they go on, and for how many minutes they have.
 
     Each is named once in *every* so many seconds; 0 is never. One that does nothing is not at work.

@@ -19,27 +19,27 @@ from hermes_sessions.config.paths import process_environment
 from hermes_sessions.config.settings import Settings
 from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.gateway import malloc_tuning
-from hermes_sessions.gateway.access_control import Access, Authorisation
-from hermes_sessions.gateway.command_executor import Errands
-from hermes_sessions.gateway.command_handlers import CommandDesk, in_turn
+from hermes_sessions.gateway.access_control import AccessPolicy, Authorisation
+from hermes_sessions.gateway.command_executor import CommandExecutor
+from hermes_sessions.gateway.command_handlers import CommandHandlers, in_turn
 from hermes_sessions.gateway.delivery import Delivery, reply_to
 from hermes_sessions.gateway.events import Inbound, target_of_message
 from hermes_sessions.gateway.handoffs import Handoffs
 from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
 from hermes_sessions.gateway.intake import Intake
-from hermes_sessions.gateway.message_progress import Outstanding, ProgressHub
-from hermes_sessions.gateway.metrics import Observing, observe
+from hermes_sessions.gateway.message_progress import PendingReplies, ProgressHub
+from hermes_sessions.gateway.metrics import GatewayMetrics, observe
 from hermes_sessions.gateway.platforms.port import Adapter, Progress
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
-from hermes_sessions.gateway.reply_drafts import DraftBoard, Streaming
+from hermes_sessions.gateway.reply_drafts import DraftPublisher, Streaming
 from hermes_sessions.gateway.runner import Gateway
-from hermes_sessions.gateway.spool_erasure import Forgotten
+from hermes_sessions.gateway.spool_erasure import ErasureFilter
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
-from hermes_sessions.gateway.title_queue import Titling
-from hermes_sessions.gateway.turn_runner import Saving, TurnRunner
-from hermes_sessions.gateway.worker_pool import LanePool
+from hermes_sessions.gateway.title_queue import TitleQueue
+from hermes_sessions.gateway.turn_runner import FinalTurn, TurnRunner
+from hermes_sessions.gateway.worker_pool import WorkerPool
 from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
-from hermes_sessions.lifecycle.command_journal import CommandNotes
+from hermes_sessions.lifecycle.command_journal import CommandJournal
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
@@ -66,7 +66,7 @@ _NOTHING_ENABLED: Final = (
 )
 
 
-class NothingEnabled(ConfigError):
+class NoPlatformEnabled(ConfigError):
     """There is no platform to run on."""
 
     exit_code = 2
@@ -85,7 +85,7 @@ def enabled_adapters(settings: Settings) -> dict[str, Adapter]:
         if platform.is_enabled
     }
     if not made:
-        raise NothingEnabled(_NOTHING_ENABLED + ", ".join(known_platforms()))
+        raise NoPlatformEnabled(_NOTHING_ENABLED + ", ".join(known_platforms()))
     return {adapter.name: adapter for adapter in made.values()}
 
 
@@ -116,7 +116,7 @@ def gateway(
             settings.home / "sessions", GatewayConfig.from_settings(settings), db=db
         ) as store:
             agent = Agent(db, client, default_tools(), chosen.model, pricing=chosen.pricing)
-            built = _Building(settings, store, found, chosen, agent, version)
+            built = _GatewayBuilder(settings, store, found, chosen, agent, version)
             try:
                 yield built.gateway
             finally:
@@ -125,7 +125,7 @@ def gateway(
         client.close()
 
 
-class _Building:
+class _GatewayBuilder:
     """The parts of one gateway: each is made when another needs it, and once."""
 
     def __init__(
@@ -151,7 +151,7 @@ class _Building:
         self._outbox = Outbox(store.engine.store, store.config.namespace)
         self._stuck = StuckLanes(store, self._outbox)
         # The heartbeat comes back in time, or the store counts as down until it does.
-        self._observing = Observing(HealthWatch(silent_after=1.5 * self._beat_seconds))
+        self._gateway_metrics = GatewayMetrics(HealthWatch(silent_after=1.5 * self._beat_seconds))
         self._hub = ProgressHub(self._loop)
         self._cache: AgentCache[Agent] = AgentCache(
             store.config.agent_cache_size,
@@ -159,7 +159,7 @@ class _Building:
             clock=store.engine.store.clock,
             close=lambda _agent: None,
         )
-        self._titling = Titling(self._give_title)
+        self._titling = TitleQueue(self._give_title)
 
     def close(self) -> None:
         self._cache.close()
@@ -169,7 +169,7 @@ class _Building:
     def gateway(self) -> Gateway:
         """All of it."""
         observe(
-            self._observing,
+            self._gateway_metrics,
             adapters=self._adapters,
             lanes_at_work=lambda: len(self._pool.running()),
             spool_waiting=lambda: self._intake.spool.waiting,
@@ -184,12 +184,12 @@ class _Building:
             self._delivery,
             self._hub,
             self._board,
-            ExpiryWatcher(self._store, agents=self._cache, save=Saving(self._agent)),
+            ExpiryWatcher(self._store, agents=self._cache, save=FinalTurn(self._agent)),
             self._outbox,
             self._stuck,
-            self._observing,
+            self._gateway_metrics,
             self._handoffs,
-            self._outstanding,
+            self._pending_replies,
             beat_seconds=self._beat_seconds,
         )
 
@@ -205,21 +205,23 @@ class _Building:
     # ── what is said ──────────────────────────────────────────────────────────────────────────
 
     @cached_property
-    def _outstanding(self) -> Outstanding:
-        return Outstanding(
+    def _pending_replies(self) -> PendingReplies:
+        return PendingReplies(
             self._engine.store,
             lambda: {item for turn in self._pool.running() for item in turn.item_ids},
         )
 
     @cached_property
     def _delivery(self) -> Delivery:
-        observing = self._observing
+        gateway_metrics = self._gateway_metrics
         return Delivery(
             self._outbox,
             self._adapters,
             lambda: self._process.id,
-            has_ended_elsewhere=self._outstanding.look,
-            on_outcome=lambda outgoing, outcome: observing.delivery(outgoing.platform, outcome),
+            has_ended_elsewhere=self._pending_replies.look,
+            on_outcome=lambda outgoing, outcome: gateway_metrics.delivery(
+                outgoing.platform, outcome
+            ),
         )
 
     def _sent(self) -> None:
@@ -232,17 +234,17 @@ class _Building:
 
     def _publish(self, item_ids: tuple[int, ...], progress: Progress) -> None:
         if progress.kind == "ended":
-            self._outstanding.ended(item_ids)
+            self._pending_replies.ended(item_ids)
         self._hub.publish(item_ids, progress)
 
     @cached_property
-    def _board(self) -> DraftBoard:
+    def _board(self) -> DraftPublisher:
         shown = self._settings.streaming
         streaming = Streaming(
             shown.enabled, shown.edit_interval, shown.buffer_threshold, f" {shown.cursor}"
         )
         drafts = Drafts(self._engine.store, self._store.config.namespace)
-        return DraftBoard(self._loop, self._adapters, lambda _platform: streaming, drafts)
+        return DraftPublisher(self._loop, self._adapters, lambda _platform: streaming, drafts)
 
     # ── what is done ──────────────────────────────────────────────────────────────────────────
 
@@ -251,7 +253,7 @@ class _Building:
         return self._cache.using(entry.session_key, signature, lambda: self._agent)
 
     @cached_property
-    def _pool(self) -> LanePool:
+    def _pool(self) -> WorkerPool:
         runner = TurnRunner(
             self._store,
             self._mailboxes,
@@ -264,9 +266,9 @@ class _Building:
             prepare=self._prepare,
             afterwards=self._titling.ask,
             run_command=partial(in_turn, self._store),
-            ended=self._observing.turn,
+            ended=self._gateway_metrics.turn,
         )
-        return LanePool(
+        return WorkerPool(
             self._store,
             self._mailboxes,
             self._process.holder,
@@ -278,8 +280,8 @@ class _Building:
         )
 
     @cached_property
-    def _desk(self) -> CommandDesk:
-        return CommandDesk(
+    def _desk(self) -> CommandHandlers:
+        return CommandHandlers(
             self._store,
             self._mailboxes,
             self._pool,
@@ -310,16 +312,16 @@ class _Building:
             Authorisation(Senders(store, self._store.config.namespace), self._access, store.clock),
             Spool(spool_directory(self._settings.home)),
             self._pool,
-            Errands(
-                CommandNotes(self._engine),
+            CommandExecutor(
+                CommandJournal(self._engine),
                 self._outbox,
                 lambda: self._process.id,
                 self._desk,
                 sent=self._sent,
             ),
             say=self._say,
-            is_forgotten=Forgotten(store),
-            health=self._observing.health,
+            is_forgotten=ErasureFilter(store),
+            health=self._gateway_metrics.health,
         )
 
     @cached_property
@@ -338,9 +340,9 @@ class _Building:
         return adapter is not None and adapter.is_connected
 
     @cached_property
-    def _access(self) -> dict[str, Access]:
+    def _access(self) -> dict[str, AccessPolicy]:
         by_section = {
-            name: Access(
+            name: AccessPolicy(
                 frozenset(platform.allowed_users),
                 frozenset(platform.allowed_chats),
                 platform.pairing,
@@ -350,7 +352,8 @@ class _Building:
             for name, platform in self._settings.platforms.items()
         }
         return {
-            adapter.name: by_section.get(section, Access()) for section, adapter in self._sections()
+            adapter.name: by_section.get(section, AccessPolicy())
+            for section, adapter in self._sections()
         }
 
     def _sections(self) -> Iterator[tuple[str, Adapter]]:
@@ -395,7 +398,7 @@ def _soon(loop: asyncio.AbstractEventLoop, do: Callable[..., object], *values: o
         loop.call_soon_threadsafe(do, *values)
 
 
-def _is_listed(access: Mapping[str, Access], source: SessionSource) -> bool:
+def _is_listed(access: Mapping[str, AccessPolicy], source: SessionSource) -> bool:
     found = access.get(source.platform.value)
     return found is not None and bool(
         {source.user_id, source.user_id_alt} & (found.allowed_users - {"*"})

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
-from hermes_sessions.agent.command_table import Typed, read_command
+from hermes_sessions.agent.command_table import TypedCommand, parse_command
 from hermes_sessions.errors import HermesSessionsError, StoreUnavailable
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, target_of_message
-from hermes_sessions.gateway.worker_pool import LanePool
-from hermes_sessions.lifecycle.command_journal import CommandNotes, LeftCommand
+from hermes_sessions.gateway.worker_pool import WorkerPool
+from hermes_sessions.lifecycle.command_journal import CommandJournal, OrphanedCommand
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.logs import Logger, where
@@ -30,9 +30,9 @@ from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 logger = Logger(__name__)
 
 #: Called in the transaction that makes the change of a command, if it makes one.
-Happened = Callable[[WriteTransaction], None]
+MarkCommandDone = Callable[[WriteTransaction], None]
 #: Carries out a command; returns what the sender is told.
-DoCommand = Callable[[Typed, Inbound, str, Happened], str]
+HandleCommand = Callable[[TypedCommand, Inbound, str, MarkCommandDone], str]
 
 #: These change nothing, and can be done again at any time.
 _LOOKING: Final = frozenset({"help", "status", "usage", "model", "sessions", "search"})
@@ -49,7 +49,7 @@ _UNKNOWN: Final = (
 )
 
 
-class CarriedOut(NamedTuple):
+class CommandResult(NamedTuple):
     """What became of a command."""
 
     item_id: int | None
@@ -60,23 +60,23 @@ class CarriedOut(NamedTuple):
 
 
 @dataclass(slots=True)
-class Errands:
+class CommandExecutor:
     """The commands that one gateway carries out. Thread-safe."""
 
-    notes: CommandNotes
+    notes: CommandJournal
     outbox: Outbox
     #: This process, as others see it.
     process_id: Callable[[], str]
-    do_command: DoCommand
+    handle_command: HandleCommand
     #: Something is in the outbox.
     sent: Callable[[], None]
     #: Commands that were done and told while that could not be stored.
     _unstored: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def carry_out(
-        self, typed: Typed, inbound: Inbound, key: str, *, dedupe: str | None
-    ) -> CarriedOut:
+    def execute_command(
+        self, typed: TypedCommand, inbound: Inbound, key: str, *, dedupe: str | None
+    ) -> CommandResult:
         """Carry out a command, unless it was received before.
 
         Raises:
@@ -93,14 +93,14 @@ class Errands:
             origin=inbound.source,
         )
         if begun.is_duplicate or begun.item_id is None:
-            return CarriedOut(begun.item_id, is_duplicate=True)
+            return CommandResult(begun.item_id, is_duplicate=True)
         reply = self._done(typed, inbound, key, begun.item_id)
-        return CarriedOut(begun.item_id, reply, is_said=self._end(begun.item_id, inbound, reply))
+        return CommandResult(begun.item_id, reply, is_said=self._end(begun.item_id, inbound, reply))
 
-    def _done(self, typed: Typed, inbound: Inbound, key: str, item_id: int) -> str:
+    def _done(self, typed: TypedCommand, inbound: Inbound, key: str, item_id: int) -> str:
         happened = partial(self.notes.happened, item_id=item_id)
         try:
-            return self.do_command(typed, inbound, key, happened)
+            return self.handle_command(typed, inbound, key, happened)
         except StoreUnavailable as error:
             return f"That was not done: {error}"
         except HermesSessionsError as error:
@@ -127,7 +127,7 @@ class Errands:
 
     # ── what others left ──────────────────────────────────────────────────────────────────────
 
-    def see_to_left(self) -> int:
+    def recover_orphaned_commands(self) -> int:
         """Do or report what processes left that are gone, and store the ends that could not be
         stored; return how many commands of others there were. At the start, and now and then.
 
@@ -145,15 +145,15 @@ class Errands:
             self._see_to(command)
         return len(left)
 
-    def _see_to(self, left: LeftCommand) -> None:
+    def _see_to(self, left: OrphanedCommand) -> None:
         try:
             inbound = Inbound.from_dict(left.payload["inbound"])
-            typed = read_command(inbound.text, "gateway")
+            typed = parse_command(inbound.text, "gateway")
         except (HermesSessionsError, TypeError, KeyError) as error:
             logger.warning("a command that was left cannot be read: %s", where(error))
             self.notes.end(left.item_id)
             return
-        if not isinstance(typed, Typed):
+        if not isinstance(typed, TypedCommand):
             # Another version of this program knew it.
             name = inbound.text.split(maxsplit=1)[0].removeprefix("/")
             self._end(left.item_id, inbound, _UNKNOWN.format(name=name))
@@ -173,16 +173,16 @@ class Errands:
 
 
 @dataclass(slots=True)
-class Stopping:
-    """A `First` for the change that follows: a reset, or a suspension if there was anything to
-    stop. Both are one transaction, so that nobody finds a lane stopped and not changed.
+class LaneStop:
+    """A `Precondition` for the change that follows: a reset, or a suspension if a turn was running.
+    Both happen in one transaction, so a lane is never stopped and left unchanged.
     """
 
     mailboxes: Mailboxes
-    pool: LanePool
+    pool: WorkerPool
     cause: Literal["stop", "reset"]
     #: Called in the transaction.
-    happened: Happened
+    happened: MarkCommandDone
     #: Told of what was dropped, afterwards.
     tell_dropped: Callable[[tuple[int, ...]], None]
     #: The numbers of what waited.

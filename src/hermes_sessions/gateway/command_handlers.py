@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from hermes_sessions.agent.command_table import Typed, commands_for, read_command
+from hermes_sessions.agent.command_table import TypedCommand, commands_for, parse_command
 from hermes_sessions.agent.compaction import compact
 from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.errors import ConversationHeld, InvalidInput, NotFound, TitleTaken
-from hermes_sessions.gateway.command_executor import Happened, Stopping
+from hermes_sessions.gateway.command_executor import LaneStop, MarkCommandDone
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.intake import payload_of
 from hermes_sessions.gateway.turn_runner import AgentFor, scope_of
-from hermes_sessions.gateway.worker_pool import LanePool
+from hermes_sessions.gateway.worker_pool import WorkerPool
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.session_store import SessionStore
@@ -50,12 +50,12 @@ _ALSO_WHILE_BUSY: Final = frozenset({"new"})
 
 
 @dataclass(frozen=True, slots=True)
-class CommandDesk:
+class CommandHandlers:
     """Carries out what people type with a slash. Thread-safe."""
 
     store: SessionStore
     mailboxes: Mailboxes
-    pool: LanePool
+    pool: WorkerPool
     agent_for: AgentFor
     evict: Callable[[str], object]
     holder: Callable[[], Holder]
@@ -70,10 +70,10 @@ class CommandDesk:
 
     def __call__(
         self,
-        typed: Typed,
+        typed: TypedCommand,
         inbound: Inbound,
         key: str,
-        happened: Happened = lambda _tx: None,
+        happened: MarkCommandDone = lambda _tx: None,
     ) -> str:
         """Do a command and return what the sender is told. What ``/new`` and ``/stop`` change is
         one transaction, in which *happened* is called.
@@ -82,7 +82,7 @@ class CommandDesk:
             HermesSessionsError: it cannot be done; the message says why.
         """
         name = typed.command.name
-        visit = _Visit(self, inbound, key, happened)
+        visit = _CommandContext(self, inbound, key, happened)
         if not typed.command.while_busy and name not in _ALSO_WHILE_BUSY and visit.is_busy:
             return _AT_WORK
         reply: str = getattr(visit, f"do_{name}")(typed.argument)
@@ -98,14 +98,14 @@ def in_turn(
     Raises:
         HermesSessionsError: it cannot be done; the message says why.
     """
-    typed = read_command(text, "gateway")
+    typed = parse_command(text, "gateway")
     new_id = compact(
         agent.db,
         session_id,
         agent.client,
         new_session_id=store.engine.new_session_id(store.engine.store.clock()),
         model=agent.model,
-        focus=(typed.argument or None) if isinstance(typed, Typed) else None,
+        focus=(typed.argument or None) if isinstance(typed, TypedCommand) else None,
         pricing=agent.pricing,
         interrupt=interrupt,
         fence=agent.fence,
@@ -113,10 +113,12 @@ def in_turn(
     return f"Going on with a summary, in {new_id}."
 
 
-class _Visit:
+class _CommandContext:
     """One command by one person in one lane."""
 
-    def __init__(self, desk: CommandDesk, inbound: Inbound, key: str, happened: Happened) -> None:
+    def __init__(
+        self, desk: CommandHandlers, inbound: Inbound, key: str, happened: MarkCommandDone
+    ) -> None:
         self._desk = desk
         self._store = desk.store
         self._db = desk.store.db
@@ -300,9 +302,9 @@ class _Visit:
             )
         return " ".join(words)
 
-    def _stop(self, cause: Literal["stop", "reset"]) -> Stopping:
+    def _stop(self, cause: Literal["stop", "reset"]) -> LaneStop:
         desk = self._desk
-        return Stopping(desk.mailboxes, desk.pool, cause, self._happened, desk.dropped)
+        return LaneStop(desk.mailboxes, desk.pool, cause, self._happened, desk.dropped)
 
     def do_title(self, text: str) -> str:
         entry = self._store.peek(self._source)

@@ -34,7 +34,7 @@ AT_ONCE: Final = 16
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 300.0
 #: Failed attempts after which a reply is given up: with the pauses above, most of a day.
-MOST_ATTEMPTS: Final = 300
+MAX_ATTEMPTS: Final = 300
 #: Seconds after which the outbox is looked at although nobody said that something is in it:
 #: another process may have written it, and died.
 LOOK_EVERY: Final = 10.0
@@ -238,7 +238,7 @@ class Delivery:
             self._on_outcome(outgoing, "sent")
 
     async def _failed(self, outgoing: Outgoing, error: str) -> None:
-        if outgoing.attempts + 1 >= MOST_ATTEMPTS:
+        if outgoing.attempts + 1 >= MAX_ATTEMPTS:
             await self._give_up(outgoing, error)
         else:
             await self._postpone(outgoing, pause_after(outgoing.attempts), error, failed=True)

@@ -20,7 +20,7 @@ NEXT_STEP: Final = (
     "See them with: hermes gateway queue --kept; have them answered with: "
     "hermes gateway queue --redeliver"
 )
-_FORM: Final = spool.Form(Inbound.to_dict, Inbound.from_dict)
+_FORM: Final = spool.EntryFormat(Inbound.to_dict, Inbound.from_dict)
 
 
 class Spool(spool.Spool[Inbound]):

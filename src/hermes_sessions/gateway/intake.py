@@ -8,22 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from hermes_sessions.agent.chat_spool import AWAY
-from hermes_sessions.agent.command_table import Typed, UnknownCommand, read_command
+from hermes_sessions.agent.chat_spool import STORE_UNAVAILABLE_ERRORS
+from hermes_sessions.agent.command_table import TypedCommand, UnknownCommand, parse_command
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, StoreClosed
 from hermes_sessions.gateway.access_control import Authorisation
-from hermes_sessions.gateway.command_executor import Errands
+from hermes_sessions.gateway.command_executor import CommandExecutor
 from hermes_sessions.gateway.events import Inbound, Receipt, Status
 from hermes_sessions.gateway.inbound_spool import Spool
 from hermes_sessions.gateway.platforms.port import Unreachable
-from hermes_sessions.gateway.worker_pool import Busy, LanePool
-from hermes_sessions.lifecycle.busy_input import BusyMode, is_acknowledged
+from hermes_sessions.gateway.worker_pool import BusyAnswer, WorkerPool
+from hermes_sessions.lifecycle.busy_input import BusyMode, should_acknowledge
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.lifecycle.turn_input import dedupe_mark, sender_of
 from hermes_sessions.storage.care.health import HealthWatch, State
 from hermes_sessions.storage.logs import Logger, where
-from hermes_sessions.storage.repositories.mailbox import Kind, Mailbox, Put
+from hermes_sessions.storage.repositories.mailbox import EnqueueResult, Kind, Mailbox
 
 logger = Logger(__name__)
 
@@ -60,8 +60,8 @@ class Intake:
     mailboxes: Mailboxes
     authorisation: Authorisation
     spool: Spool
-    pool: LanePool
-    errands: Errands
+    pool: WorkerPool
+    command_executor: CommandExecutor
     #: Says something where a message came from, when its sender is not listening any more.
     say: Callable[[Inbound, str], None]
     #: Tells of a spooled message that it is not to be stored any more.
@@ -95,7 +95,7 @@ class Intake:
             return self._put_aside(inbound, "messages before it wait")
         try:
             receipt = self._store_or_keep(inbound)
-        except AWAY as error:
+        except STORE_UNAVAILABLE_ERRORS as error:
             self.health.failed(error)
             return self._put_aside(inbound, str(error))
         self.health.worked()
@@ -108,7 +108,7 @@ class Intake:
         """
         try:
             return self.store_now(inbound)
-        except (InvalidInput, StoreClosed, *AWAY):
+        except (InvalidInput, StoreClosed, *STORE_UNAVAILABLE_ERRORS):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is
             logger.warning("a message could not be taken: %s", where(error))
@@ -127,7 +127,7 @@ class Intake:
     def _put_aside(self, inbound: Inbound, why: str) -> Receipt:
         try:
             verdict = self.authorisation.decide(inbound.source, inbound.roles, is_final=False)
-        except AWAY as error:
+        except STORE_UNAVAILABLE_ERRORS as error:
             raise Unreachable(f"It is not known who may talk to me: {error}") from error
         if not verdict.is_allowed:
             return Receipt("refused", reply=verdict.reply, reason=verdict.refusal)
@@ -147,7 +147,7 @@ class Intake:
         """
         try:
             # What others bring at the same time may belong between it.
-            with self.pool.holding_back():
+            with self.pool.deferring_wakes():
                 number = self.spool.replay(self._store_spooled)
         finally:
             self.health.waits(self.spool.waiting)
@@ -163,7 +163,7 @@ class Intake:
             return
         try:
             receipt = self._store_allowed(inbound)
-        except AWAY:
+        except STORE_UNAVAILABLE_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001 - those after it must not wait for ever
             logger.warning("a spooled message was refused: %s", where(error))
@@ -189,7 +189,7 @@ class Intake:
     def _store_allowed(self, inbound: Inbound) -> Receipt:
         inbound = self._without_known_parts(inbound)
         key = self.store.session_key(inbound.source)
-        typed = read_command(inbound.text, "gateway")
+        typed = parse_command(inbound.text, "gateway")
         if isinstance(typed, UnknownCommand):
             return Receipt("answered", reply=_unknown(typed), session_key=key)
         if typed is not None and typed.command.name not in {"queue", "steer"}:
@@ -230,7 +230,9 @@ class Intake:
         reply = None if busy is None else self._acknowledgement(key, busy, put.depth)
         return Receipt("stored", put.item_id, put.depth, reply, key)
 
-    def _put(self, inbound: Inbound, kind: Kind, text: str, wants: BusyMode | None = None) -> Put:
+    def _put(
+        self, inbound: Inbound, kind: Kind, text: str, wants: BusyMode | None = None
+    ) -> EnqueueResult:
         source = inbound.source
         payload = payload_of(inbound)
         if wants is not None:
@@ -269,11 +271,11 @@ class Intake:
             raise AssertionError("the lane of a stored message is gone")
         return lane.id
 
-    def _acknowledgement(self, key: str, busy: Busy, depth: int) -> str | None:
+    def _acknowledgement(self, key: str, busy: BusyAnswer, depth: int) -> str | None:
         if not self.store.config.busy_ack_enabled:
             return None
         now = self.store.engine.store.clock()
-        if not is_acknowledged(self._acknowledged.get(key), now):
+        if not should_acknowledge(self._acknowledged.get(key), now):
             return None
         if len(self._acknowledged) > 10_000:
             self._acknowledged.clear()
@@ -286,11 +288,11 @@ class Intake:
 
     # ── commands ──────────────────────────────────────────────────────────────────────────────
 
-    def _command(self, typed: Typed, inbound: Inbound, key: str) -> Receipt:
+    def _command(self, typed: TypedCommand, inbound: Inbound, key: str) -> Receipt:
         if typed.command.name in IN_TURN:
             return self._message(inbound, key, "command", inbound.text, "queue")
         try:
-            done = self.errands.carry_out(
+            done = self.command_executor.execute_command(
                 typed, inbound, key, dedupe=self._mark(inbound, inbound.message_id)
             )
         except MessageTooLarge as error:

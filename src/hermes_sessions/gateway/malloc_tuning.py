@@ -23,7 +23,7 @@ def limit_arenas(environ: Mapping[str, str]) -> None:
         mallopt(_M_ARENA_MAX, _ARENAS)
 
 
-def give_back() -> None:
+def trim_free_memory() -> None:
     """Give memory that is free back to the system."""
     if (malloc_trim := _of_glibc("malloc_trim")) is not None:
         malloc_trim(0)

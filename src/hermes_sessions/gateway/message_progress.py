@@ -43,7 +43,7 @@ class HasStore(Protocol):
         """The lanes and their sessions."""
 
 
-class Endings:
+class StoredOutcomes:
     """The ends of messages, in the store."""
 
     def __init__(self, store: Store) -> None:
@@ -82,7 +82,7 @@ def outcome_of(status: str, reason: str | None) -> EndOutcome:
     return "failed" if reason == "failed" else "interrupted"
 
 
-async def heard_or_stored(
+async def live_or_stored_progress(
     progress: AsyncIterator[Progress],
     find: Callable[[], Progress | None],
     *,
@@ -125,7 +125,7 @@ async def _found(find: Callable[[], Progress | None]) -> Progress | None:
         return None
 
 
-def unsent_of(services: Services) -> Callable[[Target], bool]:
+def unsent_lookup(services: Services) -> Callable[[Target], bool]:
     """Return how to tell whether something is still to be sent to a chat; without a store, nothing
     is known to be.
     """
@@ -136,12 +136,14 @@ def unsent_of(services: Services) -> Callable[[Target], bool]:
     return lambda target: outbox.has_unsent(target.platform, chat_of(target))
 
 
-def watcher_of(services: Services) -> Callable[[int], AsyncIterator[Progress]]:
+def progress_watcher(services: Services) -> Callable[[int], AsyncIterator[Progress]]:
     """Return how to watch messages: by what is heard, and where there is a store, by that, too."""
     if not isinstance(services, HasStore):
         return services.watch
-    endings = Endings(services.store.engine.store)
-    return lambda item_id: heard_or_stored(services.watch(item_id), lambda: endings.find(item_id))
+    endings = StoredOutcomes(services.store.engine.store)
+    return lambda item_id: live_or_stored_progress(
+        services.watch(item_id), lambda: endings.find(item_id)
+    )
 
 
 #: Outcomes that are remembered for those who begin to watch after the end.
@@ -264,7 +266,7 @@ _MAX_OUTSTANDING: Final = 5_000
 _AT_ONCE: Final = 500
 
 
-class Outstanding:
+class PendingReplies:
     """The messages of one gateway that have not ended, as far as it knows. Thread-safe."""
 
     def __init__(

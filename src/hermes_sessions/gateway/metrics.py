@@ -30,7 +30,7 @@ Look = Callable[[], Mapping[str, float]]
 Check = Callable[[], str | None]
 
 
-class Observing:
+class GatewayMetrics:
     """The metrics of one gateway. Counting is thread-safe and never fails a message.
 
     What is shown is known already: nothing here waits for the store, which may be frozen.
@@ -116,7 +116,7 @@ class Observing:
 
     def show(self, name: str, words: str, look: Look, *, label: str | None = None) -> None:
         """Show numbers that *look* returns at once when metrics are rendered."""
-        self._registry.register(_Looked(f"hermes_gateway_{name}", words, look, label))
+        self._registry.register(_LookupGauge(f"hermes_gateway_{name}", words, look, label))
 
     def require(self, name: str, check: Check) -> None:
         """Have `problems` ask *check*, too; another one of this name is replaced."""
@@ -133,7 +133,7 @@ class Observing:
 
 
 def observe(
-    observing: Observing,
+    gateway_metrics: GatewayMetrics,
     *,
     adapters: Mapping[str, Adapter],
     lanes_at_work: Callable[[], int],
@@ -143,54 +143,54 @@ def observe(
     """Show what a gateway is doing, and let it count as ready when its platforms are connected, its
     store takes writes, nothing waits for the store to come back, and it begins turns.
     """
-    observing.show(
+    gateway_metrics.show(
         "store_state",
         "1 for the state that the store is in, 0 for the others.",
-        lambda: {state.value: float(observing.store().state is state) for state in State},
+        lambda: {state.value: float(gateway_metrics.store().state is state) for state in State},
         label="state",
     )
-    observing.show(
+    gateway_metrics.show(
         "heartbeat_age_seconds",
         "Seconds since the last heartbeat, or write, was stored or given up.",
-        lambda: {"": observing.health.age},
+        lambda: {"": gateway_metrics.health.age},
     )
-    observing.show(
+    gateway_metrics.show(
         "lanes_at_work", "Lanes in which a turn runs.", lambda: {"": float(lanes_at_work())}
     )
-    observing.show(
+    gateway_metrics.show(
         "spool_waiting",
         "Messages that wait for the database.",
         lambda: {"": float(spool_waiting())},
     )
-    observing.show(
+    gateway_metrics.show(
         "outbox",
         "Replies by status, as of the last heartbeat.",
-        lambda: {status: float(count) for status, count in observing.outbox.items()},
+        lambda: {status: float(count) for status, count in gateway_metrics.outbox.items()},
         label="status",
     )
-    observing.show(
+    gateway_metrics.show(
         "connected",
         "1 for a platform from which messages arrive, else 0.",
         lambda: {name: float(adapter.is_connected) for name, adapter in adapters.items()},
         label="platform",
     )
-    observing.require("gateway", lambda: "stops" if is_draining() else None)
+    gateway_metrics.require("gateway", lambda: "stops" if is_draining() else None)
     for name, adapter in adapters.items():
-        observing.require(name, partial(_connected, adapter))
-    observing.require("spool", lambda: "messages wait" if spool_waiting() else None)
-    observing.require("database", partial(_usable, observing))
+        gateway_metrics.require(name, partial(_connected, adapter))
+    gateway_metrics.require("spool", lambda: "messages wait" if spool_waiting() else None)
+    gateway_metrics.require("database", partial(_usable, gateway_metrics))
 
 
 def _connected(adapter: Adapter) -> str | None:
     return None if adapter.is_connected else "not connected"
 
 
-def _usable(observing: Observing) -> str | None:
-    health = observing.store()
+def _usable(gateway_metrics: GatewayMetrics) -> str | None:
+    health = gateway_metrics.store()
     return None if health.takes_writes else health.state.value
 
 
-class _Looked(Collector):
+class _LookupGauge(Collector):
     """A gauge whose numbers are asked for when it is rendered."""
 
     def __init__(self, name: str, words: str, look: Look, label: str | None) -> None:

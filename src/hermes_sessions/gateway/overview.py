@@ -95,7 +95,7 @@ class Gateways(NamedTuple):
     silent: list[Process]
 
 
-class Waiting(NamedTuple):
+class QueuedMessage(NamedTuple):
     """A message that waits or runs."""
 
     id: int
@@ -159,7 +159,7 @@ def ended_elsewhere(store: Store, item_ids: Sequence[int]) -> list[tuple[int, Pr
     ]
 
 
-def waiting_messages(store: Store, namespace: str, limit: int) -> list[Waiting]:
+def waiting_messages(store: Store, namespace: str, limit: int) -> list[QueuedMessage]:
     """Return what waits or runs in all lanes, oldest first; never what was said."""
     with store.provider.read() as tx:
         rows: list[Any] = tx.all(
@@ -169,4 +169,4 @@ def waiting_messages(store: Store, namespace: str, limit: int) -> list[Waiting]:
             "WHERE lanes.namespace = ? AND mailbox.status IN (?, ?) ORDER BY mailbox.id LIMIT ?",
             (namespace, "waiting", "running", limit),
         )
-    return [Waiting(*row) for row in rows]
+    return [QueuedMessage(*row) for row in rows]

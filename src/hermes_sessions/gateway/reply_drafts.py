@@ -17,7 +17,7 @@ from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import Adapter, PlatformError, RateLimited
 from hermes_sessions.gateway.platforms.text_splitter import measure, split
-from hermes_sessions.lifecycle.mailboxes import Taken
+from hermes_sessions.lifecycle.mailboxes import StartedTurn
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.outbox import Drafts
 from hermes_sessions.storage.repositories.turns import Turn
@@ -43,7 +43,7 @@ class Streaming:
     cursor: str = " ▉"
 
 
-class DraftNote(Protocol):
+class DraftRecord(Protocol):
     """Where it is remembered which message shows a draft."""
 
     async def shown(self, message_id: str) -> bool:
@@ -68,7 +68,7 @@ class Draft:
         streaming: Streaming,
         *,
         key: str,
-        note: DraftNote | None = None,
+        note: DraftRecord | None = None,
         message_id: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -209,7 +209,7 @@ LEFT: Final = "I was interrupted before I had said this, and do not go on with i
 _AT_WORK: Final = "Still working…"
 
 
-class DraftBoard:
+class DraftPublisher:
     """Shows what turns say on the platforms that are connected."""
 
     def __init__(
@@ -225,9 +225,9 @@ class DraftBoard:
         self._adapters = adapters
         self._streaming = streaming
         #: By turn, as long as somebody has to do with it: what runs here, or is being left.
-        self._at_hand: WeakValueDictionary[int, ShownDraft] = WeakValueDictionary()
+        self._at_hand: WeakValueDictionary[int, DraftHandle] = WeakValueDictionary()
 
-    def show(self, target: Target, taken: Taken) -> ShownDraft:
+    def show(self, target: Target, taken: StartedTurn) -> DraftHandle:
         """Begin to show what a turn says, in the place of what an attempt before it showed. From
         the turn's thread.
         """
@@ -235,10 +235,10 @@ class DraftBoard:
         adapter, draft = self._adapters.get(target.platform), None
         if adapter is not None and adapter.is_connected:
             draft = self._do(self._begin(adapter, target, turn, left))
-        self._at_hand[turn.id] = shown = ShownDraft(self._loop, draft, left)
+        self._at_hand[turn.id] = shown = DraftHandle(self._loop, draft, left)
         return shown
 
-    def _left_by_the_attempt_before(self, taken: Taken) -> str | None:
+    def _left_by_the_attempt_before(self, taken: StartedTurn) -> str | None:
         before = taken.input.items[0].turn_id
         try:
             return None if before is None else self._drafts.adopt(before, taken.turn.id)
@@ -295,8 +295,8 @@ class DraftBoard:
             return None
 
 
-class ShownDraft:
-    """What a turn shows; see `turns.Shown`."""
+class DraftHandle:
+    """What a turn shows; see `turn_runner.DraftView`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, draft: Draft | None, left: str | None = None
@@ -339,7 +339,7 @@ class ShownDraft:
 
 
 class _Note:
-    """Remembers in the store which message shows a turn's draft; see `DraftNote`."""
+    """Remembers in the store which message shows a turn's draft; see `DraftRecord`."""
 
     def __init__(self, drafts: Drafts, target: Target, turn: Turn) -> None:
         self._drafts = drafts
@@ -347,7 +347,7 @@ class _Note:
         self._turn = turn
 
     async def shown(self, message_id: str) -> bool:
-        """See `DraftNote.shown`. It is decoration: the turn does not fail with it."""
+        """See `DraftRecord.shown`. It is decoration: the turn does not fail with it."""
         turn = self._turn
         shown = reply_to(
             self._target, "", lane_id=turn.lane_id, turn_id=turn.id, draft_id=message_id
@@ -359,7 +359,7 @@ class _Note:
             return False
 
     async def is_ours(self, *, is_over: bool) -> bool:
-        """See `DraftNote.is_ours`."""
+        """See `DraftRecord.is_ours`."""
         try:
             if is_over:
                 return await asyncio.to_thread(self._drafts.forget, self._turn.id)

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from hermes_sessions.storage.host_processes import find_out, host_name, new_process_id
+from hermes_sessions.storage.host_processes import host_name, identify_process, new_process_id
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.processes import Process
 
@@ -71,7 +71,7 @@ def local_gateways(home: Path, namespace: str) -> list[LocalGateway]:
         if each is not None
         and each.process.namespace == namespace
         and each.process.host == host_name()
-        and find_out(each.process) == "it"
+        and identify_process(each.process) == "it"
     ]
 
 

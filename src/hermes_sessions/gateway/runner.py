@@ -12,20 +12,20 @@ from typing import Final, Literal
 
 from hermes_sessions.errors import StoreError, StoreUnavailable
 from hermes_sessions.gateway import malloc_tuning
-from hermes_sessions.gateway.active_turns import overdue, still_at_work
+from hermes_sessions.gateway.active_turns import long_running, overdue
 from hermes_sessions.gateway.delivery import Delivery, part_of, reply_to
 from hermes_sessions.gateway.events import Inbound, Receipt, target_of_message
 from hermes_sessions.gateway.handoffs import Handoffs
 from hermes_sessions.gateway.intake import Intake
-from hermes_sessions.gateway.message_progress import Outstanding, ProgressHub
-from hermes_sessions.gateway.metrics import Observing
+from hermes_sessions.gateway.message_progress import PendingReplies, ProgressHub
+from hermes_sessions.gateway.metrics import GatewayMetrics
 from hermes_sessions.gateway.overview import PlatformReports, ended_elsewhere
 from hermes_sessions.gateway.platform_connections import Connections
 from hermes_sessions.gateway.platforms.port import Adapter, PlatformError, Progress
 from hermes_sessions.gateway.platforms.text_splitter import split
-from hermes_sessions.gateway.reply_drafts import DraftBoard
+from hermes_sessions.gateway.reply_drafts import DraftPublisher
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
-from hermes_sessions.gateway.worker_pool import LanePool
+from hermes_sessions.gateway.worker_pool import WorkerPool
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.session_store import SessionStore
@@ -54,16 +54,16 @@ class Gateway:
     process: GatewayProcess
     adapters: Mapping[str, Adapter]
     intake: Intake
-    pool: LanePool
+    pool: WorkerPool
     delivery: Delivery
     hub: ProgressHub
-    board: DraftBoard
+    board: DraftPublisher
     watcher: ExpiryWatcher
     outbox: Outbox
     stuck: StuckLanes
-    observing: Observing
+    gateway_metrics: GatewayMetrics
     handoffs: Handoffs
-    outstanding: Outstanding
+    pending_replies: PendingReplies
     beat_seconds: float = BEAT_SECONDS
     #: Called when everything is ready: what was recovered, and who is connected.
     on_ready: Callable[[], None] = lambda: None
@@ -102,8 +102,8 @@ class Gateway:
             "state": "stopping" if self._ending.is_set() else "running",
             "platforms": self.connections.states(),
             "spooled": self.intake.spool.waiting,
-            "why": self.observing.store().why,
-            **self.observing.told_store(),
+            "why": self.gateway_metrics.store().why,
+            **self.gateway_metrics.told_store(),
         }
 
     @property
@@ -123,11 +123,11 @@ class Gateway:
         for one in recovery.stuck:
             if one.lane is not None:
                 await asyncio.to_thread(self.stuck.tell, one.lane)
-        await asyncio.to_thread(self.intake.errands.see_to_left)
+        await asyncio.to_thread(self.intake.command_executor.recover_orphaned_commands)
         await asyncio.to_thread(self.intake.spool.adopt)
         self._tasks = [
             asyncio.create_task(self.delivery.run()),
-            asyncio.create_task(self.observing.measure_loop()),
+            asyncio.create_task(self.gateway_metrics.measure_loop()),
             asyncio.create_task(self._repeat(self._beat_once, self._beat_due)),
             asyncio.create_task(self._repeat(self._keep_up, self._upkeep_due)),
         ]
@@ -150,9 +150,9 @@ class Gateway:
         worth something at once or not at all.
         """
         receipt = await self.intake.accept(inbound)
-        self.observing.message(inbound.source.platform.value, receipt)
+        self.gateway_metrics.message(inbound.source.platform.value, receipt)
         if receipt.status == "stored" and receipt.item_id is not None:
-            self.outstanding.add(receipt.item_id)
+            self.pending_replies.add(receipt.item_id)
         if receipt.reply is not None and receipt.status != "duplicate" and not receipt.is_said:
             await self._say(inbound, receipt.reply, is_durable=receipt.status == "answered")
         return receipt
@@ -274,7 +274,7 @@ class Gateway:
         for turn in to_end:
             turn.end("timeout")
         self.board.warn(to_warn)
-        self.board.say_at_work(still_at_work(running, every=config.notify_interval))
+        self.board.say_at_work(long_running(running, every=config.notify_interval))
 
     def _keep_up(self) -> None:
         """Look for what others left, and for what waits."""
@@ -284,7 +284,7 @@ class Gateway:
         for item_id, progress in ended_elsewhere(self.store.engine.store, self.hub.watched()):
             self.hub.publish((item_id,), progress)
         self._report()
-        self.observing.outbox = self.outbox.counts()
+        self.gateway_metrics.outbox = self.outbox.counts()
         if self.pool.is_draining:
             return
         recovery = self.process.recover()
@@ -292,7 +292,7 @@ class Gateway:
             if one.lane is not None:
                 self.stuck.tell(one.lane)
         # Before anything goes on: it may be a command to stop that.
-        self.intake.errands.see_to_left()
+        self.intake.command_executor.recover_orphaned_commands()
         told = self.handoffs.take_all() + self.stuck.tell_all() + self.board.finish_left()
         if recovery.freed_replies + told:
             self._loop.call_soon_threadsafe(self.delivery.wake)
@@ -303,7 +303,7 @@ class Gateway:
         """Give back memory when nothing runs any more, once after something did."""
         served = self.pool.served()
         if served not in {None, self._rested_after}:
-            malloc_tuning.give_back()
+            malloc_tuning.trim_free_memory()
             self._rested_after = served
 
     def _watch_expiry(self) -> None:
@@ -346,7 +346,7 @@ class Gateway:
         """
         doing = self._loop.run_in_executor(self._last_threads, do)
         while not doing.done():
-            if (health := self.observing.store()).state is State.DOWN:
+            if (health := self.gateway_metrics.store()).state is State.DOWN:
                 raise StoreUnavailable(health.why or "The database does not answer.")
             await asyncio.wait({doing}, timeout=RETRY_SECONDS)
         return doing.result()

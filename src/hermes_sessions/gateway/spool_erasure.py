@@ -9,7 +9,7 @@ from typing import Final
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.inbound_spool import spool_directory
 from hermes_sessions.storage.care.erasure.receipts import Receipts
-from hermes_sessions.storage.care.erasure.spool_place import Spools, is_about
+from hermes_sessions.storage.care.erasure.spool_place import SpoolPlace, is_about
 from hermes_sessions.storage.store import Store
 
 #: Files in which adapters keep what they received, a message in each line.
@@ -18,12 +18,12 @@ _JOURNALS: Final = ("signal-received.jsonl", "signal-received.unreadable")
 _SILENT: Final = 120.0
 
 
-def spools_of(home: Path, store: Store, others: Sequence[Path] = ()) -> Spools:
+def spools_of(home: Path, store: Store, others: Sequence[Path] = ()) -> SpoolPlace:
     """Return the spools of the gateways of a home, and those in *other* directories, as a place
     where something may be erased.
     """
     folder = home / "gateway"
-    return Spools(
+    return SpoolPlace(
         [spool_directory(home), *others],
         [folder / name for name in _JOURNALS],
         lambda: _is_running(store),
@@ -39,7 +39,7 @@ def _is_running(store: Store) -> bool:
     return row is not None
 
 
-class Forgotten:
+class ErasureFilter:
     """Tells whether a message that was spooled is about somebody who was forgotten meanwhile."""
 
     def __init__(self, store: Store) -> None:

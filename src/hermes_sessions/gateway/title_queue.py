@@ -21,7 +21,7 @@ logger = Logger(__name__)
 MOST_WAITING: Final = 1_000
 
 
-class Titling:
+class TitleQueue:
     """Sessions that may need a title. Thread-safe."""
 
     def __init__(self, give: Callable[[str], object], *, most_waiting: int = MOST_WAITING) -> None:

@@ -28,8 +28,8 @@ from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import Progress
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
-from hermes_sessions.gateway.turn_transcript import Conclusion, Transcribed, note_topic
-from hermes_sessions.lifecycle.mailboxes import Also, Finished, Mailboxes, Taken
+from hermes_sessions.gateway.turn_transcript import Conclusion, TurnTranscript, note_topic
+from hermes_sessions.lifecycle.mailboxes import ExtraWrite, Mailboxes, StartedTurn, TurnEnding
 from hermes_sessions.lifecycle.session_context import (
     build_session_context,
     build_session_context_prompt,
@@ -65,7 +65,7 @@ INSTRUCTION: Final = (
 _QUESTION: Final = "[The conversation is about to be closed. What should be remembered?]"
 
 
-class Saving:
+class FinalTurn:
     """Gives an agent the turn; a `SaveTurn`."""
 
     def __init__(self, agent: Agent) -> None:
@@ -129,7 +129,7 @@ _STORE_AGAIN: Final = 1.0
 _STORE_AGAIN_FOR: Final = 120.0
 
 
-class Shown(Protocol):
+class DraftView(Protocol):
     """Where the turn shows what it says while it says it; called from the turn's thread."""
 
     def text(self, piece: str) -> None:
@@ -163,7 +163,7 @@ class TurnRunner:
     stuck: StuckLanes
     agent_for: AgentFor
     publish: Callable[[tuple[int, ...], Progress], None]
-    show: Callable[[Target, Taken], Shown]
+    show: Callable[[Target, StartedTurn], DraftView]
     #: Something is in the outbox.
     sent: Callable[[], None]
     #: Before a turn, with the size of the last prompt: the session it runs in, which is another
@@ -196,7 +196,7 @@ class TurnRunner:
             shown.leave(is_over=not conclusion.again and conclusion.outcome != "abandoned")
         return conclusion.again
 
-    def _run(self, turn: ActiveTurn, entry: SessionEntry, shown: Shown) -> Conclusion:
+    def _run(self, turn: ActiveTurn, entry: SessionEntry, shown: DraftView) -> Conclusion:
         taken = turn.taken
         try:
             with self.agent_for(entry) as kept:
@@ -210,7 +210,7 @@ class TurnRunner:
                     return self._command(agent, entry.session_id, turn)
                 session_id = self.prepare(agent, entry.session_id, entry.last_prompt_tokens)
                 note_topic(self.store.db, turn.source, entry.session_key, session_id)
-                said = Transcribed(self.store, turn, session_id)
+                said = TurnTranscript(self.store, turn, session_id)
                 if (stored := said.stored_answer()) is not None:
                     return stored
                 return self._listen(turn, agent, said, shown)
@@ -248,11 +248,11 @@ class TurnRunner:
         return Conclusion("completed", said)
 
     def _listen(
-        self, turn: ActiveTurn, agent: Agent, transcribed: Transcribed, shown: Shown
+        self, turn: ActiveTurn, agent: Agent, transcript: TurnTranscript, shown: DraftView
     ) -> Conclusion:
         said, ended = "", Ended("interrupted")
-        for event in transcribed.events(agent, lambda: self._steered(turn, transcribed)):
-            turn.did_something()
+        for event in transcript.events(agent, lambda: self._steered(turn, transcript)):
+            turn.note_activity()
             if isinstance(event, TextPiece):
                 shown.text(event.text)
                 self.publish(turn.item_ids, Progress("text", event.text))
@@ -269,18 +269,18 @@ class TurnRunner:
             elif isinstance(event, Ended):
                 ended = event
         if ended.how == "answered":
-            self.afterwards(transcribed.session_id)
+            self.afterwards(transcript.session_id)
         return concluded(ended, said, turn.cause)
 
-    def _steered(self, turn: ActiveTurn, transcribed: Transcribed) -> None:
+    def _steered(self, turn: ActiveTurn, transcript: TurnTranscript) -> None:
         """Store what was said to the turn meanwhile, so that the model sees it at the next step."""
         while turn.steered:
             item_id = turn.steered.pop(0)
             if self.mailboxes.steer(turn.taken.turn, item_id):
                 turn.taken_up.append(item_id)
-                transcribed.store_taken_up()
+                transcript.store_taken_up()
 
-    def _note_prompt(self, taken: Taken, answered: Answered) -> None:
+    def _note_prompt(self, taken: StartedTurn, answered: Answered) -> None:
         used = answered.reply.usage.input_tokens
         if used:
             self.store.update_session(
@@ -337,7 +337,7 @@ class TurnRunner:
             self.publish(turn.item_ids, ended)
         return finished.is_accepted and bool(replies)
 
-    def _finish(self, turn: ActiveTurn, conclusion: Conclusion, also: Also) -> Finished:
+    def _finish(self, turn: ActiveTurn, conclusion: Conclusion, also: ExtraWrite) -> TurnEnding:
         """Store it, again and again while the database is away: the model is not asked again for
         that. Whoever takes the lane over meanwhile ends this, too.
         """
@@ -405,7 +405,7 @@ _INTERRUPTED: Final = {
 }
 
 
-def target_of_input(taken: Taken, source: SessionSource) -> Target:
+def target_of_input(taken: StartedTurn, source: SessionSource) -> Target:
     """Return where the reply to an input goes: the chat, and the last message of it."""
     payload = taken.input.items[-1].payload
     return Target(

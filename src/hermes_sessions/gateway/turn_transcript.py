@@ -9,10 +9,10 @@ from hermes_sessions.agent.turn import Agent, TurnEvent
 from hermes_sessions.gateway.active_turns import ActiveTurn
 from hermes_sessions.lifecycle.session_context import build_session_context, prefixed_with_sender
 from hermes_sessions.lifecycle.session_store import SessionStore
-from hermes_sessions.lifecycle.turn_input import Input
+from hermes_sessions.lifecycle.turn_input import TurnInput
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.identities import Author, note_author
-from hermes_sessions.storage.repositories.mailbox import Item, Mailbox
+from hermes_sessions.storage.repositories.mailbox import Mailbox, MailboxItem
 from hermes_sessions.storage.repositories.turns import Outcome
 from hermes_sessions.storage.sessiondb import SessionDB
 
@@ -57,28 +57,28 @@ class Conclusion(NamedTuple):
     again: bool = False
 
 
-class Transcribed:
+class TurnTranscript:
     """The messages of one turn and their places in the session."""
 
     def __init__(self, sessions: SessionStore, turn: ActiveTurn, session_id: str) -> None:
         self._sessions = sessions
         self._db = sessions.db
         self._turn = turn
-        self._input: Input = turn.taken.input
+        self._input: TurnInput = turn.taken.input
         self.session_id = session_id
 
     def stored_answer(self) -> Conclusion | None:
         """Return the end of a turn whose answer an attempt before has stored, without having lived
         to send it; None when the model has to be asked.
         """
-        is_again, is_resumed = self._input.is_again, self._input.kind == "resume"
-        if not (is_again or is_resumed) or not (is_resumed or self._is_asked()):
+        is_retry, is_resumed = self._input.is_retry, self._input.kind == "resume"
+        if not (is_retry or is_resumed) or not (is_resumed or self._is_asked()):
             return None
         rows = self._db.get_messages(self.session_id)
         if not rows or not _is_whole_answer(rows[-1]):
             return None
         # Without an attempt before, nothing was interrupted: that answer was sent.
-        return Conclusion("completed", str(rows[-1]["content"]) if is_again else None)
+        return Conclusion("completed", str(rows[-1]["content"]) if is_retry else None)
 
     def events(self, agent: Agent, steer: Callable[[], None]) -> Iterator[TurnEvent]:
         """Store what is asked, unless an attempt before has, and yield what the agent does.
@@ -92,7 +92,7 @@ class Transcribed:
 
         interrupt = self._turn.interrupt
         self._note_author(self._input.items[0])
-        if self._input.kind == "resume" or (self._input.is_again and self._is_asked()):
+        if self._input.kind == "resume" or (self._input.is_retry and self._is_asked()):
             return agent.answer(self.session_id, interrupt=interrupt, steering=steering)
         return agent.run_turn(
             self.session_id,
@@ -124,7 +124,7 @@ class Transcribed:
         known = set(self._input.item_ids)
         self._store([item for item in items if item.id not in known])
 
-    def _store(self, items: Sequence[Item]) -> None:
+    def _store(self, items: Sequence[MailboxItem]) -> None:
         for item in items:
             self._note_author(item)
             self._db.append_message(
@@ -135,7 +135,7 @@ class Transcribed:
                 fence=self._turn.taken.turn.token,
             )
 
-    def _note_author(self, item: Item) -> None:
+    def _note_author(self, item: MailboxItem) -> None:
         """Remember who wrote, where others write, too: by this a person can be taken out."""
         if item.sender is None or item.kind == "resume" or not self._is_shared(item):
             return
@@ -145,28 +145,28 @@ class Transcribed:
         store, token = self._db.store, self._turn.taken.turn.token
         store.provider.write(lambda tx: note_author(tx, store, author, fence=token))
 
-    def _source_of(self, item: Item) -> SessionSource:
+    def _source_of(self, item: MailboxItem) -> SessionSource:
         described = item.payload.get("source")
         return SessionSource.from_dict(described) if described else self._turn.source
 
-    def _is_shared(self, item: Item) -> bool:
+    def _is_shared(self, item: MailboxItem) -> bool:
         context = build_session_context(self._source_of(item), self._sessions.config)
         return context.shared_multi_user_session
 
-    def _content(self, items: Sequence[Item]) -> str:
+    def _content(self, items: Sequence[MailboxItem]) -> str:
         """Return what the model reads of messages: who says it, where several people do, and the
         files that came along.
         """
         config = self._sessions.config
         source = self._source_of(items[0])
-        several = Input(items[0].kind, tuple(items))
+        several = TurnInput(items[0].kind, tuple(items))
         text = several.text
         if self._is_shared(items[0]):
             text = prefixed_with_sender(text, source, redact_pii=config.redact_pii)
         return with_files(text, several.media)
 
 
-def _mark(item: Item) -> str:
+def _mark(item: MailboxItem) -> str:
     """Return what a message is known by in the session: the same in every attempt."""
     return f"mailbox:{item.id}"
 

@@ -17,7 +17,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.gateway.events import Inbound, Receipt
-from hermes_sessions.gateway.metrics import Observing
+from hermes_sessions.gateway.metrics import GatewayMetrics
 from hermes_sessions.gateway.platforms.port import Adapter, PlatformError, Progress, Unreachable
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.care.health import Health, HealthWatch, State
@@ -49,16 +49,23 @@ class Waiting:
     """What a gateway is before it has a database; to the API, services that take nothing."""
 
     def __init__(self, adapters: Mapping[str, Adapter]) -> None:
-        self.observing = Observing(HealthWatch(Health(State.DOWN, "It has not answered yet.")))
-        self.observing.require("database", lambda: self.observing.store().state.value)
+        self.gateway_metrics = GatewayMetrics(
+            HealthWatch(Health(State.DOWN, "It has not answered yet."))
+        )
+        self.gateway_metrics.require("database", lambda: self.gateway_metrics.store().state.value)
         self._probes = adapters.get(_WITH_PROBES)
         self._failures = 0
         self._said_at = -_SAID_EVERY
 
     def status(self) -> dict[str, object]:
         """Return what the status socket tells."""
-        told = self.observing.told_store()
-        return {"state": "waiting", "platforms": {}, "why": self.observing.store().why, **told}
+        told = self.gateway_metrics.told_store()
+        return {
+            "state": "waiting",
+            "platforms": {},
+            "why": self.gateway_metrics.store().why,
+            **told,
+        }
 
     async def begin(self) -> None:
         """Answer probes, where there is an API; a second call does nothing."""
@@ -76,7 +83,7 @@ class Waiting:
 
     def failed(self, error: StoreError) -> float:
         """Note that the database could not be reached; return the seconds until the next try."""
-        self.observing.health.failed(error)
+        self.gateway_metrics.health.failed(error)
         if time.monotonic() >= self._said_at + _SAID_EVERY:
             self._said_at = time.monotonic()
             logger.warning("the gateway waits for its database: %s", error)

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.errors import ConversationHeld, StaleFence, StoreError
 from hermes_sessions.gateway.active_turns import ActiveTurn, Cause
-from hermes_sessions.gateway.worker_threads import Crew
-from hermes_sessions.lifecycle.busy_input import Answer, BusyMode, RunningTurn, on_message
-from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
+from hermes_sessions.gateway.worker_threads import WorkerThreads
+from hermes_sessions.lifecycle.busy_input import BusyAction, BusyMode, RunningTurn, on_message
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.lifecycle.turn_input import next_input
@@ -27,7 +27,7 @@ from hermes_sessions.model.lane import Lane
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.logs import Logger, where
 from hermes_sessions.storage.repositories.leases import Holder, Lease
-from hermes_sessions.storage.repositories.mailbox import Item, Mailbox
+from hermes_sessions.storage.repositories.mailbox import Mailbox, MailboxItem
 from hermes_sessions.storage.repositories.turns import Turns
 
 logger = Logger(__name__)
@@ -42,7 +42,7 @@ MOST_ROUNDS: Final = 200
 
 
 @dataclass(slots=True, eq=False)
-class LaneWork:
+class LaneWorker:
     """One lane at work in this process."""
 
     lane_id: int
@@ -57,15 +57,15 @@ class LaneWork:
 RunTurn = Callable[[ActiveTurn, SessionEntry], bool]
 
 
-class Busy(NamedTuple):
+class BusyAnswer(NamedTuple):
     """What a message did that came while a turn ran."""
 
-    answer: Answer
+    answer: BusyAction
     #: When the turn began.
     since: float
 
 
-class LanePool:
+class WorkerPool:
     """The lanes that this process works on. Thread-safe."""
 
     def __init__(
@@ -97,10 +97,10 @@ class LanePool:
         self._lease_seconds = lease_seconds
         #: By which turns are measured; see `ActiveTurn`.
         self.stopwatch = stopwatch
-        self._crew = Crew(at_once, name="lane")
+        self._crew = WorkerThreads(at_once, name="lane")
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._works: dict[int, LaneWork] = {}
+        self._works: dict[int, LaneWorker] = {}
         self._served = 0
         #: How often lanes failed in a row.
         self._failures: dict[int, int] = {}
@@ -124,7 +124,7 @@ class LanePool:
             if work is not None:
                 work.woken = True
                 return
-            self._works[lane_id] = work = LaneWork(lane_id)
+            self._works[lane_id] = work = LaneWorker(lane_id)
             self._served += 1
         try:
             self._crew.call(partial(self._serve, work))
@@ -136,7 +136,7 @@ class LanePool:
                 self._idle.notify_all()
 
     @contextmanager
-    def holding_back(self) -> Iterator[None]:
+    def deferring_wakes(self) -> Iterator[None]:
         """Wake nobody until the end, so that what is stored meanwhile is seen together."""
         with self._lock:
             self._held_back = set()
@@ -159,7 +159,7 @@ class LanePool:
 
     def arrived(
         self, lane_id: int, item_id: int, mode: BusyMode, *, has_media: bool, wants: BusyMode | None
-    ) -> Busy | None:
+    ) -> BusyAnswer | None:
         """Do with a stored message what its lane's mode says; None when no turn runs there."""
         with self._lock:
             work = self._works.get(lane_id)
@@ -178,7 +178,7 @@ class LanePool:
         *,
         has_media: bool,
         wants: BusyMode | None,
-    ) -> Busy:
+    ) -> BusyAnswer:
         running = RunningTurn(age=turn.age, can_steer=True, is_draining=self._is_draining)
         answer = on_message(mode, running, has_media=has_media, wants=wants)
         turn.seen.add(item_id)
@@ -186,7 +186,7 @@ class LanePool:
             turn.end("message")
         elif answer.action == "steer":
             turn.steered.append(item_id)
-        return Busy(answer, turn.started_at)
+        return BusyAnswer(answer, turn.started_at)
 
     def interrupt(self, lane_id: int, cause: Cause) -> bool:
         """End the turn that runs in a lane; return whether one does, in this process."""
@@ -233,7 +233,7 @@ class LanePool:
                     if work.lease is lease:
                         work.lease = renewed
 
-    def _lost(self, work: LaneWork, lease: Lease, error: StaleFence) -> None:
+    def _lost(self, work: LaneWorker, lease: Lease, error: StaleFence) -> None:
         with self._lock:
             if work.lease is not lease:
                 # It was given back just now, by the worker itself.
@@ -287,7 +287,7 @@ class LanePool:
 
     # ── a worker ──────────────────────────────────────────────────────────────────────────────
 
-    def _serve(self, work: LaneWork) -> None:
+    def _serve(self, work: LaneWorker) -> None:
         again: float | None = None
         try:
             while again is None:
@@ -313,7 +313,7 @@ class LanePool:
             elif again is not None:
                 self._later(again, lambda: self.wake(work.lane_id))
 
-    def _serve_once(self, work: LaneWork) -> float | None:
+    def _serve_once(self, work: LaneWorker) -> float | None:
         """Run turns until nothing waits; return after how many seconds to look again, or None."""
         try:
             for _ in range(MOST_ROUNDS):
@@ -352,7 +352,7 @@ class LanePool:
             return None
         return _source_of(waiting.items[0], lane)
 
-    def _take_turn(self, work: LaneWork, source: SessionSource) -> float:
+    def _take_turn(self, work: LaneWorker, source: SessionSource) -> float:
         """Run the next turn; return how long to wait before the one after it."""
         entry = self._store.get_or_create_session(source)
         lease = self._hold(work, entry.session_id)
@@ -380,7 +380,7 @@ class LanePool:
             self._failures.pop(work.lane_id, None)
         return 0.0
 
-    def _begin(self, work: LaneWork, taken: Taken, source: SessionSource) -> ActiveTurn:
+    def _begin(self, work: LaneWorker, taken: StartedTurn, source: SessionSource) -> ActiveTurn:
         # Something else may have come first since the mailbox was looked at.
         source = _source_of(taken.input.items[0], taken.lane) or source
         turn = ActiveTurn(taken, source, self._clock(), self.stopwatch)
@@ -388,7 +388,7 @@ class LanePool:
             work.turn = turn
         return turn
 
-    def _after_nothing(self, work: LaneWork) -> float:
+    def _after_nothing(self, work: LaneWorker) -> float:
         """Go on where a lane was suspended in this very moment; otherwise look again later."""
         engine = self._store.engine
         with engine.store.provider.read() as tx:
@@ -399,7 +399,7 @@ class LanePool:
         self._let_go(work)
         return LOOK_AGAIN
 
-    def _hold(self, work: LaneWork, session_id: str) -> Lease:
+    def _hold(self, work: LaneWorker, session_id: str) -> Lease:
         """Have the lease of a session, and no other."""
         with self._lock:
             lease = work.lease
@@ -412,7 +412,7 @@ class LanePool:
             work.lease = lease
         return lease
 
-    def _let_go(self, work: LaneWork) -> None:
+    def _let_go(self, work: LaneWorker) -> None:
         with self._lock:
             lease, work.lease = work.lease, None
         if lease is None:
@@ -440,12 +440,12 @@ class LanePool:
                 del self._unreleased[session_id]
 
 
-def _source_of(item: Item, lane: Lane) -> SessionSource | None:
+def _source_of(item: MailboxItem, lane: Lane) -> SessionSource | None:
     described = item.payload.get("source")
     return SessionSource.from_dict(described) if described else lane.origin
 
 
-def _came_during(turn: ActiveTurn, item: Item) -> bool:
+def _came_during(turn: ActiveTurn, item: MailboxItem) -> bool:
     return (
         item.kind == "message"
         and item.turn_id is None

@@ -15,7 +15,7 @@ from hermes_sessions.storage.logs import Logger, where
 logger = Logger(__name__)
 
 
-class Crew:
+class WorkerThreads:
     """Calls things in threads of its own, so many at once and the others in order. Thread-safe."""
 
     def __init__(self, at_once: int, *, name: str) -> None:

@@ -23,7 +23,7 @@ logger = Logger(__name__)
 
 T = TypeVar("T")
 #: Too many; unused for too long; of another session or configuration; somebody said so.
-Cause = Literal["full", "idle", "stale", "asked"]
+EvictionCause = Literal["full", "idle", "stale", "asked"]
 
 DEFAULT_MAX_SIZE: Final = 128
 DEFAULT_IDLE_TTL: Final = 3600.0
@@ -53,7 +53,7 @@ class CacheStats(NamedTuple):
     hits: int
     misses: int
     #: How many agents were let go, by cause.
-    evicted: dict[Cause, int]
+    evicted: dict[EvictionCause, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +91,9 @@ class AgentCache(Generic[T]):
         self._in_use = 0
         self._hits = 0
         self._misses = 0
-        self._evicted: dict[Cause, int] = dict.fromkeys(("full", "idle", "stale", "asked"), 0)
+        self._evicted: dict[EvictionCause, int] = dict.fromkeys(
+            ("full", "idle", "stale", "asked"), 0
+        )
         self._is_closed = False
 
     @contextmanager
@@ -196,7 +198,7 @@ class AgentCache(Generic[T]):
         unused = [key for key, kept in self._kept.items() if not kept.in_use]
         return self._drop(unused[:surplus], "full")
 
-    def _drop(self, session_keys: list[str], cause: Cause) -> list[T]:
+    def _drop(self, session_keys: list[str], cause: EvictionCause) -> list[T]:
         """Forget agents, and return those to close now: one that a turn has is closed by whoever
         gives it back. The lock is held, so that each is seen by one of the two.
         """

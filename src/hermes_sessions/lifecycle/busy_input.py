@@ -31,7 +31,7 @@ class RunningTurn(NamedTuple):
     is_draining: bool = False
 
 
-class Answer(NamedTuple):
+class BusyAction(NamedTuple):
     """What to do, and why, where it is not what the mode says."""
 
     action: BusyMode
@@ -45,7 +45,7 @@ def on_message(
     has_media: bool = False,
     wants: BusyMode | None = None,
     grace: float = FOLLOWUP_GRACE,
-) -> Answer:
+) -> BusyAction:
     """Return what a message does to the turn that runs.
 
     *mode* is ``display.busy_input_mode``; *wants* is what the sender asked for with ``/queue`` or
@@ -53,7 +53,7 @@ def on_message(
     """
     action = wants or mode
     because = None if action == "queue" else _obstacle(action, running, has_media, grace)
-    return Answer(action) if because is None else Answer("queue", because)
+    return BusyAction(action) if because is None else BusyAction("queue", because)
 
 
 def _obstacle(action: BusyMode, running: RunningTurn, has_media: bool, grace: float) -> str | None:
@@ -70,7 +70,9 @@ def _obstacle(action: BusyMode, running: RunningTurn, has_media: bool, grace: fl
     return "follow_up" if running.age < grace else None
 
 
-def is_acknowledged(last_at: float | None, now: float, *, interval: float = ACK_INTERVAL) -> bool:
+def should_acknowledge(
+    last_at: float | None, now: float, *, interval: float = ACK_INTERVAL
+) -> bool:
     """Tell whether the sender is told that the message was received, having been told at *last_at*.
 
     A clock that ran backwards does not silence it.

@@ -14,24 +14,24 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
 from hermes_sessions.model.lane import LaneKey
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.mailbox import CommandNote, Mailbox, Put
+from hermes_sessions.storage.repositories.mailbox import EnqueueResult, Mailbox, PendingCommand
 from hermes_sessions.storage.repositories.processes import Processes
 
 T = TypeVar("T")
 
 #: A command that a process died of twice is not tried a third time.
-MOST_ATTEMPTS: Final = 2
+MAX_ATTEMPTS: Final = 2
 
 
-class LeftCommand(NamedTuple):
+class OrphanedCommand(NamedTuple):
     """A command of a process that is gone, which is the caller's now."""
 
     item_id: int
-    #: As it was given to `CommandNotes.begin`.
+    #: As it was given to `CommandJournal.begin`.
     payload: dict[str, Any]
     #: The change was made; only its sender has not heard of it.
     has_happened: bool
@@ -40,10 +40,10 @@ class LeftCommand(NamedTuple):
     is_too_late: bool
 
 
-class CommandNotes:
+class CommandJournal:
     """The commands that a bot's lanes have received."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
         self._rows = Mailbox(engine.store)
         self._processes = Processes(engine.store)
@@ -57,7 +57,7 @@ class CommandNotes:
         payload: Mapping[str, Any],
         dedupe: str | None = None,
         origin: SessionSource | None = None,
-    ) -> Put:
+    ) -> EnqueueResult:
         """Note that a lane, made if there is none, received a command that this process carries
         out; delivered again, it is a duplicate and not done twice.
 
@@ -67,7 +67,7 @@ class CommandNotes:
         now = self._engine.store.clock()
         noted = {"process": process_id, "attempt": 1, "command": dict(payload)}
 
-        def work(tx: WriteTransaction) -> Put:
+        def work(tx: WriteTransaction) -> EnqueueResult:
             namespace = self._engine.namespace
             lane = self._engine.lanes.ensure(tx, namespace, key, now=now, origin=origin)
             return self._rows.begin_command(tx, lane.id, dedupe, reason=name, payload=noted)
@@ -91,7 +91,7 @@ class CommandNotes:
 
         return self._write(work)
 
-    def take_over(self, process_id: str) -> list[LeftCommand]:
+    def take_over(self, process_id: str) -> list[OrphanedCommand]:
         """Return what processes left undone that have ended, or were found dead, oldest first: from
         now on it is this process's. Of several that ask, one gets each.
         """
@@ -104,7 +104,9 @@ class CommandNotes:
         ]
         return [each for each in taken if each is not None]
 
-    def _take(self, tx: WriteTransaction, seen: CommandNote, process_id: str) -> LeftCommand | None:
+    def _take(
+        self, tx: WriteTransaction, seen: PendingCommand, process_id: str
+    ) -> OrphanedCommand | None:
         self._engine.lanes.lock_by_id(tx, seen.lane_id)
         note = self._rows.find_command(tx, seen.id)
         if note is None or note.payload["process"] != seen.payload["process"]:
@@ -113,8 +115,8 @@ class CommandNotes:
         self._rows.change_payload(
             tx, note.id, {**note.payload, "process": process_id, "attempt": attempt}
         )
-        is_too_late = attempt > MOST_ATTEMPTS or self._rows.has_later(tx, note.lane_id, note.id)
-        return LeftCommand(note.id, note.payload["command"], note.has_happened, is_too_late)
+        is_too_late = attempt > MAX_ATTEMPTS or self._rows.has_later(tx, note.lane_id, note.id)
+        return OrphanedCommand(note.id, note.payload["command"], note.has_happened, is_too_late)
 
     def _write(self, work: Callable[[WriteTransaction], T]) -> T:
         return self._engine.store.provider.write(work, isolated=False)

@@ -117,7 +117,7 @@ def _is_fresh(lane: Lane, now: float, freshness: float) -> bool:
     return freshness <= 0 or now - marked_at <= freshness
 
 
-def resumes_by_itself(lane: Lane, now: float, freshness: float) -> bool:
+def resumes_automatically(lane: Lane, now: float, freshness: float) -> bool:
     """Tell whether an agent goes on in this lane after a restart although nobody wrote.
 
     It was interrupted by the end of a gateway, recently enough, and it is known where answers go.

@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
-from hermes_sessions.lifecycle.orphaned_sessions import LeftBehind
-from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, Claim, Finalizing
+from hermes_sessions.lifecycle.orphaned_sessions import OrphanedSessions
+from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, Claim, SessionFinalizer
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.model.reset_policy import SessionResetPolicy, expiry_reason, last_boundary
-from hermes_sessions.storage.care.retention.enforcement import retire_if_approved
-from hermes_sessions.storage.host_processes import this_process
+from hermes_sessions.storage.care.retention.enforcement import enforce_if_approved
+from hermes_sessions.storage.host_processes import this_process_mark
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.storage.repositories.turns import RecoveryRows
+from hermes_sessions.storage.repositories.turns import TurnRecovery
 
 logger = Logger(__name__)
 
@@ -102,16 +102,16 @@ class ExpiryWatcher:
         a session with messages, unless ``finalize_turn`` is off. *agents* are let go.
         """
         self._sessions = sessions
-        self._engine: Engine = sessions.engine
+        self._engine: LaneEngine = sessions.engine
         self._hooks = tuple(hooks)
         self._save = save if self._engine.config.finalize_turn else None
         self._agents = agents
         self._mailboxes = Mailboxes(self._engine, remembered_days=self._engine.config.keep_days)
         seconds = _CLAIMED_FOR + self._engine.config.finalize_timeout
         # Two watchers of one name are still two.
-        claimant = f"{who} {secrets.token_hex(4)} {this_process()}"
-        self._finalizing = Finalizing(self._engine, claimant, seconds)
-        self._left_behind = LeftBehind(self._engine, claimant, seconds)
+        claimant = f"{who} {secrets.token_hex(4)} {this_process_mark()}"
+        self._finalizer = SessionFinalizer(self._engine, claimant, seconds)
+        self._orphaned_sessions = OrphanedSessions(self._engine, claimant, seconds)
         self._pruned_at: float | None = None
 
     def run(self, wait: Wait) -> None:
@@ -133,28 +133,30 @@ class ExpiryWatcher:
         finalized: list[str] = []
         failures: list[Failure] = []
         for lane in self._expired(clock()):
-            claim = self._finalizing.claim(
+            claim = self._finalizer.claim(
                 lane, clock(), has_processes=self._engine.has_processes(lane)
             )
             if claim is None:
                 continue
             error = self._error_of(claim, failures)
-            if self._finalizing.close(claim, clock(), error=error):
+            if self._finalizer.close(claim, clock(), error=error):
                 finalized.append(lane.session_key)
                 if self._agents is not None:
                     self._agents.evict(lane.session_key)
         if finalized:
             self._engine.changed()
-        left_behind = self._see_to_left_behind(clock, failures)
+        left_behind = self._finalize_orphaned_sessions(clock, failures)
         if self._agents is not None:
             self._agents.sweep(clock())
         return Pass(finalized, failures, left_behind, *self._forget(clock()))
 
-    def _see_to_left_behind(self, clock: Callable[[], float], failures: list[Failure]) -> list[str]:
+    def _finalize_orphaned_sessions(
+        self, clock: Callable[[], float], failures: list[Failure]
+    ) -> list[str]:
         seen_to: list[str] = []
-        while (claim := self._left_behind.claim(clock())) is not None:
+        while (claim := self._orphaned_sessions.claim(clock())) is not None:
             error = self._error_of(claim, failures)
-            if not self._left_behind.close(claim, error=error):
+            if not self._orphaned_sessions.close(claim, error=error):
                 break
             seen_to.append(claim.session_id)
         return seen_to
@@ -210,12 +212,12 @@ class ExpiryWatcher:
         forgotten = self._mailboxes.forget(now)
         store, namespace = self._engine.store, self._engine.namespace
         oldest = now - self._engine.config.keep_days * _DAY
-        forgotten += RecoveryRows(store).forget(namespace, oldest)
+        forgotten += TurnRecovery(store).forget(namespace, oldest)
         forgotten += Outbox(store, namespace).forget(oldest)
-        return pruned, forgotten, retire_if_approved(store)
+        return pruned, forgotten, enforce_if_approved(store)
 
 
-def _policies(engine: Engine) -> Iterator[SessionResetPolicy]:
+def _policies(engine: LaneEngine) -> Iterator[SessionResetPolicy]:
     config = engine.config
     for platform in (None, *config.reset_by_platform):
         for chat_type in (None, *config.reset_by_type):

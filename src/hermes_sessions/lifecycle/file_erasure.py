@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hermes_sessions.lifecycle.host_files import (
-    FILE_NAME,
     RESTART_COUNTS,
+    SESSIONS_JSON,
     HostFiles,
     write_atomically,
 )
@@ -16,10 +16,10 @@ from hermes_sessions.storage.care.erasure.receipts import Step
 from hermes_sessions.storage.care.erasure.row_removal import mentions, without_person
 from hermes_sessions.storage.care.erasure.targets import Targets
 
-NAME: Final = FILE_NAME
+NAME: Final = SESSIONS_JSON
 
 
-class IndexEntries:
+class SessionsJsonEntries:
     """The entries of ``sessions.json`` in *directory*. See `Place` in ``storage.care.erasure``.
 
     A gateway writes the file from the database, so it does not bring back what is gone from there.
@@ -29,7 +29,7 @@ class IndexEntries:
     needs_rows = False
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / FILE_NAME
+        self._path = directory / SESSIONS_JSON
 
     def count(self, targets: Targets) -> dict[str, int]:
         """See `Place.count`."""
@@ -56,7 +56,7 @@ class IndexEntries:
         return _read(self._path)
 
 
-class RestartCounts:
+class RestartCountEntries:
     """The lanes that ``restart_counts.json`` in a *home* shows. See `Place`."""
 
     name = RESTART_COUNTS

@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from hermes_sessions.lifecycle.decide import resumes_by_itself
+from hermes_sessions.lifecycle.decide import resumes_automatically
 from hermes_sessions.lifecycle.host_files import HostFiles
-from hermes_sessions.lifecycle.lane_engine import Engine
-from hermes_sessions.lifecycle.lane_operations import Sweeps
-from hermes_sessions.lifecycle.lane_updates import Cause, set_status
-from hermes_sessions.lifecycle.liveness import Silence
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_operations import LaneSweeps
+from hermes_sessions.lifecycle.lane_updates import TransitionCause, set_status
+from hermes_sessions.lifecycle.liveness import Liveness
 from hermes_sessions.lifecycle.unfinished_turns import (
     INTERRUPTED,
-    SetAside,
-    Unfinished,
-    resume_mark,
+    AbandonedTurn,
+    UnfinishedTurns,
+    resume_dedupe_key,
 )
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.host_processes import host_name, is_running, new_process_id
@@ -34,7 +34,7 @@ from hermes_sessions.storage.repositories.leases import Holder, LeaseRow, Leases
 from hermes_sessions.storage.repositories.mailbox import Mailbox
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.processes import Process, Processes
-from hermes_sessions.storage.repositories.turns import RecoveryRows, Turn, Turns
+from hermes_sessions.storage.repositories.turns import Turn, TurnRecovery, Turns
 
 logger = Logger(__name__)
 T = TypeVar("T")
@@ -57,14 +57,14 @@ class Recovery(NamedTuple):
     #: Processes that were found dead now.
     dead: list[Process]
     #: Turns that they, or others before them, had left unfinished.
-    set_aside: list[SetAside]
+    set_aside: list[AbandonedTurn]
     #: Lanes that were marked by their time of last use alone, without knowing any process.
     guessed: int = 0
     #: Replies that they had begun to send: others may now.
     freed_replies: int = 0
 
     @property
-    def stuck(self) -> list[SetAside]:
+    def stuck(self) -> list[AbandonedTurn]:
         """Those whose lane was suspended, so that somebody can be told."""
         return [one for one in self.set_aside if one.is_stuck]
 
@@ -83,7 +83,7 @@ class GatewayProcess:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: LaneEngine,
         *,
         kind: str = "gateway",
         home: Path | None = None,
@@ -105,7 +105,7 @@ class GatewayProcess:
         self._pid = pid
         self._runs_here = runs_here
         self._stopwatch = stopwatch
-        self._silence = Silence(engine.store.clock, stopwatch, dead_after)
+        self._liveness = Liveness(engine.store.clock, stopwatch, dead_after)
         #: Heartbeats from times that are still to come, and when each was first seen.
         self._ahead: dict[str, tuple[float, float]] = {}
         self._host = host_name()
@@ -113,9 +113,9 @@ class GatewayProcess:
         self._turns = Turns(engine.store)
         self._leases = Leases(engine.store)
         self._mailbox = Mailbox(engine.store)
-        self._rows = RecoveryRows(engine.store)
+        self._rows = TurnRecovery(engine.store)
         self._outbox = Outbox(engine.store, engine.namespace)
-        self._unfinished = Unfinished(engine)
+        self._unfinished = UnfinishedTurns(engine)
         self._row: Process | None = None
         #: Lanes that the drain marked, with the reason.
         self._marked: dict[int, str] = {}
@@ -142,7 +142,7 @@ class GatewayProcess:
         The lanes that should go on are then asked for with `resume`.
         """
         engine = self._engine
-        was_clean = self._files.take_clean_mark()
+        was_clean = self._files.pop_clean_shutdown_mark()
         is_first = self._processes.newest(engine.namespace, self._kind) is None
         pid = os.getpid() if self._pid is None else self._pid
         self._row = self._processes.register(
@@ -157,7 +157,7 @@ class GatewayProcess:
         found = self.recover()
         if is_first and not was_clean:
             # Nobody wrote down what ran: an older version was here, or nothing was.
-            found = found._replace(guessed=Sweeps(engine).mark_recent(RECENTLY, INTERRUPTED))
+            found = found._replace(guessed=LaneSweeps(engine).mark_recent(RECENTLY, INTERRUPTED))
         self._show_counts()
         return found
 
@@ -165,7 +165,7 @@ class GatewayProcess:
         """Say that this process is alive. False: the others took it for dead, and what it runs is
         theirs; it has to stop its turns and start again.
         """
-        with self._silence.while_speaking():
+        with self._liveness.timing_heartbeat():
             return self._processes.beat(self.id)
 
     def end(self) -> bool:
@@ -179,7 +179,7 @@ class GatewayProcess:
         self._processes.end(self.id, clean)
         _ours.discard(self.id)
         if clean:
-            self._files.mark_clean()
+            self._files.write_clean_shutdown_mark()
         self._show_counts()
         return clean
 
@@ -190,13 +190,13 @@ class GatewayProcess:
         end: at the start, and at every heartbeat, because peers die. Several processes may do it at
         once; each turn is set aside by one of them.
         """
-        dead = [process for process in self._silent() if self._bury(process)]
+        dead = [process for process in self._silent() if self._declare_dead(process)]
         namespace = self._engine.namespace
         living = self._processes.living(namespace, self._dead_after)
         set_aside = []
         for turn in (
-            *self._turns.unfinished(self._rows.in_arrears(namespace)),
-            *self._given_up(process.id for process in living),
+            *self._turns.unfinished(self._rows.processes_with_unfinished_turns(namespace)),
+            *self._turns_without_lease(process.id for process in living),
         ):
             found = self._write(partial(self._set_aside, turn=turn))
             if found is not None:
@@ -205,10 +205,10 @@ class GatewayProcess:
             self._engine.changed()
         for one in set_aside:
             logger.info("turn %s of process %s was set aside", one.turn.id, one.turn.process_id)
-        freed = self._outbox.free_claims_of_the_dead()
+        freed = self._outbox.release_claims_of_ended_processes()
         return Recovery(dead, set_aside, freed_replies=freed)
 
-    def _given_up(self, process_ids: Iterable[str]) -> list[Turn]:
+    def _turns_without_lease(self, process_ids: Iterable[str]) -> list[Turn]:
         """Return turns that living processes began and let go of without saying how they ended:
         the store could not be reached, or a program forgot. Their leases are gone.
         """
@@ -217,16 +217,16 @@ class GatewayProcess:
         with self._engine.store.provider.read() as tx:
             leases = {turn.chain_id: lease_row(tx, turn.chain_id) for turn in unfinished}
         # After the times were read: a clock may jump at any moment.
-        is_trusted = self._silence.means_something()
+        is_trusted = self._liveness.can_trust_heartbeats()
         return [
             turn
             for turn in unfinished
-            if _is_let_go(turn, lease := leases[turn.chain_id])
+            if _has_lost_lease(turn, lease := leases[turn.chain_id])
             # Whoever is only slow may renew it as long as nobody else wants it.
-            or (is_trusted and self._is_expired_long_since(lease, now))
+            or (is_trusted and self._is_long_expired(lease, now))
         ]
 
-    def _is_expired_long_since(self, lease: LeaseRow | None, now: float) -> bool:
+    def _is_long_expired(self, lease: LeaseRow | None, now: float) -> bool:
         return lease is not None and (lease.expires_at or 0) + self._dead_after <= now
 
     def _silent(self) -> list[Process]:
@@ -238,7 +238,7 @@ class GatewayProcess:
             for process in self._processes.dead(namespace, self._dead_after)
             if self._row is None or process.id != self._row.id
         ]
-        if not self._silence.means_something():
+        if not self._liveness.can_trust_heartbeats():
             # Nobody had the time to be heard of since.
             silent = [process for process in silent if self._is_gone(process)]
         living = self._processes.living(namespace, self._dead_after)
@@ -272,14 +272,14 @@ class GatewayProcess:
         ours = self._row.pid if self._row else None
         return process.pid == ours or not self._runs_here(process)
 
-    def _bury(self, process: Process) -> bool:
+    def _declare_dead(self, process: Process) -> bool:
         """End a process for the others, unless it has been heard of meanwhile; return whether."""
         is_buried = self._processes.end(process.id, False, silent_since=process.heartbeat_at)
         if is_buried:
             self._leases.revoke(process.id)
         return is_buried
 
-    def _set_aside(self, tx: WriteTransaction, turn: Turn) -> SetAside | None:
+    def _set_aside(self, tx: WriteTransaction, turn: Turn) -> AbandonedTurn | None:
         lane = None if turn.lane_id is None else self._engine.lanes.lock_by_id(tx, turn.lane_id)
         return self._unfinished.set_aside(tx, lane, turn, actor=_ACTOR)
 
@@ -310,7 +310,7 @@ class GatewayProcess:
         running = self._turns.running_on(lane_id=lane_id, tx=tx)
         if lane is None or running is None or lane.status != "active":
             return None
-        cause = Cause("mark", mark, "drain", {"turn": running.id, "process": self.id})
+        cause = TransitionCause("mark", mark, "drain", {"turn": running.id, "process": self.id})
         return set_status(
             tx, self._engine, lane, "resume_pending", cause, self._engine.store.clock()
         )
@@ -339,7 +339,7 @@ class GatewayProcess:
                 return lane, True
             now = self._engine.store.clock()
             lane = set_status(
-                tx, self._engine, lane, "active", Cause("unmark", "drained", "drain"), now
+                tx, self._engine, lane, "active", TransitionCause("unmark", "drained", "drain"), now
             )
         return lane, False
 
@@ -353,7 +353,7 @@ class GatewayProcess:
         return [
             lane
             for lane in lanes
-            if resumes_by_itself(lane, now, freshness)
+            if resumes_automatically(lane, now, freshness)
             and self._turns.running_on(lane_id=lane.id) is None
         ]
 
@@ -373,27 +373,29 @@ class GatewayProcess:
         with engine.store.provider.read() as tx:
             # At every heartbeat the same lanes are found, and need nothing more.
             asked = {
-                lane.id for lane in going_on if self._mailbox.find_duplicate(tx, resume_mark(lane))
+                lane.id
+                for lane in going_on
+                if self._mailbox.find_duplicate(tx, resume_dedupe_key(lane))
             }
         for lane in going_on:
             if lane.id not in asked:
-                self._write(partial(self._ask_to_go_on, seen=lane))
+                self._write(partial(self._enqueue_resume, seen=lane))
         return going_on
 
-    def _ask_to_go_on(self, tx: WriteTransaction, seen: Lane) -> None:
+    def _enqueue_resume(self, tx: WriteTransaction, seen: Lane) -> None:
         lane = self._engine.lanes.lock_by_id(tx, seen.id)
         if lane is None or lane.status != "resume_pending" or self._is_tried_again(tx, lane):
             return
         if self._turns.running_on(lane_id=lane.id, tx=tx) is not None:
             # Somebody took it since it was looked at: the lane goes on already.
             return
-        self._mailbox.put(tx, lane.id, kind="resume", dedupe=resume_mark(lane), limit=None)
+        self._mailbox.put(tx, lane.id, kind="resume", dedupe=resume_dedupe_key(lane), limit=None)
 
     def _is_tried_again(self, tx: WriteTransaction, lane: Lane) -> bool:
         return any(item.turn_id is not None for item in self._mailbox.waiting(tx, lane.id))
 
 
-def _is_let_go(turn: Turn, lease: LeaseRow | None) -> bool:
+def _has_lost_lease(turn: Turn, lease: LeaseRow | None) -> bool:
     return lease is None or lease.token != turn.token or lease.holder is None
 
 

@@ -30,7 +30,7 @@ from hermes_sessions.storage.logs import Logger
 logger = Logger(__name__)
 
 
-FILE_NAME: Final = "sessions.json"
+SESSIONS_JSON: Final = "sessions.json"
 #: Seconds in which changes are collected before they are written.
 DEFAULT_INTERVAL: Final = 2.0
 #: Writing takes at most this part of the time, however many lanes there are.
@@ -42,7 +42,7 @@ _NOT_REPLACEABLE: Final = frozenset({errno.EXDEV, errno.EBUSY})
 Document = Mapping[str, Any]
 
 
-class IndexFile:
+class SessionsJsonFile:
     """Writes what *document* returns to *path*, some time after `changed` was called.
 
     *pause* waits so many seconds, or until it is told to stop; tests have their own.
@@ -170,13 +170,13 @@ class HostFiles:
     def __init__(self, home: Path | None) -> None:
         self._home = home
 
-    def mark_clean(self) -> None:
+    def write_clean_shutdown_mark(self) -> None:
         """Leave the mark of a gateway that finished what it did."""
         if self._home is not None:
             self._home.mkdir(parents=True, exist_ok=True)
             (self._home / CLEAN_SHUTDOWN).touch()
 
-    def take_clean_mark(self) -> bool:
+    def pop_clean_shutdown_mark(self) -> bool:
         """Remove the mark and tell whether it was there."""
         if self._home is None:
             return False

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.model.ids import new_session_id
-from hermes_sessions.model.lane import Canonical, Lane, LaneKey, lane_key, participant_id
+from hermes_sessions.model.lane import CanonicalIdChooser, Lane, LaneKey, lane_key, participant_id
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.logs import Logger
@@ -21,14 +21,14 @@ logger = Logger(__name__)
 HasActiveProcesses = Callable[[str], bool]
 
 
-class Engine(NamedTuple):
+class LaneEngine(NamedTuple):
     """One bot's lanes in one store."""
 
     store: Store
     config: GatewayConfig
     lanes: Lanes
     #: Chooses one id for people who have several.
-    canonical: Canonical
+    canonical: CanonicalIdChooser
     active_processes: HasActiveProcesses | None = None
     #: So many random bytes, in hex.
     random_hex: Callable[[int], str] = token_hex

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from hermes_sessions.lifecycle.session_entry import aware
+from hermes_sessions.lifecycle.session_entry import utc_datetime
 from hermes_sessions.model.lane import Lane, LaneKey
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.repositories import lane_sessions, lane_transitions
@@ -18,7 +18,7 @@ from hermes_sessions.storage.store import Store
 STOPPED: Final = "stopped"
 
 
-class Step(NamedTuple):
+class ExplanationStep(NamedTuple):
     """One thing that happened to a lane."""
 
     at: datetime
@@ -35,7 +35,7 @@ class Explanation(NamedTuple):
     lane: Lane
     #: What holds now, as a sentence.
     state: str
-    steps: tuple[Step, ...]
+    steps: tuple[ExplanationStep, ...]
 
     def __str__(self) -> str:
         lines = [self.lane.session_key, self.state]
@@ -53,7 +53,7 @@ def explain_lane(store: Store, namespace: str, key: LaneKey | str) -> Explanatio
         return None if lane is None else explanation_of(tx, lane)
 
 
-class Found(NamedTuple):
+class LaneMatches(NamedTuple):
     """The lanes that somebody may mean."""
 
     explanations: list[Explanation]
@@ -61,7 +61,7 @@ class Found(NamedTuple):
     is_exact: bool = True
 
 
-def find_lanes(store: Store, reference: str, limit: int) -> Found:
+def find_lanes(store: Store, reference: str, limit: int) -> LaneMatches:
     """Return the lanes of all bots that somebody may mean: by key, by a session that they are or
     were in, or, where nothing else matches, by the beginning of either.
     """
@@ -70,8 +70,8 @@ def find_lanes(store: Store, reference: str, limit: int) -> Found:
         for search in (_by_key, _by_session, _by_former_session, _by_beginning):
             if reference and (found := search(tx, lanes, reference, limit)):
                 explained = [explanation_of(tx, lane) for lane in found]
-                return Found(explained, is_exact=search is not _by_beginning)
-    return Found([])
+                return LaneMatches(explained, is_exact=search is not _by_beginning)
+    return LaneMatches([])
 
 
 def _by_key(tx: ReadTransaction, lanes: Lanes, reference: str, limit: int) -> list[Lane]:
@@ -118,9 +118,9 @@ def _state(lane: Lane, session_id: str) -> str:
     return f"In session {session_id}, last used {_moment(lane.updated_at)}."
 
 
-def _step(transition: Transition) -> Step:
+def _step(transition: Transition) -> ExplanationStep:
     what, why = _words(transition)
-    return Step(aware(transition.at), what, why, transition)
+    return ExplanationStep(utc_datetime(transition.at), what, why, transition)
 
 
 def _words(transition: Transition) -> tuple[str, str | None]:
@@ -255,7 +255,7 @@ _ACTIONS: Final[dict[str, Callable[[Transition], tuple[str, str | None]]]] = {
 def _moment(seconds: object) -> str:
     if not isinstance(seconds, (int, float)):
         return "an unknown time"
-    return aware(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return utc_datetime(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _duration(seconds: float) -> str:

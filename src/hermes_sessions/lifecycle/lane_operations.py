@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from hermes_sessions.errors import InvalidInput, NotFound
-from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
 from hermes_sessions.lifecycle.lane_updates import (
     LANE_PRUNED,
-    Cause,
-    Placed,
+    LaneWithSession,
+    TransitionCause,
     begin_session,
     follow,
     set_status,
@@ -26,7 +26,7 @@ from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories import lane_sessions
 from hermes_sessions.storage.repositories.handoffs import Handoffs
-from hermes_sessions.storage.repositories.lane_sessions import PointedSession
+from hermes_sessions.storage.repositories.lane_sessions import LaneSession
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 
 # Lanes, looked at: nothing here changes one.
@@ -35,10 +35,10 @@ from hermes_sessions.storage.repositories.lanes import NO_SESSION
 _PAGE: Final = 200
 
 
-class Looks:
+class LaneReader:
     """Verbs of `SessionStore` that read."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
 
     def find(self, key: LaneKey) -> SessionEntry | None:
@@ -93,7 +93,7 @@ def _entry(tx: ReadTransaction, lane: Lane | None) -> SessionEntry | None:
     return _shown(tx, lane, lane_sessions.find(tx, lane.session_id))
 
 
-def _shown(tx: ReadTransaction, lane: Lane, session: PointedSession | None) -> SessionEntry:
+def _shown(tx: ReadTransaction, lane: Lane, session: LaneSession | None) -> SessionEntry:
     """Return a lane as the next message would find it after compaction: where its session goes on.
     Until then, the lane itself is in the one before.
     """
@@ -106,13 +106,13 @@ T = TypeVar("T")
 
 #: Something to be done first in the transaction of a change, on the lane, which is locked; False:
 #: nothing else is to be changed.
-First = Callable[[WriteTransaction, Lane], bool]
+Precondition = Callable[[WriteTransaction, Lane], bool]
 
 
-class Changes:
+class LaneChanges:
     """Verbs of `SessionStore` that change one lane."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
 
     def _on_lane(
@@ -128,11 +128,11 @@ class Changes:
         return engine.store.provider.write(unit, isolated=False)
 
     def reset(
-        self, session_key: str, display_name: str | None, first: First | None = None
-    ) -> Placed | None:
+        self, session_key: str, display_name: str | None, first: Precondition | None = None
+    ) -> LaneWithSession | None:
         """See `SessionStore.reset_session`."""
 
-        def work(tx: WriteTransaction, lane: Lane, now: float) -> Placed | None:
+        def work(tx: WriteTransaction, lane: Lane, now: float) -> LaneWithSession | None:
             if first is not None and not first(tx, lane):
                 return None
             changes: dict[str, Any] = {}
@@ -142,17 +142,17 @@ class Changes:
                 tx,
                 self._engine,
                 lane,
-                Cause("reset", "requested", "user"),
+                TransitionCause("reset", "requested", "user"),
                 now,
                 leaves=_current(tx, lane),
                 notice="fresh_reset",
                 **changes,
             )
 
-        self._decide_owner(session_key)
+        self._settle_owner(session_key)
         return self._on_lane(session_key, None, work)
 
-    def _decide_owner(self, session_key: str) -> None:
+    def _settle_owner(self, session_key: str) -> None:
         """Have it decided who is in a lane, before the transaction that asks for it."""
         engine = self._engine
         try:
@@ -165,10 +165,10 @@ class Changes:
         if lane is not None:
             engine.owner_of(lane.key, lane.origin)
 
-    def switch(self, session_key: str, target_id: str, scope: Scope) -> Placed | None:
+    def switch(self, session_key: str, target_id: str, scope: Scope) -> LaneWithSession | None:
         """See `SessionStore.switch_session`."""
 
-        def work(tx: WriteTransaction, lane: Lane, now: float) -> Placed:
+        def work(tx: WriteTransaction, lane: Lane, now: float) -> LaneWithSession:
             found = lane_sessions.find_in_scope(tx, target_id, scope)
             if found is None:
                 raise NotFound(
@@ -178,7 +178,7 @@ class Changes:
             target = lane_sessions.tip_of(tx, found)
             if not target.is_there:
                 target = found
-            cause = Cause("switch", "requested", "user")
+            cause = TransitionCause("switch", "requested", "user")
             if target.id != lane.session_id:
                 return switch_session(
                     tx, self._engine, lane, target, cause, now, leaves=_current(tx, lane)
@@ -186,16 +186,16 @@ class Changes:
             if lane.status != "active":
                 # Who asks for the session that is there wants to go on with it.
                 lane = set_status(tx, self._engine, lane, "active", cause, now)
-            return Placed(lane, target)
+            return LaneWithSession(lane, target)
 
         return self._on_lane(session_key, None, work)
 
-    def accept_handoff(self, session_id: str, source: SessionSource) -> Placed | None:
+    def accept_handoff(self, session_id: str, source: SessionSource) -> LaneWithSession | None:
         """See `SessionStore.accept_handoff`."""
         engine, now = self._engine, self._engine.store.clock()
         key = engine.key_of(source)
 
-        def work(tx: WriteTransaction) -> Placed | None:
+        def work(tx: WriteTransaction) -> LaneWithSession | None:
             if not Handoffs.is_pending(tx, session_id, key.platform):
                 return None
             # Lanes are locked before sessions, by everybody.
@@ -205,13 +205,13 @@ class Changes:
                 return None
             target = lane_sessions.tip_of(tx, found)
             target = target if target.is_there else found
-            cause = Cause("switch", "handoff", "gateway")
+            cause = TransitionCause("switch", "handoff", "gateway")
             leaves = _current(tx, lane)
             return switch_session(tx, engine, lane, target, cause, now, leaves=leaves)
 
         return engine.store.provider.write(work, isolated=False)
 
-    def suspend(self, session_key: str, reason: str, first: First | None = None) -> bool:
+    def suspend(self, session_key: str, reason: str, first: Precondition | None = None) -> bool:
         """See `SessionStore.suspend_session`."""
 
         def work(tx: WriteTransaction, lane: Lane, now: float) -> bool:
@@ -220,7 +220,7 @@ class Changes:
             if lane.session_id == NO_SESSION:
                 return False
             if lane.status != "suspended":
-                cause = Cause("suspend", reason, "user")
+                cause = TransitionCause("suspend", reason, "user")
                 set_status(tx, self._engine, lane, "suspended", cause, now)
             return True
 
@@ -232,7 +232,7 @@ class Changes:
         def work(tx: WriteTransaction, lane: Lane, now: float) -> bool:
             if lane.session_id == NO_SESSION or lane.status == "suspended":
                 return False
-            cause = Cause("mark", reason, "gateway")
+            cause = TransitionCause("mark", reason, "gateway")
             set_status(tx, self._engine, lane, "resume_pending", cause, now)
             return True
 
@@ -249,7 +249,7 @@ class Changes:
                 *lane_sessions.in_thread(tx, session_id),
             }:
                 return False
-            cause = Cause("unmark", "completed", "gateway")
+            cause = TransitionCause("unmark", "completed", "gateway")
             cleared = set_status(tx, self._engine, lane, "active", cause, now)
             if cleared.unfinished_starts:
                 self._engine.lanes.change(tx, cleared, unfinished_starts=0)
@@ -293,7 +293,7 @@ class Changes:
         )
 
 
-def _current(tx: WriteTransaction, lane: Lane) -> PointedSession | None:
+def _current(tx: WriteTransaction, lane: Lane) -> LaneSession | None:
     """Return the session that a lane is in: where it was continued by compaction, the latest."""
     found = None if lane.session_id == NO_SESSION else lane_sessions.find(tx, lane.session_id)
     return lane_sessions.tip_of(tx, found) if found is not None and found.is_there else found
@@ -314,10 +314,10 @@ _SWEEP_PAGE: Final = 100
 _DAY: Final = 86_400.0
 
 
-class Sweeps:
+class LaneSweeps:
     """Verbs of `SessionStore` that go through the lanes of a bot."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
 
     def mark_recent(self, max_age_seconds: float, reason: str) -> int:
@@ -348,7 +348,7 @@ class Sweeps:
         lane = self._engine.lanes.lock_by_id(tx, seen.id)
         if lane is None or lane.status != "active":
             return False
-        cause = Cause("mark", reason, "recovery")
+        cause = TransitionCause("mark", reason, "recovery")
         set_status(tx, self._engine, lane, "resume_pending", cause, now)
         return True
 

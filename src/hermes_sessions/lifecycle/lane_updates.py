@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
 from hermes_sessions.model.lane import Lane, Notice, NoticeKind
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions
-from hermes_sessions.storage.repositories.lane_sessions import PointedSession
+from hermes_sessions.storage.repositories.lane_sessions import LaneSession
 from hermes_sessions.storage.repositories.lane_transitions import Transition
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 
@@ -25,7 +25,7 @@ SESSION_SWITCH: Final = "session_switch"
 LANE_PRUNED: Final = "lane_pruned"
 
 #: What a session of its own starts with.
-_FROM_THE_START: Final[dict[str, Any]] = {
+_NEW_SESSION_STATE: Final[dict[str, Any]] = {
     "status": "active",
     "status_reason": None,
     "status_at": None,
@@ -37,7 +37,7 @@ _FROM_THE_START: Final[dict[str, Any]] = {
 }
 
 
-class Cause(NamedTuple):
+class TransitionCause(NamedTuple):
     """Why a lane changes."""
 
     action: str
@@ -48,18 +48,18 @@ class Cause(NamedTuple):
     facts: Mapping[str, Any] | None = None
 
 
-class Placed(NamedTuple):
+class LaneWithSession(NamedTuple):
     """A lane and the session it points at now."""
 
     lane: Lane
-    session: PointedSession | None
+    session: LaneSession | None
 
 
 def record(
     tx: WriteTransaction,
-    engine: Engine,
+    engine: LaneEngine,
     lane: Lane,
-    cause: Cause,
+    cause: TransitionCause,
     now: float,
     *,
     to_session_id: str | None = None,
@@ -86,16 +86,16 @@ def record(
 
 def begin_session(
     tx: WriteTransaction,
-    engine: Engine,
+    engine: LaneEngine,
     lane: Lane,
-    cause: Cause,
+    cause: TransitionCause,
     now: float,
     *,
-    leaves: PointedSession | None,
+    leaves: LaneSession | None,
     notice: NoticeKind,
     source: SessionSource | None = None,
     **changes: Any,
-) -> Placed:
+) -> LaneWithSession:
     """Give a locked lane a new session and end the one it *leaves*."""
     origin = source or lane.origin
     session = lane_sessions.begin(
@@ -110,7 +110,7 @@ def begin_session(
     return _point(tx, engine, lane, session, cause, now, leaves, notice, SESSION_RESET, changes)
 
 
-def _unused_id(tx: WriteTransaction, engine: Engine, now: float) -> str:
+def _unused_id(tx: WriteTransaction, engine: LaneEngine, now: float) -> str:
     """Return an id for a new session. Of thousands made in a second, two may be the same; if the
     other is made at the same moment elsewhere, the database says so, and this is done again.
     """
@@ -121,14 +121,14 @@ def _unused_id(tx: WriteTransaction, engine: Engine, now: float) -> str:
 
 def switch_session(
     tx: WriteTransaction,
-    engine: Engine,
+    engine: LaneEngine,
     lane: Lane,
-    target: PointedSession,
-    cause: Cause,
+    target: LaneSession,
+    cause: TransitionCause,
     now: float,
     *,
-    leaves: PointedSession | None,
-) -> Placed:
+    leaves: LaneSession | None,
+) -> LaneWithSession:
     """Point a locked lane at a session that there is, and end the one it *leaves*."""
     # Also one that is open: its row is locked so, and whoever leaves it now, and would end it, sees
     # first that this lane is in it.
@@ -138,16 +138,16 @@ def switch_session(
 
 def _point(
     tx: WriteTransaction,
-    engine: Engine,
+    engine: LaneEngine,
     lane: Lane,
-    session: PointedSession,
-    cause: Cause,
+    session: LaneSession,
+    cause: TransitionCause,
     now: float,
-    leaves: PointedSession | None,
+    leaves: LaneSession | None,
     notice: NoticeKind,
     end_reason: str,
     changes: dict[str, Any],
-) -> Placed:
+) -> LaneWithSession:
     if leaves is not None and leaves.id != session.id:
         lane_sessions.end(tx, leaves.id, end_reason, now=now, left_by=lane.id)
     record(tx, engine, lane, cause, now, to_session_id=session.id)
@@ -166,15 +166,15 @@ def _point(
         created_at=now,
         updated_at=now,
         notice=said,
-        **_FROM_THE_START,
+        **_NEW_SESSION_STATE,
         **changes,
     )
-    return Placed(changed, session)
+    return LaneWithSession(changed, session)
 
 
 def follow(
-    tx: ReadTransaction, lane: Lane, current: PointedSession
-) -> tuple[Lane, PointedSession, dict[str, Any]]:
+    tx: ReadTransaction, lane: Lane, current: LaneSession
+) -> tuple[Lane, LaneSession, dict[str, Any]]:
     """Go on where the session was continued by compaction; returns what is to be written, too."""
     tip = lane_sessions.tip_of(tx, current)
     if tip.id == current.id or not tip.is_there:
@@ -184,7 +184,12 @@ def follow(
 
 
 def set_status(
-    tx: WriteTransaction, engine: Engine, lane: Lane, status: str, cause: Cause, now: float
+    tx: WriteTransaction,
+    engine: LaneEngine,
+    lane: Lane,
+    status: str,
+    cause: TransitionCause,
+    now: float,
 ) -> Lane:
     """Bring a locked lane into another state, or into the same for another reason."""
     record(tx, engine, lane, cause, now)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.lifecycle.host_files import FILE_NAME
-from hermes_sessions.lifecycle.lane_engine import Engine
-from hermes_sessions.lifecycle.lane_updates import Cause, record
+from hermes_sessions.lifecycle.host_files import SESSIONS_JSON
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_updates import TransitionCause, record
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.transcript_messages import stored_form
 from hermes_sessions.model.ids import require_id
@@ -143,10 +143,10 @@ class ImportReport(NamedTuple):
     unreadable: str | None = None
 
 
-class OlderFiles:
+class LegacyFiles:
     """The files of an older installation in a directory."""
 
-    def __init__(self, directory: Path, db: SessionDB, engine: Engine) -> None:
+    def __init__(self, directory: Path, db: SessionDB, engine: LaneEngine) -> None:
         self._directory = directory
         self._db = db
         self._engine = engine
@@ -190,7 +190,7 @@ class OlderFiles:
     def are_there(self) -> bool:
         """Tell whether the directory has any such file."""
         has_transcripts = next(self._directory.glob("*.jsonl"), None) is not None
-        return has_transcripts or (self._directory / FILE_NAME).exists()
+        return has_transcripts or (self._directory / SESSIONS_JSON).exists()
 
     def import_once(self) -> ImportReport | None:
         """Take over what is there, unless that was done before; None when there is nothing to do.
@@ -221,7 +221,7 @@ class OlderFiles:
     def _read(self) -> dict[str, Any]:
         try:
             # A name that was cut inside a character, or an editor's mark, costs no entry.
-            file = self._directory / FILE_NAME
+            file = self._directory / SESSIONS_JSON
             text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
         except FileNotFoundError:
             return {}
@@ -305,7 +305,7 @@ class OlderFiles:
             raise InvalidInput(result["errors"][0]["error"])
 
     def _tell(self, report: ImportReport) -> None:
-        file = self._directory / FILE_NAME
+        file = self._directory / SESSIONS_JSON
         if report.unreadable is not None:
             logger.warning(
                 "%s cannot be read and is left alone: %s. Repair it, or move it away.",
@@ -349,7 +349,7 @@ def _messages(file: Path) -> Iterator[dict[str, Any]]:
         yield stored_form(value)
 
 
-def _key_of(engine: Engine, entry: SessionEntry) -> LaneKey:
+def _key_of(engine: LaneEngine, entry: SessionEntry) -> LaneKey:
     """Return the key of an entry; older keys did not escape what their parts contain.
 
     Raises:
@@ -364,7 +364,7 @@ def _key_of(engine: Engine, entry: SessionEntry) -> LaneKey:
     return parse_key(entry.session_key)
 
 
-def _add(tx: WriteTransaction, engine: Engine, entry: SessionEntry, key: LaneKey) -> bool:
+def _add(tx: WriteTransaction, engine: LaneEngine, entry: SessionEntry, key: LaneKey) -> bool:
     """Make the lane of an entry, unless there is one; return whether it was made."""
     used = entry.updated_at.timestamp()
     lane = engine.lanes.ensure(tx, engine.namespace, key, now=used, origin=entry.origin)
@@ -374,7 +374,7 @@ def _add(tx: WriteTransaction, engine: Engine, entry: SessionEntry, key: LaneKey
         tx,
         engine,
         lane,
-        Cause("import", FILE_NAME, "import"),
+        TransitionCause("import", SESSIONS_JSON, "import"),
         engine.store.clock(),
         to_session_id=entry.session_id,
     )

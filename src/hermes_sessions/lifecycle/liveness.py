@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from hermes_sessions.errors import StoreError
 
 
-class Silence:
+class Liveness:
     """What one process knows about how it hears others, by a clock and by a stopwatch, which does
     not jump and stands still while a machine sleeps.
     """
@@ -30,7 +30,7 @@ class Silence:
         self._disturbed_at: float | None = None
 
     @contextmanager
-    def while_speaking(self) -> Iterator[None]:
+    def timing_heartbeat(self) -> Iterator[None]:
         """Notice when what this process says of itself does not get through, or takes long."""
         began = self._stopwatch()
         try:
@@ -41,7 +41,7 @@ class Silence:
         if self._stopwatch() - began > self._seconds / 2:
             self._disturbed_at = self._stopwatch()
 
-    def means_something(self) -> bool:
+    def can_trust_heartbeats(self) -> bool:
         """Tell whether nothing has disturbed it lately, as far as this was asked before that."""
         watch = self._stopwatch()
         before, self._ahead = self._ahead, self._clock() - watch

@@ -11,16 +11,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import ConstraintViolated, NotFound, StaleFence, UnknownSession
-from hermes_sessions.lifecycle.lane_engine import Engine
-from hermes_sessions.lifecycle.lane_updates import Cause, set_status
-from hermes_sessions.lifecycle.turn_input import Input, next_input
-from hermes_sessions.lifecycle.unfinished_turns import Unfinished, resume_mark
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_updates import TransitionCause, set_status
+from hermes_sessions.lifecycle.turn_input import TurnInput, next_input
+from hermes_sessions.lifecycle.unfinished_turns import UnfinishedTurns, resume_dedupe_key
 from hermes_sessions.model.lane import Lane, LaneKey
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 from hermes_sessions.storage.repositories.leases import Lease, chain_of, require_lease
-from hermes_sessions.storage.repositories.mailbox import TOLD, Kind, Mailbox, Put, Waiting
+from hermes_sessions.storage.repositories.mailbox import (
+    TOLD,
+    EnqueueResult,
+    Kind,
+    Mailbox,
+    WaitingLane,
+)
 from hermes_sessions.storage.repositories.turns import Outcome, Turn, Turns
 
 #: How long a message that is delivered again is recognised after it was answered.
@@ -29,23 +35,23 @@ _DAY: Final = 86_400.0
 _ACTOR: Final = "mailbox"
 
 #: Something to be written in the same transaction.
-Also = Callable[[WriteTransaction], None]
+ExtraWrite = Callable[[WriteTransaction], None]
 
 
-class Taken(NamedTuple):
+class StartedTurn(NamedTuple):
     """A turn that has begun, and what it answers."""
 
     turn: Turn
-    input: Input
+    input: TurnInput
     lane: Lane
 
     @property
     def is_resumed(self) -> bool:
         """Whether a turn before it was interrupted: the transcript may end in the middle."""
-        return self.input.is_again or self.lane.status == "resume_pending"
+        return self.input.is_retry or self.lane.status == "resume_pending"
 
 
-class Finished(NamedTuple):
+class TurnEnding(NamedTuple):
     """What became of the end of a turn."""
 
     #: The turn was the lane's, and ended as asked. Otherwise its reply must not be delivered.
@@ -71,7 +77,9 @@ class Stopped(NamedTuple):
 class Mailboxes:
     """The mailboxes of one bot's lanes."""
 
-    def __init__(self, engine: Engine, *, remembered_days: float = DEFAULT_REMEMBERED_DAYS) -> None:
+    def __init__(
+        self, engine: LaneEngine, *, remembered_days: float = DEFAULT_REMEMBERED_DAYS
+    ) -> None:
         """At most ``mailbox_limit`` items wait in a lane. What was answered is remembered for
         *remembered_days*, so that it is not answered again.
         """
@@ -81,7 +89,7 @@ class Mailboxes:
         self._rows = Mailbox(engine.store)
         self._lanes = engine.lanes
         self._turns = Turns(engine.store)
-        self._unfinished = Unfinished(engine)
+        self._unfinished = UnfinishedTurns(engine)
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────────
 
@@ -93,7 +101,7 @@ class Mailboxes:
         text: str | None,
         payload: Mapping[str, Any] | None = None,
         dedupe: str | None = None,
-    ) -> Put:
+    ) -> EnqueueResult:
         """Add to a lane's mailbox; durable when it returns.
 
         *dedupe* is what `dedupe_mark` makes of a platform's message id. A full mailbox refuses
@@ -118,7 +126,7 @@ class Mailboxes:
         dedupe: str | None = None,
         also: Sequence[str | None] = (),
         origin: SessionSource | None = None,
-    ) -> Put:
+    ) -> EnqueueResult:
         """Do the same for the lane with a key, which is made if there is none: it gets a session
         when somebody asks for one. *also* are marks of further messages that this one contains:
         when one of them is received by itself, it is a duplicate.
@@ -143,8 +151,8 @@ class Mailboxes:
         payload: Mapping[str, Any] | None,
         dedupe: str | None,
         also: Sequence[str | None] = (),
-    ) -> Put:
-        def work(tx: WriteTransaction) -> Put:
+    ) -> EnqueueResult:
+        def work(tx: WriteTransaction) -> EnqueueResult:
             lane_id = lock(tx).id
             put = self._rows.put(
                 tx,
@@ -168,11 +176,11 @@ class Mailboxes:
             with self._store.provider.read() as tx:
                 if (known := self._rows.find_duplicate(tx, dedupe)) is None:
                     raise
-            return Put(known, 0, is_duplicate=True)
+            return EnqueueResult(known, 0, is_duplicate=True)
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────
 
-    def take(self, lane: Lane | int, lease: Lease) -> Taken | None:
+    def take(self, lane: Lane | int, lease: Lease) -> StartedTurn | None:
         """Begin the next turn of a lane under a lease on its session; see `next_input` for what it
         takes. None when nothing waits, when the same lease runs a turn already, and when the lane
         is suspended: then it needs a new session first.
@@ -185,7 +193,7 @@ class Mailboxes:
         """
         lane_id = _id_of(lane)
 
-        def work(tx: WriteTransaction) -> Taken | None:
+        def work(tx: WriteTransaction) -> StartedTurn | None:
             found = self._lock(tx, lane_id)
             if self._chain(tx, found) != lease.chain_id:
                 raise StaleFence(
@@ -203,11 +211,11 @@ class Mailboxes:
                 found.id, lease, found.session_id, attempt=self._attempt(tx, taken), tx=tx
             )
             self._rows.give_to(tx, turn.id, taken.item_ids)
-            if not taken.is_again and list(taken.item_ids) != sorted(taken.item_ids):
+            if not taken.is_retry and list(taken.item_ids) != sorted(taken.item_ids):
                 # Another attempt must find the same order.
                 for place, item in enumerate(taken.items):
                     self._rows.change_payload(tx, item.id, {**item.payload, "place": place})
-            return Taken(turn, taken, found)
+            return StartedTurn(turn, taken, found)
 
         return self._store.provider.write(work, isolated=False)
 
@@ -219,7 +227,7 @@ class Mailboxes:
         aside = self._unfinished.set_aside(tx, lane, turn, actor=_ACTOR)
         return lane if aside is None or aside.lane is None else aside.lane
 
-    def _attempt(self, tx: ReadTransaction, taken: Input) -> int:
+    def _attempt(self, tx: ReadTransaction, taken: TurnInput) -> int:
         before = taken.items[0].turn_id
         turn = None if before is None else self._turns.find(before, tx=tx)
         return 1 if turn is None else turn.attempt + 1
@@ -232,14 +240,14 @@ class Mailboxes:
         detail: str | None = None,
         again: bool = False,
         unused: Iterable[int] = (),
-        also: Also | None = None,
-    ) -> Finished:
+        also: ExtraWrite | None = None,
+    ) -> TurnEnding:
         """End a turn and what it had, together with what *also* writes.
 
         ``completed``: its input is done, the lane is active again and no longer suspected.
-        ``interrupted`` and ``failed``: its input is done, too, because somebody was told; with
-        *again* it waits for another attempt. ``abandoned``: it waits, see `Unfinished`. *unused*
-        are items that were steered into the turn and that it did not see: they wait.
+        ``interrupted`` and ``failed``: its input is done, too, because the sender was told; with
+        *again* it waits for another attempt. ``abandoned``: it waits, see `UnfinishedTurns`.
+        *unused* are items that were steered into the turn and that it did not see: they wait.
 
         Nothing but the fact is kept of what was answered; it is in the transcript.
 
@@ -249,7 +257,7 @@ class Mailboxes:
         """
         given_back = list(unused)
 
-        def work(tx: WriteTransaction) -> Finished:
+        def work(tx: WriteTransaction) -> TurnEnding:
             lane = None
             if turn.lane_id is not None:
                 lane = self._lanes.lock_by_id(tx, turn.lane_id)
@@ -305,29 +313,29 @@ class Mailboxes:
     ) -> None:
         now = self._store.clock()
         if outcome != "completed" and not again:
-            self._goes_on_no_more(tx, lane)
+            self._cancel_auto_resume(tx, lane)
         elif outcome == "completed" and lane.status == "resume_pending":
             facts = {"turn": turn.id, "attempt": turn.attempt}
-            cause = Cause("unmark", "completed", _ACTOR, facts)
+            cause = TransitionCause("unmark", "completed", _ACTOR, facts)
             lane = set_status(tx, self._engine, lane, "active", cause, now)
         starts = 0 if outcome == "completed" else lane.unfinished_starts
         self._lanes.change(tx, lane, updated_at=max(lane.updated_at, now), unfinished_starts=starts)
 
-    def _goes_on_no_more(self, tx: WriteTransaction, lane: Lane) -> None:
+    def _cancel_auto_resume(self, tx: WriteTransaction, lane: Lane) -> None:
         """Let nobody begin by itself what was interrupted in a lane: somebody was told how the next
         attempt ended, or ended it, and decides how to go on.
         """
         if lane.status == "resume_pending":
-            self._rows.note(tx, lane.id, resume_mark(lane), reason=TOLD, kind="resume")
+            self._rows.note(tx, lane.id, resume_dedupe_key(lane), reason=TOLD, kind="resume")
 
     def _supersede(self, tx: WriteTransaction, turn: Turn) -> None:
         self._turns.end(turn, "interrupted", "superseded", tx=tx)
         self._rows.settle(tx, turn.id, self._store.clock(), reason="superseded", keep_text=True)
 
-    def _finished(self, tx: ReadTransaction, turn: Turn, *, accepted: bool) -> Finished:
+    def _finished(self, tx: ReadTransaction, turn: Turn, *, accepted: bool) -> TurnEnding:
         stored = self._turns.find(turn.id, tx=tx)
         depth = 0 if turn.lane_id is None else self._rows.depth(tx, turn.lane_id)
-        return Finished(accepted, stored.outcome if stored else None, depth)
+        return TurnEnding(accepted, stored.outcome if stored else None, depth)
 
     def steer(self, turn: Turn, item_id: int) -> bool:
         """Give a plain message that waits to the turn that runs; False when it has to wait: the
@@ -370,7 +378,7 @@ class Mailboxes:
         lane_id = _id_of(lane)
 
         def work(tx: WriteTransaction) -> Stopped:
-            self._goes_on_no_more(tx, self._lock(tx, lane_id))
+            self._cancel_auto_resume(tx, self._lock(tx, lane_id))
             now = self._store.clock()
             stopped = None
             while (turn := self._turns.running_on(lane_id=lane_id, tx=tx)) is not None:
@@ -388,7 +396,7 @@ class Mailboxes:
         with self._store.provider.read() as tx:
             return self._rows.depth(tx, _id_of(lane))
 
-    def waiting_lanes(self, *, limit: int = 1_000) -> list[Waiting]:
+    def waiting_lanes(self, *, limit: int = 1_000) -> list[WaitingLane]:
         """Return this bot's lanes in which something waits, the longest waiting first."""
         with self._store.provider.read() as tx:
             return self._rows.waiting_lanes(tx, self._engine.namespace, limit)

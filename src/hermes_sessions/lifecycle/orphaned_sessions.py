@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.lifecycle.decide import Decision
-from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
 from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, Claim
 from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.model.lane import Lane, key_hash
-from hermes_sessions.storage.batched_work import stuck
+from hermes_sessions.storage.batched_work import stuck_message
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.logs import Logger
@@ -51,10 +51,10 @@ def _key(namespace: str) -> str:
     return f"lifecycle.left_behind:sha256-{key_hash(namespace)}"
 
 
-class LeftBehind:
+class OrphanedSessions:
     """Claims sessions that were left behind, one after the other."""
 
-    def __init__(self, engine: Engine, who: str, claim_seconds: float) -> None:
+    def __init__(self, engine: LaneEngine, who: str, claim_seconds: float) -> None:
         """*who* claims, for *claim_seconds*."""
         self._engine = engine
         self._who = who
@@ -88,7 +88,7 @@ class LeftBehind:
                 return 0, None
             number, claim = found
             if number <= self._closed:
-                logger.warning("%s", stuck("Finalizing sessions that were left", 1))
+                logger.warning("%s", stuck_message("Finalizing sessions that were left", 1))
                 return 0, None
             attempts = progress.attempts if seen == progress.through else 0
             self._note(tx, _Progress(seen, attempts + 1, self._who, now + self._claim_seconds))

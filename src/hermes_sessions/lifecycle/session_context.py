@@ -139,7 +139,7 @@ def build_session_context_prompt(
     people are mentioned by id (`Platform.pii_safe`), and those of home channels on all platforms.
     *platform_tools* says that the agent has tools that act on the source's platform and take ids.
     """
-    shown = _Shown(context.source, redact_pii=redact_pii and context.source.platform.pii_safe)
+    shown = _SourceText(context.source, redact_pii=redact_pii and context.source.platform.pii_safe)
     parts = [
         ["## Current Session Context", "", _LABELS_ARE_DATA, ""],
         [f"**Source:** {shown.source}"],
@@ -165,7 +165,7 @@ def prefixed_with_sender(text: str, source: SessionSource, *, redact_pii: bool =
     return f"{bracketed(name)} {text}" if name and name.strip() else text
 
 
-class _Shown:
+class _SourceText:
     """A source as the model may see it."""
 
     def __init__(self, source: SessionSource, *, redact_pii: bool) -> None:
@@ -277,7 +277,7 @@ def _home(channel: HomeChannel, *, redact: bool) -> str:
     return f"{name}id {quoted(channel.chat_id)}{thread}"
 
 
-class Entry(Protocol):
+class EntryLike(Protocol):
     """What is needed of a `SessionEntry`."""
 
     @property
@@ -327,7 +327,7 @@ class SessionContext:
 
 
 def build_session_context(
-    source: SessionSource, config: GatewayConfig, session_entry: Entry | None = None
+    source: SessionSource, config: GatewayConfig, session_entry: EntryLike | None = None
 ) -> SessionContext:
     """Return the context of a message from *source*, with the session's if its entry is given.
 

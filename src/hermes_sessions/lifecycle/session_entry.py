@@ -10,12 +10,12 @@ from typing import Any, Final
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.storage.repositories.lane_sessions import PointedSession
+from hermes_sessions.storage.repositories.lane_sessions import LaneSession
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """A lane and its session at one moment. Times are aware; nothing here changes later.
+    """A lane and its session at one moment. Times have a time zone; nothing here changes later.
 
     The flags are derived from the lane's status and from its notice: `was_auto_reset`,
     `is_fresh_reset` and what belongs to them are set until `SessionStore.take_notice` handed the
@@ -101,7 +101,7 @@ class SessionEntry:
         )
 
 
-def entry_of(lane: Lane, session: PointedSession | None) -> SessionEntry:
+def entry_of(lane: Lane, session: LaneSession | None) -> SessionEntry:
     """Return what a lane and the session it points at look like from outside."""
     notice = lane.notice
     was_auto_reset = notice is not None and notice.kind in {"auto_reset", "lost"}
@@ -113,8 +113,8 @@ def entry_of(lane: Lane, session: PointedSession | None) -> SessionEntry:
     return SessionEntry(
         session_key=lane.session_key,
         session_id=lane.session_id,
-        created_at=aware(lane.created_at),
-        updated_at=aware(lane.updated_at),
+        created_at=utc_datetime(lane.created_at),
+        updated_at=utc_datetime(lane.updated_at),
         origin=lane.origin,
         display_name=lane.display_name,
         platform=_platform(lane.key.platform),
@@ -133,12 +133,12 @@ def entry_of(lane: Lane, session: PointedSession | None) -> SessionEntry:
         resume_pending=resume_pending,
         resume_reason=lane.status_reason if resume_pending else None,
         last_resume_marked_at=(
-            aware(lane.status_at) if resume_pending and lane.status_at is not None else None
+            utc_datetime(lane.status_at) if resume_pending and lane.status_at is not None else None
         ),
     )
 
 
-def aware(moment: float) -> datetime:
+def utc_datetime(moment: float) -> datetime:
     """Return seconds since the epoch as a time in UTC."""
     return datetime.fromtimestamp(moment, UTC)
 

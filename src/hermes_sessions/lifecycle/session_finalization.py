@@ -12,8 +12,8 @@ import json
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.lifecycle.decide import Decision, decide
-from hermes_sessions.lifecycle.lane_engine import Engine
-from hermes_sessions.lifecycle.lane_updates import SESSION_RESET, Cause, follow, record
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_updates import SESSION_RESET, TransitionCause, follow, record
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.host_processes import has_ended
@@ -46,10 +46,10 @@ class Claim(NamedTuple):
         return self.decision.reason or "expired"
 
 
-class Finalizing:
+class SessionFinalizer:
     """Claims lanes and closes them, one transaction each."""
 
-    def __init__(self, engine: Engine, who: str, claim_seconds: float) -> None:
+    def __init__(self, engine: LaneEngine, who: str, claim_seconds: float) -> None:
         """*who* claims, for *claim_seconds*."""
         self._engine = engine
         self._who = who
@@ -79,7 +79,9 @@ class Finalizing:
             )
             if session is None:
                 # Somebody deleted it: there is nothing to save and nothing to end.
-                self._close(tx, lane, Cause("finalize", "session_missing", _ACTOR), now, None)
+                self._close(
+                    tx, lane, TransitionCause("finalize", "session_missing", _ACTOR), now, None
+                )
                 return None
             if decision.action != "reset" or busy:
                 return None
@@ -88,7 +90,7 @@ class Finalizing:
             as_it_was = lane
             lane, session, followed = follow(tx, lane, session)
             if followed:
-                cause = Cause("follow", "compaction", _ACTOR)
+                cause = TransitionCause("follow", "compaction", _ACTOR)
                 record(tx, self._engine, as_it_was, cause, now, to_session_id=lane.session_id)
             attempt = lane.finalize_attempts + 1
             claim = {"claimed_by": self._who, "until": now + self._claim_seconds}
@@ -115,13 +117,20 @@ class Finalizing:
                 self._engine.lanes.change(tx, lane, finalize_error=error)
                 return False
             facts = {**claim.decision.facts, "attempt": claim.attempt, "error": error}
-            self._close(tx, lane, Cause("finalize", claim.reason, _ACTOR, facts), now, error)
+            self._close(
+                tx, lane, TransitionCause("finalize", claim.reason, _ACTOR, facts), now, error
+            )
             return True
 
         return self._engine.store.provider.write(work, isolated=False)
 
     def _close(
-        self, tx: WriteTransaction, lane: Lane, cause: Cause, now: float, error: str | None
+        self,
+        tx: WriteTransaction,
+        lane: Lane,
+        cause: TransitionCause,
+        now: float,
+        error: str | None,
     ) -> None:
         session = lane_sessions.find(tx, lane.session_id)
         if session is not None:
@@ -142,7 +151,7 @@ class Finalizing:
 
     @staticmethod
     def _is_busy(
-        tx: ReadTransaction, lane: Lane, session: lane_sessions.PointedSession | None, now: float
+        tx: ReadTransaction, lane: Lane, session: lane_sessions.LaneSession | None, now: float
     ) -> bool:
         if Mailbox.has_any(tx, lane.id):
             return True

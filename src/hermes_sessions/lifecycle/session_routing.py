@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hermes_sessions.lifecycle.decide import Decision, decide
-from hermes_sessions.lifecycle.lane_engine import Engine
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
 from hermes_sessions.lifecycle.lane_updates import (
-    Cause,
-    Placed,
+    LaneWithSession,
+    TransitionCause,
     begin_session,
     follow,
     record,
@@ -18,7 +18,7 @@ from hermes_sessions.model.lane import Lane, LaneKey, NoticeKind
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions, topics
-from hermes_sessions.storage.repositories.lane_sessions import PointedSession
+from hermes_sessions.storage.repositories.lane_sessions import LaneSession
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 
 _ACTOR = "message"
@@ -35,7 +35,7 @@ class _Arrival(NamedTuple):
     has_processes: bool | None = None
 
 
-def place(engine: Engine, source: SessionSource, *, force_new: bool) -> Placed:
+def place(engine: LaneEngine, source: SessionSource, *, force_new: bool) -> LaneWithSession:
     """Return the lane of *source*, in the session that a message from there belongs to now.
 
     One transaction; a second one only when a lane would expire and somebody has to be asked
@@ -52,18 +52,18 @@ def place(engine: Engine, source: SessionSource, *, force_new: bool) -> Placed:
     return placed
 
 
-def _placed(engine: Engine, arrival: _Arrival) -> Placed | None:
+def _placed(engine: LaneEngine, arrival: _Arrival) -> LaneWithSession | None:
     return engine.store.provider.write(lambda tx: _place(tx, engine, arrival), isolated=False)
 
 
-def _place(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> Placed | None:
+def _place(tx: WriteTransaction, engine: LaneEngine, arrival: _Arrival) -> LaneWithSession | None:
     lane = engine.lanes.ensure(
         tx, engine.namespace, arrival.key, now=arrival.now, origin=arrival.source
     )
     if lane.session_id == NO_SESSION:
         bound = None if arrival.force_new else _bound(tx, engine, arrival)
         if bound is not None:
-            cause = Cause("switch", "topic", _ACTOR)
+            cause = TransitionCause("switch", "topic", _ACTOR)
             return switch_session(tx, engine, lane, bound, cause, arrival.now, leaves=None)
         decision = _decided(engine, None, arrival, busy=False)
         return _begin(tx, engine, lane, None, arrival, decision, "new")
@@ -82,7 +82,7 @@ def _place(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> Placed | 
             decision = _decided(engine, lane, arrival, busy=True)
     # From here on there is no way back.
     if followed:
-        cause = Cause("follow", "compaction", _ACTOR)
+        cause = TransitionCause("follow", "compaction", _ACTOR)
         record(tx, engine, as_it_was, cause, arrival.now, to_session_id=lane.session_id)
     if decision.action == "create":
         # In the trash it keeps its end as it is; gone, there is nothing to end.
@@ -93,7 +93,7 @@ def _place(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> Placed | 
     return _keep(tx, engine, lane, current, arrival, decision, followed)
 
 
-def _bound(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> PointedSession | None:
+def _bound(tx: WriteTransaction, engine: LaneEngine, arrival: _Arrival) -> LaneSession | None:
     """Return the open session that the topic of a private Telegram chat is bound to, if it is the
     user's and no lane is in it: an import has brought both.
     """
@@ -113,7 +113,7 @@ def _bound(tx: WriteTransaction, engine: Engine, arrival: _Arrival) -> PointedSe
 
 
 def _decided(
-    engine: Engine, lane: Lane | None, arrival: _Arrival, *, busy: bool, exists: bool = True
+    engine: LaneEngine, lane: Lane | None, arrival: _Arrival, *, busy: bool, exists: bool = True
 ) -> Decision:
     return decide(
         lane,
@@ -128,18 +128,18 @@ def _decided(
 
 def _begin(
     tx: WriteTransaction,
-    engine: Engine,
+    engine: LaneEngine,
     lane: Lane,
-    leaves: PointedSession | None,
+    leaves: LaneSession | None,
     arrival: _Arrival,
     decision: Decision,
     notice: NoticeKind,
-) -> Placed:
+) -> LaneWithSession:
     return begin_session(
         tx,
         engine,
         lane,
-        Cause(decision.action, decision.reason, _ACTOR, decision.facts),
+        TransitionCause(decision.action, decision.reason, _ACTOR, decision.facts),
         arrival.now,
         leaves=leaves,
         notice=notice,
@@ -149,15 +149,15 @@ def _begin(
 
 def _keep(
     tx: WriteTransaction,
-    engine: Engine,
+    engine: LaneEngine,
     lane: Lane,
-    current: PointedSession | None,
+    current: LaneSession | None,
     arrival: _Arrival,
     decision: Decision,
     followed: dict[str, Any],
-) -> Placed:
+) -> LaneWithSession:
     changes = {**followed, "updated_at": arrival.now}
-    cause = Cause(decision.action, decision.reason, _ACTOR, decision.facts)
+    cause = TransitionCause(decision.action, decision.reason, _ACTOR, decision.facts)
     if decision.facts["expired"] is not None:
         # Worth telling: by its policy alone it would have been reset.
         record(tx, engine, lane, cause, arrival.now)
@@ -171,4 +171,4 @@ def _keep(
         # Also when another lane kept it open, which may leave it just now.
         lane_sessions.reopen(tx, current.id)
         current = current._replace(ended_at=None)
-    return Placed(engine.lanes.change(tx, lane, **changes), current)
+    return LaneWithSession(engine.lanes.change(tx, lane, **changes), current)

@@ -18,12 +18,17 @@ from typing import Any, Self
 from hermes_sessions.config import default_store_path, load_settings
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.config.paths import hermes_home
-from hermes_sessions.lifecycle.host_files import FILE_NAME, IndexFile
-from hermes_sessions.lifecycle.lane_engine import Engine, HasActiveProcesses
+from hermes_sessions.lifecycle.host_files import SESSIONS_JSON, SessionsJsonFile
+from hermes_sessions.lifecycle.lane_engine import HasActiveProcesses, LaneEngine
 from hermes_sessions.lifecycle.lane_explanation import STOPPED, Explanation, explain_lane
-from hermes_sessions.lifecycle.lane_operations import Changes, First, Looks, Sweeps
-from hermes_sessions.lifecycle.lane_updates import Placed
-from hermes_sessions.lifecycle.legacy_files import ImportReport, LidMapping, OlderFiles
+from hermes_sessions.lifecycle.lane_operations import (
+    LaneChanges,
+    LaneReader,
+    LaneSweeps,
+    Precondition,
+)
+from hermes_sessions.lifecycle.lane_updates import LaneWithSession
+from hermes_sessions.lifecycle.legacy_files import ImportReport, LegacyFiles, LidMapping
 from hermes_sessions.lifecycle.session_entry import SessionEntry, entry_of
 from hermes_sessions.lifecycle.session_routing import place
 from hermes_sessions.lifecycle.transcript_messages import Transcripts
@@ -110,7 +115,7 @@ class SessionStore:
         self.db = open_database(directory, clock or time.time) if db is None else db
         try:
             store = self.db.store if clock is None else self.db.store._replace(clock=clock)
-            self.engine = Engine(
+            self.engine = LaneEngine(
                 store,
                 config or GatewayConfig(),
                 Lanes(store),
@@ -118,42 +123,44 @@ class SessionStore:
                 has_active_processes_fn,
                 changed=self._changed,
             )
-            self._changes = Changes(self.engine)
-            self._sweeps = Sweeps(self.engine)
-            self._looks = Looks(self.engine)
+            self._changes = LaneChanges(self.engine)
+            self._sweeps = LaneSweeps(self.engine)
+            self._lane_reader = LaneReader(self.engine)
             self._index = self._open_files(directory)
         except BaseException:
             self.close()
             raise
 
-    _index: IndexFile | None = None
+    _index: SessionsJsonFile | None = None
     #: What was taken over from an older installation just now; None: nothing was there, or it had
     #: been done before.
     import_report: ImportReport | None = None
 
-    def _open_files(self, directory: Path) -> IndexFile | None:
+    def _open_files(self, directory: Path) -> SessionsJsonFile | None:
         if self.db.provider.read_only:
             return None
-        older = OlderFiles(directory, self.db, self.engine)
+        older = LegacyFiles(directory, self.db, self.engine)
         wanted = self.engine.config.write_sessions_json
         if wanted is None:
             wanted = self.db.provider.name == "sqlite"
         if (wanted or older.are_there()) and (owner := older.owner()) != self.engine.namespace:
-            logger.info("%s is kept for the bot %r, not for this one", directory / FILE_NAME, owner)
+            logger.info(
+                "%s is kept for the bot %r, not for this one", directory / SESSIONS_JSON, owner
+            )
             return None
         self.import_report = older.import_once()
         if not wanted or (self.import_report and self.import_report.unreadable is not None):
             return None
-        index = IndexFile(directory / FILE_NAME, lambda: self._document(older))
-        if (directory / FILE_NAME).exists():
+        index = SessionsJsonFile(directory / SESSIONS_JSON, lambda: self._document(older))
+        if (directory / SESSIONS_JSON).exists():
             # It may be older than the database: of a process that died, or of another installation.
             index.changed()
         return index
 
-    def _document(self, older: OlderFiles) -> Record:
+    def _document(self, older: LegacyFiles) -> Record:
         document = dict(older.kept_entries())
         lanes: Record = {}
-        for entry in self._looks.entries(None):
+        for entry in self._lane_reader.entries(None):
             # Of two lanes with the same string, the one that was used last.
             lanes.setdefault(entry.session_key, entry.to_dict())
         return document | lanes
@@ -191,7 +198,7 @@ class SessionStore:
         if self._index is not None:
             self._index.changed()
 
-    def _shown(self, placed: Placed | None) -> SessionEntry | None:
+    def _shown(self, placed: LaneWithSession | None) -> SessionEntry | None:
         if placed is None:
             return None
         self._changed()
@@ -225,7 +232,7 @@ class SessionStore:
         """Return the lane of *source* as it is, without deciding or changing anything; None when it
         has had no session. After compaction it is in the continuation.
         """
-        return self._looks.find(self.engine.key_of(source))
+        return self._lane_reader.find(self.engine.key_of(source))
 
     def update_session(
         self,
@@ -244,7 +251,11 @@ class SessionStore:
         return self._noted(self._changes.used(session_key, last_prompt_tokens, session_id))
 
     def reset_session(
-        self, session_key: str, display_name: str | None = None, *, first: First | None = None
+        self,
+        session_key: str,
+        display_name: str | None = None,
+        *,
+        first: Precondition | None = None,
     ) -> SessionEntry | None:
         """Give a lane a new session because somebody asked for it; None for an unknown key.
 
@@ -275,7 +286,7 @@ class SessionStore:
         return self._shown(self._changes.accept_handoff(session_id, source))
 
     def suspend_session(
-        self, session_key: str, reason: str = STOPPED, *, first: First | None = None
+        self, session_key: str, reason: str = STOPPED, *, first: Precondition | None = None
     ) -> bool:
         """Have the next message start a new session, whatever else holds; False for an unknown
         key. *first* is as in `reset_session`.
@@ -332,17 +343,17 @@ class SessionStore:
 
     def list_sessions(self, active_minutes: float | None = None) -> list[SessionEntry]:
         """Return all lanes, or those used in the last *active_minutes*, latest use first."""
-        return list(self._looks.entries(active_minutes))
+        return list(self._lane_reader.entries(active_minutes))
 
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
         """Return the lane that is in this session, or in one that it continues or is continued by
         after compaction; None when none is.
         """
-        return self._looks.by_session(session_id)
+        return self._lane_reader.by_session(session_id)
 
     def has_any_sessions(self, *, besides: str | None = None) -> bool:
         """Return whether any session was ever stored, *besides* the one with this id."""
-        return self._looks.has_any_sessions(besides)
+        return self._lane_reader.has_any_sessions(besides)
 
     # ── transcripts ───────────────────────────────────────────────────────────────────────────
 

@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.codec import to_json
-from hermes_sessions.storage.repositories.mailbox import Item, Kind
+from hermes_sessions.storage.repositories.mailbox import Kind, MailboxItem
 
 
-class Input(NamedTuple):
+class TurnInput(NamedTuple):
     """What a turn answers: items that are taken together, as one message."""
 
     kind: Kind
-    items: tuple[Item, ...]
+    items: tuple[MailboxItem, ...]
 
     @property
     def item_ids(self) -> tuple[int, ...]:
@@ -55,12 +55,12 @@ class Input(NamedTuple):
         return [item.payload for item in self.items]
 
     @property
-    def is_again(self) -> bool:
+    def is_retry(self) -> bool:
         """Whether a turn had them already and did not finish."""
         return self.items[0].turn_id is not None
 
 
-def next_input(waiting: Sequence[Item]) -> Input | None:
+def next_input(waiting: Sequence[MailboxItem]) -> TurnInput | None:
     """Return what the next turn takes of what waits, in order; None when nothing does."""
     if not waiting:
         return None
@@ -81,18 +81,18 @@ def next_input(waiting: Sequence[Item]) -> Input | None:
     )
 
 
-def in_platform_order(waiting: Sequence[Item]) -> list[Item]:
+def in_platform_order(waiting: Sequence[MailboxItem]) -> list[MailboxItem]:
     """Return items, given as they came, with those side by side in their platform's order that come
     from one chat and have one.
     """
-    ordered: list[Item] = []
+    ordered: list[MailboxItem] = []
     for (chat, _), side_by_side in groupby(waiting, key=_chat):
         some = list(side_by_side)
         ordered += some if chat is None else sorted(some, key=lambda item: item.payload["order"])
     return ordered
 
 
-def _chat(item: Item) -> tuple[str | None, object]:
+def _chat(item: MailboxItem) -> tuple[str | None, object]:
     """Return the chat in which an item has a place; None where it has none."""
     source, order = item.payload.get("source"), item.payload.get("order")
     if isinstance(order, float):
@@ -104,17 +104,17 @@ def _chat(item: Item) -> tuple[str | None, object]:
     return to_json([source.get("platform"), source.get("chat_id")]), None
 
 
-def _place(item: Item) -> tuple[float, int]:
+def _place(item: MailboxItem) -> tuple[float, int]:
     """Return where an item was in the turn that had it; what was put into the turn later has no
     place, and comes after it.
     """
     return item.payload.get("place", math.inf), item.id
 
 
-def _input(items: Iterable[Item]) -> Input:
+def _input(items: Iterable[MailboxItem]) -> TurnInput:
     taken = tuple(items)
     # A message that was put into a running turn shares its fate; the turn is what it began as.
-    return Input(taken[0].kind, taken)
+    return TurnInput(taken[0].kind, taken)
 
 
 def dedupe_mark(namespace: str, platform: str, chat_id: str, message_id: str | None) -> str | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hermes_sessions.lifecycle.decide import AUTO_RESUME_REASONS
-from hermes_sessions.lifecycle.lane_engine import Engine
-from hermes_sessions.lifecycle.lane_updates import Cause, record, set_status
+from hermes_sessions.lifecycle.lane_engine import LaneEngine
+from hermes_sessions.lifecycle.lane_updates import TransitionCause, record, set_status
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.mailbox import Mailbox
@@ -24,7 +24,7 @@ STUCK: Final = "stuck_loop"
 INTERRUPTED: Final = "restart_interrupted"
 
 
-class SetAside(NamedTuple):
+class AbandonedTurn(NamedTuple):
     """A turn that was ended for a process that cannot."""
 
     turn: Turn
@@ -38,10 +38,10 @@ class SetAside(NamedTuple):
     is_stuck: bool = False
 
 
-class Unfinished:
+class UnfinishedTurns:
     """Sets turns aside, in somebody's transaction."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
         self._clock = engine.store.clock
         self._turns = Turns(engine.store)
@@ -55,7 +55,7 @@ class Unfinished:
         *,
         detail: str | None = None,
         actor: str,
-    ) -> SetAside | None:
+    ) -> AbandonedTurn | None:
         """End a turn that nobody will finish, on its lane, which is locked; None when it had ended.
 
         The lane is marked with *detail*, if that is a reason to go on by itself, and otherwise as
@@ -68,7 +68,7 @@ class Unfinished:
         now = self._clock()
         if lane is None:
             dropped = self._mailbox.drop_turn(tx, turn.id, now, reason="lane_gone")
-            return SetAside(turn, None, dropped=dropped)
+            return AbandonedTurn(turn, None, dropped=dropped)
         starts = lane.unfinished_starts + 1
         facts = {
             "turn": turn.id,
@@ -80,17 +80,17 @@ class Unfinished:
         }
         if starts >= STUCK_AFTER and lane.status != "suspended":
             dropped = self._mailbox.drop_turn(tx, turn.id, now, reason=STUCK)
-            cause = Cause("suspend", STUCK, actor, facts)
+            cause = TransitionCause("suspend", STUCK, actor, facts)
             lane = set_status(tx, self._engine, lane, "suspended", cause, now)
             # The next session begins with a clean slate.
             lane = self._engine.lanes.change(tx, lane, unfinished_starts=0)
-            return SetAside(turn, lane, dropped=dropped, is_stuck=True)
+            return AbandonedTurn(turn, lane, dropped=dropped, is_stuck=True)
         returned = self._mailbox.give_back(tx, turn.id)
         if lane.status == "active":
-            cause = Cause("mark", reason, actor, facts)
+            cause = TransitionCause("mark", reason, actor, facts)
             lane = set_status(tx, self._engine, lane, "resume_pending", cause, now)
         elif lane.status == "resume_pending":
-            cause = Cause("mark", lane.status_reason, actor, facts)
+            cause = TransitionCause("mark", lane.status_reason, actor, facts)
             if lane.status_at is None or turn.started_at > lane.status_at:
                 # It went on, and was interrupted again: what counts is how long ago that was.
                 lane = set_status(tx, self._engine, lane, "resume_pending", cause, now)
@@ -98,10 +98,10 @@ class Unfinished:
                 # A drain marked it while the turn ran.
                 record(tx, self._engine, lane, cause, now)
         lane = self._engine.lanes.change(tx, lane, unfinished_starts=starts)
-        return SetAside(turn, lane, returned)
+        return AbandonedTurn(turn, lane, returned)
 
 
-def resume_mark(lane: Lane) -> str:
+def resume_dedupe_key(lane: Lane) -> str:
     """Return what tells one interruption of a lane from the next, for the mailbox: what is there
     under this mark goes on after it, or says that somebody did.
     """

@@ -21,7 +21,7 @@ from hermes_sessions.model.source import SessionSource
 WITH_ALIASES: Final = frozenset({"whatsapp"})
 
 
-class Canonical(Protocol):
+class CanonicalIdChooser(Protocol):
     """How to choose the id that stands for a person: `Identities.canonical`, or `first_alias`."""
 
     def __call__(self, platform: str, aliases: Sequence[str]) -> str:
@@ -184,7 +184,7 @@ def lane_key(
     source: SessionSource,
     group_sessions_per_user: bool = True,
     thread_sessions_per_user: bool = False,
-    canonical: Canonical | None = None,
+    canonical: CanonicalIdChooser | None = None,
 ) -> LaneKey:
     """Return the key of the lane that a message from *source* belongs to.
 
@@ -224,16 +224,18 @@ def _key(
     )
 
 
-def participant_id(source: SessionSource, canonical: Canonical | None = None) -> str | None:
+def participant_id(
+    source: SessionSource, canonical: CanonicalIdChooser | None = None
+) -> str | None:
     """Return the id of who wrote, as keys have it; None when that is not known."""
     return _participant(canonical or first_alias, source)
 
 
-def _participant(choose: Canonical, source: SessionSource) -> str | None:
+def _participant(choose: CanonicalIdChooser, source: SessionSource) -> str | None:
     return _chosen(choose, source.platform.value, source.user_id_alt, source.user_id)
 
 
-def _chosen(choose: Canonical, platform: str, *identifiers: str | None) -> str | None:
+def _chosen(choose: CanonicalIdChooser, platform: str, *identifiers: str | None) -> str | None:
     """Return the first id there is, or the one that stands for all of them."""
     known = [identifier for identifier in identifiers if identifier]
     if not known:

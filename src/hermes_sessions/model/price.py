@@ -40,7 +40,7 @@ def read_price(text: str) -> Price:
     return Price(amounts["in"], amounts["out"], amounts.get("cached"), amounts.get("written"))
 
 
-def written_price(price: Price) -> str:
+def format_price(price: Price) -> str:
     """Return a price as `read_price` reads it."""
     words = zip(price, ("in", "out", "cached", "written"), strict=True)
     return ", ".join(f"{amount:g} {word}" for amount, word in words if amount is not None)

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.recall.arguments import Arguments
-from hermes_sessions.recall.budget import room_for, written_length
+from hermes_sessions.recall.budget import json_length, room_for
 from hermes_sessions.recall.message_excerpts import label
 from hermes_sessions.recall.scoped_store import (
     DEMOTED_WHEN_BROWSING,
     HIDDEN_WHEN_BROWSING,
-    Asker,
+    RecallContext,
     ScopedStore,
 )
 
@@ -24,19 +24,19 @@ _PAGE: Final = 100
 _LOOKED_AT: Final = 5_000
 
 
-def browse(asker: Asker, arguments: Arguments) -> Record:
+def browse(context: RecallContext, arguments: Arguments) -> Record:
     """Return one row per conversation, newest activity first."""
-    left_out = set(asker.conversations_left_out(arguments.exclude))
+    left_out = set(context.conversations_left_out(arguments.exclude))
     rows: list[Record] = []
-    for sessions in _tiers(asker.store, arguments):
+    for sessions in _tiers(context.store, arguments):
         for session in sessions:
             if len(rows) == arguments.limit:
                 break
             conversation = session["conversation_id"]
-            if conversation in left_out or _is_for_another(asker.store, session):
+            if conversation in left_out or _is_for_another(context.store, session):
                 continue
             left_out.add(conversation)
-            rows.append(_row(asker, session))
+            rows.append(_row(context, session))
     message = (
         "The most recent conversations. Search them with query, or open one with session_id."
         if rows
@@ -45,7 +45,7 @@ def browse(asker: Asker, arguments: Arguments) -> Record:
     result: Record = arguments.opening() | {"results": [], "count": len(rows), "message": message}
     room = room_for(result, arguments.max_tokens)
     for row in rows:
-        room -= written_length(row) + 2
+        room -= json_length(row) + 2
         if room < 0:
             break
         result["results"].append(row)
@@ -61,15 +61,15 @@ def _is_for_another(store: ScopedStore, session: Record) -> bool:
     return session["edge_kind"] is None and store.find_session(parent) is not None
 
 
-def _row(asker: Asker, session: Record) -> Record:
+def _row(context: RecallContext, session: Record) -> Record:
     return {
         "session_id": session["id"],
         "title": label(session["title"]),
         "source": label(session["source"]),
         "started_at": session["started_at"],
         "last_active": session["last_active"],
-        "when": asker.date(session["started_at"]),
-        "last_active_when": asker.date(session["last_active"]),
+        "when": context.date(session["started_at"]),
+        "last_active_when": context.date(session["last_active"]),
         "message_count": session["message_count"],
         "preview": label(session["preview"]),
     }

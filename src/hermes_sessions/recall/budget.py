@@ -20,7 +20,7 @@ from hermes_sessions.text.snippet import Mark, densest
 DOTS: Final = "..."
 
 
-def written_length(value: Any) -> int:
+def json_length(value: Any) -> int:
     """Return how many characters a value takes in a JSON document."""
     return len(json.dumps(value, ensure_ascii=False))
 
@@ -45,11 +45,11 @@ def cut(text: str, size: int, marks: Sequence[Mark] = ()) -> str:
     return before + text[start:end] + after
 
 
-def cut_to_written(text: str, size: int, marks: Sequence[Mark] = ()) -> str:
+def cut_to_json_length(text: str, size: int, marks: Sequence[Mark] = ()) -> str:
     """Return text cut so that it takes at most *size* characters in JSON, quotes not counted."""
     kept = cut(text, size, marks)
     allowed = size
-    while kept and (taken := written_length(kept) - 2) > size:
+    while kept and (taken := json_length(kept) - 2) > size:
         # Escapes take more than one character each.
         allowed = min(allowed - 1, allowed * size // taken)
         kept = cut(text, max(allowed, 0), marks)
@@ -62,7 +62,7 @@ METHOD: Final = "characters / 4"
 
 def estimate_tokens(value: Any) -> int:
     """Return about how many tokens a value takes in a JSON document."""
-    return -(-written_length(value) // CHARACTERS_PER_TOKEN)
+    return -(-json_length(value) // CHARACTERS_PER_TOKEN)
 
 
 def share_out(wanted: Sequence[int], weights: Sequence[int], available: int) -> list[int]:
@@ -91,7 +91,7 @@ def stated(result: dict[str, Any], max_tokens: int) -> dict[str, Any]:
 def room_for(envelope: dict[str, Any], max_tokens: int) -> int:
     """Return how many characters are left beside an answer's fixed parts."""
     widest = _with_estimate(envelope, max_tokens, max_tokens)
-    return max_tokens * CHARACTERS_PER_TOKEN - written_length(widest)
+    return max_tokens * CHARACTERS_PER_TOKEN - json_length(widest)
 
 
 def _with_estimate(result: dict[str, Any], budget: int, estimated: int) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from hermes_sessions.model.message import text_of
 from hermes_sessions.recall.scoped_store import DEMOTED_WHEN_SEARCHING, ScopedStore
-from hermes_sessions.storage.search.answer import Account, Answer, Hit
+from hermes_sessions.storage.search.answer import Hit, SearchAnswer, SearchReport
 from hermes_sessions.text.query.filters import Conditions
-from hermes_sessions.text.query.matcher import Analysed, matches
+from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS, steps
 from hermes_sessions.text.query.tree import Node, Query, terms_of
 from hermes_sessions.text.relevance import Match, scores
@@ -32,7 +32,7 @@ _FURTHER_HITS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RankedConversation:
     """A conversation that answers: its hits, best first."""
 
     conversation_id: str
@@ -54,8 +54,8 @@ _WORTHLESS: Final = _Worth(99, 0.0)
 
 
 def best_conversations(
-    store: ScopedStore, gathered: Gathered, *, sort: str, limit: int
-) -> list[Found]:
+    store: ScopedStore, gathered: CollectedHits, *, sort: str, limit: int
+) -> list[RankedConversation]:
     """Return the best conversations, in the order asked for; demoted sources come last."""
     by_conversation: dict[str, list[Hit]] = {}
     for hit in {hit.id: hit for hit in gathered.hits}.values():
@@ -70,21 +70,21 @@ def best_conversations(
 
 
 def _by_time(
-    by_conversation: dict[str, list[Hit]], gathered: Gathered, *, oldest: bool
-) -> list[Found]:
+    by_conversation: dict[str, list[Hit]], gathered: CollectedHits, *, oldest: bool
+) -> list[RankedConversation]:
     sign = 1 if oldest else -1
     found = []
     for conversation_id, hits in by_conversation.items():
         hits.sort(key=lambda hit: (gathered.is_demoted(hit), sign * hit.timestamp, sign * hit.id))
-        found.append(Found(conversation_id, hits, gathered.is_demoted(hits[0])))
+        found.append(RankedConversation(conversation_id, hits, gathered.is_demoted(hits[0])))
     return sorted(
         found, key=lambda item: (item.demoted, sign * item.hits[0].timestamp, item.conversation_id)
     )
 
 
 def _by_worth(
-    by_conversation: dict[str, list[Hit]], gathered: Gathered, worth: dict[int, _Worth]
-) -> list[Found]:
+    by_conversation: dict[str, list[Hit]], gathered: CollectedHits, worth: dict[int, _Worth]
+) -> list[RankedConversation]:
     ordered = []
     for conversation_id, hits in by_conversation.items():
         hits.sort(
@@ -96,7 +96,7 @@ def _by_worth(
             )
         )
         best, *others = hits
-        found = Found(conversation_id, hits, gathered.is_demoted(best))
+        found = RankedConversation(conversation_id, hits, gathered.is_demoted(best))
         value = worth.get(best.id, _WORTHLESS)
         further = sum(worth[hit.id].cost for hit in others[: _DECIDING - 1] if hit.id in worth)
         whole = _Worth(value.reading, round(value.cost + _FURTHER_HITS * further, 9))
@@ -105,7 +105,7 @@ def _by_worth(
 
 
 def _comparable(
-    store: ScopedStore, by_conversation: dict[str, list[Hit]], gathered: Gathered
+    store: ScopedStore, by_conversation: dict[str, list[Hit]], gathered: CollectedHits
 ) -> dict[int, _Worth]:
     """Judge the deciding hits against each other.
 
@@ -127,7 +127,7 @@ def _comparable(
 
 
 def _reading(readings: Sequence[Node], hit: Hit, match: Match) -> int:
-    document = Analysed([match.title] if hit.matched == "title" else match.texts)
+    document = TokenizedDocument([match.title] if hit.matched == "title" else match.texts)
     fitting = (i for i, tree in enumerate(readings) if matches(tree, document))
     return next(fitting, len(readings))
 
@@ -163,10 +163,10 @@ _ROUNDS_FOR_CHOICE: Final = 3
 
 
 @dataclass(slots=True)
-class Gathered:
+class CollectedHits:
     """Hits of one or more searches, and how they were found."""
 
-    account: Account
+    account: SearchReport
     #: How the question was read: what the first hits match, then what weaker ones do.
     readings: list[Node]
     #: Whether demoted sources count as any other, because they were asked for.
@@ -184,7 +184,7 @@ class Gathered:
         """Whether the question found nothing as it was asked."""
         return self.account.step != AS_ASKED
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: SearchAnswer) -> None:
         """Take over the hits of one more search."""
         self.hits += answer.hits
         self.searches += 1
@@ -210,7 +210,7 @@ class Question:
     wanted: int
 
 
-def gather(store: ScopedStore, question: Question) -> Gathered:
+def collect_hits(store: ScopedStore, question: Question) -> CollectedHits:
     """Return hits of as many conversations as wanted, if there are that many, and of more to
     choose from.
     """
@@ -218,7 +218,7 @@ def gather(store: ScopedStore, question: Question) -> Gathered:
         question.text, question.conditions, limit=_PAGE, sort=question.sort, relax=True
     )
     filters = question.parsed.filters
-    gathered = Gathered(
+    gathered = CollectedHits(
         account=first.account,
         readings=_readings(question.parsed.node, first.account.step),
         is_level=question.conditions.sources is not None
@@ -239,7 +239,7 @@ class _Tier:
     demoted: bool
 
 
-def _tiers(conditions: Conditions, gathered: Gathered) -> Iterator[_Tier]:
+def _tiers(conditions: Conditions, gathered: CollectedHits) -> Iterator[_Tier]:
     if gathered.is_level:
         yield _Tier(conditions, demoted=False)
         return
@@ -248,7 +248,9 @@ def _tiers(conditions: Conditions, gathered: Gathered) -> Iterator[_Tier]:
     yield _Tier(replace(conditions, sources=DEMOTED_WHEN_SEARCHING), demoted=True)
 
 
-def _ask_again(store: ScopedStore, question: Question, tier: _Tier, gathered: Gathered) -> None:
+def _ask_again(
+    store: ScopedStore, question: Question, tier: _Tier, gathered: CollectedHits
+) -> None:
     while not _is_enough(gathered, tier, question.wanted):
         known = gathered.conversations(demoted=tier.demoted)
         left_out = (*tier.conditions.exclude_conversations, *sorted(known))
@@ -267,7 +269,7 @@ def _ask_again(store: ScopedStore, question: Question, tier: _Tier, gathered: Ga
             return
 
 
-def _is_all(answer: Answer, gathered: Gathered) -> bool:
+def _is_all(answer: SearchAnswer, gathered: CollectedHits) -> bool:
     """Whether a search gave every hit there is."""
     if not answer.hits:
         return True
@@ -275,7 +277,7 @@ def _is_all(answer: Answer, gathered: Gathered) -> bool:
     return answer.next_cursor is None and not is_part
 
 
-def _is_enough(gathered: Gathered, tier: _Tier, wanted: int) -> bool:
+def _is_enough(gathered: CollectedHits, tier: _Tier, wanted: int) -> bool:
     found = len(gathered.conversations(demoted=False))
     if tier.demoted:
         # Only to fill up what ordinary sources leave empty.

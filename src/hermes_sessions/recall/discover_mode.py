@@ -6,19 +6,24 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hermes_sessions.recall.arguments import DEFAULT_ROLES, Arguments
-from hermes_sessions.recall.budget import cut_to_written, room_for, share_out, written_length
-from hermes_sessions.recall.conversation_search import Found, Question, best_conversations, gather
+from hermes_sessions.recall.budget import cut_to_json_length, json_length, room_for, share_out
+from hermes_sessions.recall.conversation_search import (
+    Question,
+    RankedConversation,
+    best_conversations,
+    collect_hits,
+)
 from hermes_sessions.recall.message_excerpts import (
-    Draft,
     Marker,
+    MessageExcerpt,
     fit,
     label,
     marker_of,
     wanted_room,
 )
-from hermes_sessions.recall.scoped_store import Asker
+from hermes_sessions.recall.scoped_store import RecallContext
 from hermes_sessions.recall.summaries import Summaries, Topic
-from hermes_sessions.storage.search.answer import COUNT_LIMIT, Account, Hit
+from hermes_sessions.storage.search.answer import COUNT_LIMIT, Hit, SearchReport
 from hermes_sessions.text.query.filters import Conditions
 from hermes_sessions.text.query.parser import parse
 from hermes_sessions.text.query.relaxation import AS_ASKED
@@ -54,7 +59,7 @@ _MOST_REPAIRS: Final = 5
 _LONGEST_REPAIR: Final = 100
 
 
-def how_it_was_read(account: Account) -> dict[str, Any]:
+def describe_interpretation(account: SearchReport) -> dict[str, Any]:
     """Return ``complete``, and ``reading`` when the question was not taken as it was asked."""
     said: dict[str, Any] = {"complete": account.complete}
     reading: dict[str, Any] = {}
@@ -63,7 +68,7 @@ def how_it_was_read(account: Account) -> dict[str, Any]:
         reading["explanation"] = _EXPLAINED.get(account.step, "The question was relaxed.")
     if account.repairs:
         kept = account.repairs[:_MOST_REPAIRS]
-        reading["repairs"] = [cut_to_written(repair, _LONGEST_REPAIR) for repair in kept]
+        reading["repairs"] = [cut_to_json_length(repair, _LONGEST_REPAIR) for repair in kept]
     if reading:
         said["reading"] = reading
     if not account.complete:
@@ -75,7 +80,7 @@ def how_it_was_read(account: Account) -> dict[str, Any]:
     return said
 
 
-def why_nothing(account: Account) -> str:
+def explain_no_results(account: SearchReport) -> str:
     """Return what to tell when nothing was found."""
     parts = ["Nothing was found."]
     hidden = [
@@ -102,31 +107,31 @@ _WORTH_SHOWING: Final = 200
 _BOOKEND_PRIORITY: Final = 2.5
 
 
-def discover(asker: Asker, arguments: Arguments, summaries: Summaries | None) -> Record:
+def discover(context: RecallContext, arguments: Arguments, summaries: Summaries | None) -> Record:
     """Return the conversations that answer best, each with its match in context."""
     result = arguments.opening() | {
-        "query": cut_to_written(arguments.query, _ECHO),
+        "query": cut_to_json_length(arguments.query, _ECHO),
         "results": [],
         "count": 0,
     }
-    question = _question(asker, arguments)
+    question = _question(context, arguments)
     if question.parsed.is_empty:
         return result | {"message": "There is nothing to search for in this query."}
-    gathered = gather(asker.store, question)
-    found = best_conversations(asker.store, gathered, sort=arguments.sort, limit=arguments.limit)
-    entries = [entry for item in found if (entry := _entry(asker, item)) is not None]
+    gathered = collect_hits(context.store, question)
+    found = best_conversations(context.store, gathered, sort=arguments.sort, limit=arguments.limit)
+    entries = [entry for item in found if (entry := _entry(context, item)) is not None]
     if not entries:
-        as_asked = asker.store.search(
+        as_asked = context.store.search(
             question.text, question.conditions, limit=1, sort=question.sort, count=True
         )
-        message = why_nothing(as_asked.account)
-        return result | how_it_was_read(gathered.account) | {"message": message}
+        message = explain_no_results(as_asked.account)
+        return result | describe_interpretation(gathered.account) | {"message": message}
     marker = marker_of(gathered.tree)
     if summaries is not None:
-        _summarise(asker, arguments.query, entries, marker, summaries)
+        _summarise(context, arguments.query, entries, marker, summaries)
     searched = {hit.conversation_id for hit in gathered.hits}
     result |= {"count": len(entries), "sessions_searched": len(searched)}
-    result |= how_it_was_read(gathered.account)
+    result |= describe_interpretation(gathered.account)
     result["results"] = _fitted(entries, room_for(result, arguments.max_tokens), marker)
     result["count"] = len(result["results"])
     if not result["results"]:
@@ -134,7 +139,7 @@ def discover(asker: Asker, arguments: Arguments, summaries: Summaries | None) ->
     return result
 
 
-def _question(asker: Asker, arguments: Arguments) -> Question:
+def _question(context: RecallContext, arguments: Arguments) -> Question:
     parsed = parse(arguments.query)
     roles = arguments.roles
     if roles is None:
@@ -145,7 +150,7 @@ def _question(asker: Asker, arguments: Arguments) -> Question:
         sources=arguments.sources,
         after=arguments.after,
         before=arguments.before,
-        exclude_conversations=asker.conversations_left_out(arguments.exclude),
+        exclude_conversations=context.conversations_left_out(arguments.exclude),
     )
     return Question(
         text=arguments.query,
@@ -165,7 +170,7 @@ class _Entry:
 
     hit: Hit
     facts: Record
-    messages: list[Draft]
+    messages: list[MessageExcerpt]
     #: How many of the messages are the first bookend, and how many the last.
     first: int
     last: int
@@ -193,36 +198,38 @@ class _Entry:
             excess = self.frame_length() + _WORTH_SHOWING - room
         summary = self.facts.get("summary")
         if excess > 0 and summary:
-            size = written_length(summary) - 2 - excess
-            self.facts["summary"] = cut_to_written(summary, max(size, _WORTH_SHOWING))
+            size = json_length(summary) - 2 - excess
+            self.facts["summary"] = cut_to_json_length(summary, max(size, _WORTH_SHOWING))
 
     def frame_length(self) -> int:
         """Return how much room the entry takes without its messages."""
         empty: Record = {"bookend_start": [], "messages": [], "bookend_end": [], "left_out": 99}
-        return written_length(self.facts | self.counts | empty) + 2
+        return json_length(self.facts | self.counts | empty) + 2
 
 
-def _entry(asker: Asker, found: Found) -> _Entry | None:
+def _entry(context: RecallContext, found: RankedConversation) -> _Entry | None:
     """Return the entry of a conversation; None when it vanished meanwhile."""
     hit = found.hits[0]
-    view = asker.store.anchored_view(hit.session_id, hit.id)
+    view = context.store.anchored_view(hit.session_id, hit.id)
     window: list[Record] = view["window"]
     if not window:
         return None
     middle = next(i for i, message in enumerate(window) if message["id"] == hit.id)
     start, end = view["bookend_start"], view["bookend_end"]
     drafts = [
-        *[Draft(message, _BOOKEND_PRIORITY + i) for i, message in enumerate(start)],
+        *[MessageExcerpt(message, _BOOKEND_PRIORITY + i) for i, message in enumerate(start)],
         *[
-            Draft(message, abs(i - middle), _weight(abs(i - middle)), anchor=i == middle)
+            MessageExcerpt(message, abs(i - middle), _weight(abs(i - middle)), anchor=i == middle)
             for i, message in enumerate(window)
         ],
-        *[Draft(message, _BOOKEND_PRIORITY + i) for i, message in enumerate(end[::-1])][::-1],
+        *[MessageExcerpt(message, _BOOKEND_PRIORITY + i) for i, message in enumerate(end[::-1])][
+            ::-1
+        ],
     ]
     in_sight = {message["id"] for message in (*start, *window, *end)}
     return _Entry(
         hit=hit,
-        facts=_facts(asker, found, in_sight),
+        facts=_facts(context, found, in_sight),
         messages=drafts,
         first=len(start),
         last=len(end),
@@ -234,23 +241,23 @@ def _weight(distance: int) -> int:
     return 4 if distance == 0 else 2 if distance <= 2 else 1
 
 
-def _facts(asker: Asker, found: Found, in_sight: set[int]) -> Record:
+def _facts(context: RecallContext, found: RankedConversation, in_sight: set[int]) -> Record:
     hit = found.hits[0]
     facts: Record = {
         "session_id": hit.session_id,
-        "when": asker.date(hit.session_started),
+        "when": context.date(hit.session_started),
         "source": label(hit.source),
         "model": label(hit.model),
         "title": label(hit.title),
         "matched_role": label(hit.role),
         "match_message_id": hit.id,
-        "match_when": asker.date(hit.timestamp),
-        "snippet": cut_to_written(hit.snippet, _LONGEST_SNIPPET),
+        "match_when": context.date(hit.timestamp),
+        "snippet": cut_to_json_length(hit.snippet, _LONGEST_SNIPPET),
     }
     if hit.matched != "message":
         facts["matched"] = hit.matched
     if found.conversation_id != hit.session_id:
-        root = asker.store.find_session(found.conversation_id)
+        root = context.store.find_session(found.conversation_id)
         if root is not None:
             facts["parent_session_id"] = root["id"]
     others = [other for other in found.hits[1:] if other.id not in in_sight]
@@ -260,7 +267,7 @@ def _facts(asker: Asker, found: Found, in_sight: set[int]) -> Record:
                 "session_id": other.session_id,
                 "message_id": other.id,
                 "role": label(other.role),
-                "snippet": cut_to_written(other.snippet, _LONGEST_SNIPPET),
+                "snippet": cut_to_json_length(other.snippet, _LONGEST_SNIPPET),
             }
             for other in others[:_OTHER_MATCHES]
         ]
@@ -288,12 +295,12 @@ def _fitted(entries: list[_Entry], room: int, marker: Marker) -> list[Record]:
 
 
 def _summarise(
-    asker: Asker, query: str, entries: list[_Entry], marker: Marker, summaries: Summaries
+    context: RecallContext, query: str, entries: list[_Entry], marker: Marker, summaries: Summaries
 ) -> None:
     topics = []
     for entry in entries[: summaries.bounds.sessions]:
         hit = entry.hit
-        around = asker.store.messages_around(
+        around = context.store.messages_around(
             hit.session_id, hit.id, summaries.bounds.messages_each_side
         )
         topics.append(Topic(query=query, messages=around["window"], marker=marker))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hermes_sessions.model.message import text_of
-from hermes_sessions.recall.budget import cut_to_written, share_out, written_length
+from hermes_sessions.recall.budget import cut_to_json_length, json_length, share_out
 from hermes_sessions.text.query.matcher import find_marks
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.snippet import Mark
@@ -48,11 +48,11 @@ def no_marks(_text: str) -> Sequence[Mark]:
 
 def label(text: str | None) -> str | None:
     """Return a name that others chose (source, model, title) at a bounded length."""
-    return None if text is None else cut_to_written(text, _LONGEST_NAME)
+    return None if text is None else cut_to_json_length(text, _LONGEST_NAME)
 
 
 @dataclass(slots=True)
-class Draft:
+class MessageExcerpt:
     """A message on its way into an answer."""
 
     record: Record
@@ -70,8 +70,8 @@ class Draft:
     def __post_init__(self) -> None:
         self._text = _readable(self.record.get("content"))
         self._calls = _strict(self.record.get("tool_calls"))
-        self._calls_length = written_length({"tool_calls": self._calls}) if self._calls else 0
-        self.wanted = written_length(self._text) - 2 + self._calls_length
+        self._calls_length = json_length({"tool_calls": self._calls}) if self._calls else 0
+        self.wanted = json_length(self._text) - 2 + self._calls_length
 
     def frame(self) -> Record:
         """Return the message without what can be cut."""
@@ -104,9 +104,9 @@ class Draft:
         # What was cut is said at the expense of what is shown.
         room -= _CUT_NOTICE
         text_room = room if not self._calls else max(room // 2, room - self._calls_length)
-        message["content"] = cut_to_written(self._text, text_room, marker(self._text))
+        message["content"] = cut_to_json_length(self._text, text_room, marker(self._text))
         if self._calls:
-            left = room - written_length(message["content"]) + 2
+            left = room - json_length(message["content"]) + 2
             calls = self._shorter_calls(left, marker)
             if calls:
                 message["tool_calls"] = calls
@@ -120,24 +120,26 @@ class Draft:
             return self._calls
         calls = self._calls if isinstance(self._calls, list) else [self._calls]
         frames = [_call_frame(call) for call in calls[:_MOST_CALLS]]
-        spare = room - written_length({"tool_calls": [frame for frame, _ in frames]})
+        spare = room - json_length({"tool_calls": [frame for frame, _ in frames]})
         if spare < 0:
             return None
         for frame, arguments in frames:
             function = frame["function"]
             size = spare // len(frames)
-            function["arguments"] = cut_to_written(arguments, size, marker(arguments))
+            function["arguments"] = cut_to_json_length(arguments, size, marker(arguments))
         return [frame for frame, _ in frames]
 
 
-def fit(drafts: Sequence[Draft], room: int, marker: Marker = no_marks) -> list[Record | None]:
+def fit(
+    drafts: Sequence[MessageExcerpt], room: int, marker: Marker = no_marks
+) -> list[Record | None]:
     """Return each message as shown, None for those there is no room for; at most *room*
     characters in all.
 
     Messages stay in the order of their priority until one does not fit. Those that stay share the
     room, so that short ones are whole and long ones are cut, around their matches.
     """
-    frames = [written_length(draft.frame()) + _BETWEEN for draft in drafts]
+    frames = [json_length(draft.frame()) + _BETWEEN for draft in drafts]
     kept: list[int] = []
     left = room
     for i in sorted(range(len(drafts)), key=lambda i: drafts[i].priority):
@@ -156,9 +158,9 @@ def fit(drafts: Sequence[Draft], room: int, marker: Marker = no_marks) -> list[R
     return shown
 
 
-def wanted_room(drafts: Sequence[Draft]) -> int:
+def wanted_room(drafts: Sequence[MessageExcerpt]) -> int:
     """Return how much room messages take when nothing is cut."""
-    return sum(written_length(d.frame()) + _BETWEEN + d.wanted for d in drafts)
+    return sum(json_length(d.frame()) + _BETWEEN + d.wanted for d in drafts)
 
 
 def _readable(content: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from hermes_sessions.errors import InvalidInput, NotFound
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.recall.message_excerpts import label
-from hermes_sessions.storage.search.answer import Answer
+from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import Conditions
 
@@ -111,7 +111,7 @@ class ScopedStore:
         sort: str,
         relax: bool = False,
         count: bool = False,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """See `SessionDB.search`."""
         return self._db.search(
             query,
@@ -128,7 +128,7 @@ class ScopedStore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
+class RecallContext:
     """Somebody with a question: what they may see, and where they are."""
 
     store: ScopedStore

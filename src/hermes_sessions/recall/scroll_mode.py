@@ -7,8 +7,8 @@ from typing import Any, Final
 from hermes_sessions.errors import NotFound
 from hermes_sessions.recall.arguments import Arguments
 from hermes_sessions.recall.budget import room_for
-from hermes_sessions.recall.message_excerpts import Draft, fit, marker_of
-from hermes_sessions.recall.scoped_store import Asker
+from hermes_sessions.recall.message_excerpts import MessageExcerpt, fit, marker_of
+from hermes_sessions.recall.scoped_store import RecallContext
 from hermes_sessions.text.query.parser import parse
 
 Record = dict[str, Any]
@@ -19,25 +19,25 @@ FIRST: Final = 20
 LAST: Final = 10
 
 
-def scroll(asker: Asker, arguments: Arguments) -> Record:
+def scroll(context: RecallContext, arguments: Arguments) -> Record:
     """Return the messages around one of a session.
 
     Raises:
         NotFound: there is no such session or message, or none that the asker may see.
         InvalidInput: the session belongs to the current conversation.
     """
-    session = asker.past_session(arguments.session_id or "")
+    session = context.past_session(arguments.session_id or "")
     message_id = arguments.around_message_id or 0
-    around = asker.store.messages_around(session["id"], message_id, arguments.window)
+    around = context.store.messages_around(session["id"], message_id, arguments.window)
     warning = None
     if not around["window"]:
         asked = session["id"]
-        session, around = _elsewhere(asker, session, message_id, arguments.window)
+        session, around = _elsewhere(context, session, message_id, arguments.window)
         warning = f"The message is not in session {asked} but in {session['id']}, shown here."
     result = arguments.opening() | {
         "session_id": session["id"],
         "around_message_id": message_id,
-        "session_meta": asker.meta(session),
+        "session_meta": context.meta(session),
         "window": arguments.window,
         "messages": [],
         "messages_before": around["messages_before"],
@@ -48,7 +48,7 @@ def scroll(asker: Asker, arguments: Arguments) -> Record:
     records = around["window"]
     middle = next(i for i, record in enumerate(records) if record["id"] == message_id)
     drafts = [
-        Draft(record, abs(i - middle), 4 if i == middle else 1, anchor=i == middle)
+        MessageExcerpt(record, abs(i - middle), 4 if i == middle else 1, anchor=i == middle)
         for i, record in enumerate(records)
     ]
     # Counts grow when messages are left out; the room is taken with the longest they can be.
@@ -65,33 +65,33 @@ def scroll(asker: Asker, arguments: Arguments) -> Record:
 
 
 def _elsewhere(
-    asker: Asker, session: Record, message_id: int, window: int
+    context: RecallContext, session: Record, message_id: int, window: int
 ) -> tuple[Record, Record]:
     """Return the session of the same conversation that has the message, and its surroundings."""
-    for relative in asker.store.list_conversation(session["id"]):
-        around = asker.store.messages_around(relative["id"], message_id, window)
+    for relative in context.store.list_conversation(session["id"]):
+        around = context.store.messages_around(relative["id"], message_id, window)
         if around["window"]:
             return relative, around
     raise NotFound("There is no message with that id in that session.")
 
 
-def read(asker: Asker, arguments: Arguments) -> Record:
+def read(context: RecallContext, arguments: Arguments) -> Record:
     """Return a session from its ends.
 
     Raises:
         NotFound: there is no such session, or none that the asker may see.
         InvalidInput: the session belongs to the current conversation.
     """
-    session = asker.past_session(arguments.session_id or "")
-    records = asker.store.list_messages(session["id"], limit=WHOLE + 1)
+    session = context.past_session(arguments.session_id or "")
+    records = context.store.list_messages(session["id"], limit=WHOLE + 1)
     is_long = len(records) > WHOLE
     if is_long:
         last = max(session["message_count"] - LAST, FIRST)
-        ending = asker.store.list_messages(session["id"], limit=LAST, offset=last)
+        ending = context.store.list_messages(session["id"], limit=LAST, offset=last)
         records = [*records[:FIRST], *ending]
     result = arguments.opening() | {
         "session_id": session["id"],
-        "session_meta": asker.meta(session),
+        "session_meta": context.meta(session),
         "message_count": session["message_count"],
         "truncated": is_long,
         "messages": [],
@@ -99,7 +99,9 @@ def read(asker: Asker, arguments: Arguments) -> Record:
         "left_out": len(records),
     }
     from_the_ends = [min(i, len(records) - 1 - i) for i in range(len(records))]
-    drafts = [Draft(record, far) for record, far in zip(records, from_the_ends, strict=True)]
+    drafts = [
+        MessageExcerpt(record, far) for record, far in zip(records, from_the_ends, strict=True)
+    ]
     shown = fit(
         drafts, room_for(result, arguments.max_tokens), marker_of(parse(arguments.query).node)
     )

@@ -68,7 +68,7 @@ class Summaries:
         jobs = [self._job(topic) for topic in topics]
         patience = self.bounds.seconds
 
-        def wait(race: Race) -> None:
+        def wait(race: ParallelJobs) -> None:
             race.wait_for(race.is_over, patience)
 
         outcomes = run_together(jobs, parallel=self.bounds.parallel, wait=wait)
@@ -107,7 +107,7 @@ def transcript(topic: Topic, size: int) -> str:
 UNFINISHED: Final = object()
 
 
-class Race:
+class ParallelJobs:
     """Jobs that run at the same time, until somebody stops waiting for them."""
 
     def __init__(self, jobs: Sequence[Callable[[], object]]) -> None:
@@ -149,14 +149,14 @@ class Race:
 
 
 def run_together(
-    jobs: Sequence[Callable[[], object]], *, parallel: int, wait: Callable[[Race], None]
+    jobs: Sequence[Callable[[], object]], *, parallel: int, wait: Callable[[ParallelJobs], None]
 ) -> list[object]:
     """Return what each job returned: None when it raised, `UNFINISHED` when *wait* ended first.
 
     The threads are daemons: a call that hangs holds up neither the answer nor the end of the
     process.
     """
-    race = Race(jobs)
+    race = ParallelJobs(jobs)
     for _ in range(min(max(parallel, 1), len(jobs))):
         threading.Thread(target=race.work, name="hermes-sessions-summary", daemon=True).start()
     wait(race)

@@ -14,7 +14,7 @@ from hermes_sessions.recall.arguments import Arguments, read_arguments
 from hermes_sessions.recall.browse_mode import browse
 from hermes_sessions.recall.budget import stated
 from hermes_sessions.recall.discover_mode import discover
-from hermes_sessions.recall.scoped_store import Asker, ScopedStore
+from hermes_sessions.recall.scoped_store import RecallContext, ScopedStore
 from hermes_sessions.recall.scroll_mode import read, scroll
 from hermes_sessions.recall.summaries import Summaries, Summarise, SummaryBounds
 from hermes_sessions.storage.logs import Logger
@@ -129,20 +129,20 @@ class _Host:
         return stated(result, arguments.max_tokens)
 
     def _shape(self, arguments: Arguments) -> Record:
-        asker = self._asker()
+        context = self._asker()
         match arguments.mode:
             case "browse":
-                return browse(asker, arguments)
+                return browse(context, arguments)
             case "discover":
-                return discover(asker, arguments, self._summaries())
+                return discover(context, arguments, self._summaries())
             case "scroll":
-                return scroll(asker, arguments)
+                return scroll(context, arguments)
             case "read":
-                return read(asker, arguments)
+                return read(context, arguments)
 
-    def _asker(self) -> Asker:
+    def _asker(self) -> RecallContext:
         current = self.current_session_id
-        return Asker(
+        return RecallContext(
             store=ScopedStore(self.db, self.scope),
             current_conversation=None
             if current is None

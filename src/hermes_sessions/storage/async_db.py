@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hermes_sessions.model.retention import RetentionPolicies
     from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan, RetentionResult
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
-    from hermes_sessions.storage.search.answer import Answer
+    from hermes_sessions.storage.search.answer import SearchAnswer
     from hermes_sessions.text.query.filters import Conditions
 
 
@@ -876,7 +876,7 @@ class AsyncSessionDB(AsyncHandle):
         relax: bool = True,
         count: bool = True,
         scope: Scope = OWNER,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """See `SessionDB.search`."""
         return await self._call(
             self._db.search,

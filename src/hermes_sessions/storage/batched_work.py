@@ -17,19 +17,21 @@ from hermes_sessions.storage.provider import Params, SessionDBProvider, WriteTra
 logger = Logger(__name__)
 
 #: Steps in a row that may do nothing, because somebody else was faster, before work is given up.
-MOST_IDLE: Final = 50
+MAX_IDLE_STEPS: Final = 50
 #: Seconds that work may take which somebody asked for and waits for.
-LONGEST: Final = 4 * 3600.0
+MAX_WORK_SECONDS: Final = 4 * 3600.0
 
 
-class Progress:
+class StallDetector:
     """Decides whether work that others can undo goes on.
 
     It goes in rounds: a round does as much as was *left* when it began. Then less must be left than
     before. *seconds* bounds it all.
     """
 
-    def __init__(self, what: str, left: Callable[[], int], seconds: float = LONGEST) -> None:
+    def __init__(
+        self, what: str, left: Callable[[], int], seconds: float = MAX_WORK_SECONDS
+    ) -> None:
         self._what = what
         self._measure = left
         self._left: int | None = None
@@ -49,17 +51,17 @@ class Progress:
             if self._steps > 1:
                 self._left, self._done = self._measure(), 0
             return True
-        if self._idle < MOST_IDLE and self._done <= self._left:
+        if self._idle < MAX_IDLE_STEPS and self._done <= self._left:
             return True
         left = self._measure()
         if left and (left >= self._left or self._idle):
-            logger.warning("%s", stuck(self._what, left))
+            logger.warning("%s", stuck_message(self._what, left))
             return False
         self._left, self._done, self._idle = left, 0, 0
         return True
 
 
-def stuck(what: str, left: int) -> str:
+def stuck_message(what: str, left: int) -> str:
     """Return what to say of work that others undo."""
     return (
         f"{what} stops: after as many steps as it needs, {left:,} are left. Another program undoes "
@@ -67,7 +69,7 @@ def stuck(what: str, left: int) -> str:
     )
 
 
-def repeat(
+def run_in_batches(
     provider: SessionDBProvider,
     step: Callable[[WriteTransaction], int],
     what: str,
@@ -75,8 +77,9 @@ def repeat(
     *,
     isolated: bool = True,
 ) -> int:
-    """Run *step* in transactions until one does nothing, or `Progress` ends it; return how much was
-    done.
+    """Run *step* in transactions until one does nothing, or `StallDetector` ends it.
+
+    Returns how much was done.
 
     *left* is a query that counts what there is to do, in the unit that *step* returns.
     """
@@ -86,7 +89,7 @@ def repeat(
             return int((tx.one(*left) or (0,))[0])
 
     total = 0
-    progress = Progress(what, measure)
+    progress = StallDetector(what, measure)
     while done := provider.write(step, isolated=isolated):
         total += done
         if not progress.goes_on(done):

@@ -7,7 +7,7 @@ changes with every boot and differs between containers, so that a process is onl
 by one that sees the same process numbers.
 
 A process of the ``processes`` table has these facts in its row. Everything else that a process
-holds for a while (leases of chats, compression locks, claims) ends with the mark of `this_process`.
+holds for a while (leases of chats, compression locks, claims) ends with `this_process_mark`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hermes_sessions.storage.repositories.processes import Process
 
 #: ``it`` runs; ``gone``: nobody has its number; ``another`` program has it; ``unknown``: somebody
 #: has it, and the system or the row does not tell who.
-Found = Literal["it", "gone", "another", "unknown"]
+ProcessMatch = Literal["it", "gone", "another", "unknown"]
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
@@ -33,7 +33,7 @@ _PROCESSES: Final = Path("/proc")
 _PS: Final = "/bin/ps"
 _PS_SECONDS: Final = 10.0
 _STARTED: Final = ".started-"
-#: Begins the mark of `this_process`; the host, the number and the start follow.
+#: Begins the mark of `this_process_mark`; the host, the number and the start follow.
 _MARK: Final = "os-process:"
 #: Where the state and the start of a process are after its name, which may hold anything.
 _STATE, _START = 0, 19
@@ -56,13 +56,13 @@ def host_name() -> str:
     return f"{parts[0]}#{digest[:12]}"
 
 
-def this_process() -> str:
+def this_process_mark() -> str:
     """Return a mark by which `has_ended` recognises this process."""
     return _mark_of(os.getpid())
 
 
 def is_mark(text: str | None) -> bool:
-    """Tell whether a text is a mark of `this_process`, and nothing else."""
+    """Tell whether a text is a mark of `this_process_mark`, and nothing else."""
     return text is not None and text.startswith(_MARK)
 
 
@@ -90,7 +90,7 @@ def new_process_id(pid: int) -> str:
     return token if seen is None else f"{token}{_STARTED}{seen.started}"
 
 
-def find_out(process: Process) -> Found:
+def identify_process(process: Process) -> ProcessMatch:
     """Tell who has the number of a process that registered on this host."""
     return _found(process.pid, process.id.partition(_STARTED)[2])
 
@@ -99,10 +99,10 @@ def is_running(process: Process) -> bool:
     """Tell whether a process that registered on this host runs; where that cannot be told, it
     does.
     """
-    return find_out(process) in {"it", "unknown"}
+    return identify_process(process) in {"it", "unknown"}
 
 
-def send_signal(process: Process, number: signal.Signals) -> Found:
+def send_signal(process: Process, number: signal.Signals) -> ProcessMatch:
     """Signal a process that registered on this host, if it certainly is the one; return who was
     found. Nobody else is ever signalled.
 
@@ -111,7 +111,7 @@ def send_signal(process: Process, number: signal.Signals) -> Found:
     """
     handle = _take_hold_of(process.pid)
     try:
-        found = find_out(process)
+        found = identify_process(process)
         if found == "it" and process.pid is not None:
             if handle is None:
                 os.kill(process.pid, number)
@@ -142,7 +142,7 @@ def _marked(text: str | None) -> tuple[str | None, int | None, str]:
     return parts[0], int(parts[1]), parts[2]
 
 
-def _found(pid: int | None, started: str) -> Found:
+def _found(pid: int | None, started: str) -> ProcessMatch:
     if pid is None or os.name != "posix":
         return "unknown"
     if pid <= 0:

@@ -20,7 +20,7 @@ CopyImage = Callable[[Path, Callable[[int, int], None]], None]
 _BACKUPS = "hermes_sessions.storage.care.backups.migration_backup"
 
 
-class Source(NamedTuple):
+class BackupSource(NamedTuple):
     """A store as a backup needs it."""
 
     #: The name of its database.
@@ -36,15 +36,15 @@ class Source(NamedTuple):
     copy_image: CopyImage | None = None
 
 
-def backed_up_first(
-    source: Source,
+def back_up_before_migration(
+    source: BackupSource,
     *,
     file: Path | None,
     patience: float,
     still_needed: Callable[[], bool] = lambda: True,
 ) -> AbstractContextManager[None]:
     """Lend the time to change the tables, after a backup; see `before_migration`."""
-    lent: AbstractContextManager[None] = import_module(_BACKUPS).backed_up_first(
+    lent: AbstractContextManager[None] = import_module(_BACKUPS).back_up_before_migration(
         source, file=file, patience=patience, still_needed=still_needed
     )
     return lent

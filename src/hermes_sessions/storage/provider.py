@@ -132,7 +132,7 @@ def bulk_insert(
         tx.run_many(_insert(table, columns), rows)
 
 
-class Wishes(NamedTuple):
+class OpenOptions(NamedTuple):
     """What a caller asks of a database, whichever it is; None leaves it to the configuration."""
 
     read_only: bool = False
@@ -145,7 +145,7 @@ class Wishes(NamedTuple):
     seconds_left: Callable[[], float] | None = None
 
 
-NO_WISHES: Final = Wishes()
+DEFAULT_OPEN_OPTIONS: Final = OpenOptions()
 
 
 class NewRow(NamedTuple):
@@ -161,7 +161,7 @@ class NewRow(NamedTuple):
     fence: int | None = None
 
 
-class Steps(NamedTuple):
+class MigrationSteps(NamedTuple):
     """The named steps that lead to a store's tables."""
 
     taken: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class Steps(NamedTuple):
     finishing: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, declared: Iterable[tuple[str, bool]], taken: Collection[str]) -> Steps:
+    def of(cls, declared: Iterable[tuple[str, bool]], taken: Collection[str]) -> MigrationSteps:
         """Return what is left of the *declared* steps: their names, and whether they finish."""
         left = [(name, is_finishing) for name, is_finishing in declared if name not in taken]
         return cls(
@@ -181,7 +181,7 @@ class Steps(NamedTuple):
         )
 
 
-class Remains(NamedTuple):
+class DeletedDataTrace(NamedTuple):
     """Where in its own files a database may still have something of rows that were deleted."""
 
     #: ``reader``: somebody reads a state from before. ``pages``: unused parts of pages in use.
@@ -215,7 +215,11 @@ class SessionDBProvider(ABC):
     keeps: ClassVar[str | None] = None
 
     @classmethod
-    def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> SessionDBProvider:  # noqa: ARG003
+    def from_url(
+        cls,
+        url: str,  # noqa: ARG003
+        open_options: OpenOptions = DEFAULT_OPEN_OPTIONS,  # noqa: ARG003
+    ) -> SessionDBProvider:
         """Open the store that *url* names.
 
         Raises:
@@ -226,7 +230,7 @@ class SessionDBProvider(ABC):
 
     @classmethod
     def from_settings(
-        cls, settings: SessionDBSettings, wishes: Wishes = NO_WISHES
+        cls, settings: SessionDBSettings, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
     ) -> SessionDBProvider:
         """Open the configured store; without a section of its own, by ``sessiondb.dsn``.
 
@@ -238,7 +242,7 @@ class SessionDBProvider(ABC):
             raise ConfigError(
                 f"sessiondb.provider is {cls.name}: set sessiondb.dsn to the URL of the database."
             )
-        return cls.from_url(settings.dsn, wishes)
+        return cls.from_url(settings.dsn, open_options)
 
     @property
     @abstractmethod
@@ -338,7 +342,7 @@ class SessionDBProvider(ABC):
         """
         return nullcontext()
 
-    def scrub(self, *, rebuild: bool = False) -> list[Remains]:
+    def scrub(self, *, rebuild: bool = False) -> list[DeletedDataTrace]:
         """Remove what is left of deleted rows from the store's own files, and return what could not
         be removed now; a later call goes on.
 
@@ -353,9 +357,9 @@ class SessionDBProvider(ABC):
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """Make generated ids of *table* continue above ids that were inserted explicitly."""
 
-    def steps(self) -> Steps:
+    def steps(self) -> MigrationSteps:
         """Return the steps that were taken and those that are left, where there are any."""
-        return Steps()
+        return MigrationSteps()
 
     def finish_steps(self) -> tuple[str, ...]:
         """Take the steps that waited until no older version runs any more; return their names."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hermes_sessions.errors import ConfigError, InvalidInput
-from hermes_sessions.storage.provider import NO_WISHES, SessionDBProvider, Wishes
+from hermes_sessions.storage.provider import DEFAULT_OPEN_OPTIONS, OpenOptions, SessionDBProvider
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import Settings
@@ -29,7 +29,7 @@ _OURS: Final = {
 _SCHEMES: Final = {"postgres": "postgresql", "mariadb": "mysql"}
 
 
-class Opened(NamedTuple):
+class OpenedProvider(NamedTuple):
     """A provider, and what the configuration says beside it; None where only a path was given."""
 
     provider: SessionDBProvider
@@ -38,12 +38,14 @@ class Opened(NamedTuple):
     find_retention: Callable[[], RetentionPolicies] | None = None
 
 
-def open_provider(db_path: str | Path | None, wishes: Wishes = NO_WISHES) -> Opened:
+def open_provider(
+    db_path: str | Path | None, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
+) -> OpenedProvider:
     """Open the SQLite file at *db_path*, or the configured store without one."""
     if db_path is not None:
         from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
-        return Opened(SQLiteSessionDBProvider.from_path(db_path, wishes))
+        return OpenedProvider(SQLiteSessionDBProvider.from_path(db_path, open_options))
 
     from hermes_sessions.config import load_settings
 
@@ -52,8 +54,8 @@ def open_provider(db_path: str | Path | None, wishes: Wishes = NO_WISHES) -> Ope
         provider_class = find_provider(settings.sessiondb.provider)
     except InvalidInput as error:
         raise ConfigError(f"sessiondb.provider: {error}") from error
-    return Opened(
-        provider_class.from_settings(settings.sessiondb, wishes),
+    return OpenedProvider(
+        provider_class.from_settings(settings.sessiondb, open_options),
         settings.sessiondb.max_message_bytes,
         settings.sessions.trash_days,
         lambda: _retention(settings),
@@ -67,7 +69,7 @@ def _retention(settings: Settings) -> RetentionPolicies:
     return retention_policies(settings)
 
 
-def open_url(url: str, wishes: Wishes = NO_WISHES) -> SessionDBProvider:
+def open_url(url: str, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS) -> SessionDBProvider:
     """Open the store that *url* names.
 
     Raises:
@@ -80,7 +82,7 @@ def open_url(url: str, wishes: Wishes = NO_WISHES) -> SessionDBProvider:
             "A store's URL looks like sqlite:///file.db, postgresql://user@host/database or "
             "mysql://user@host/database."
         )
-    return find_provider(_SCHEMES.get(scheme.lower(), scheme.lower())).from_url(url, wishes)
+    return find_provider(_SCHEMES.get(scheme.lower(), scheme.lower())).from_url(url, open_options)
 
 
 def find_provider(name: str) -> type[SessionDBProvider]:

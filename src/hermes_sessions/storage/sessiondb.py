@@ -16,23 +16,28 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model import title as titles_model
 from hermes_sessions.model.computed_once import computed_once
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.provider import SessionDBProvider, Wishes
-from hermes_sessions.storage.store import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TRASH_DAYS, Part, Store
+from hermes_sessions.storage.provider import OpenOptions, SessionDBProvider
+from hermes_sessions.storage.store import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    DEFAULT_TRASH_DAYS,
+    LazyRepository,
+    Store,
+)
 
 if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
     from hermes_sessions.model.retention import RetentionPolicies
-    from hermes_sessions.storage.care.retention.enforcement import RetentionCare
+    from hermes_sessions.storage.care.retention.enforcement import RetentionEnforcer
     from hermes_sessions.storage.care.retention.plan import (
         Consent,
         RetentionPlan,
         RetentionResult,
     )
     from hermes_sessions.storage.repositories.compaction import CompressionLocks, Continuations
-    from hermes_sessions.storage.repositories.deletion import Retention
-    from hermes_sessions.storage.repositories.export_import import Exchange
+    from hermes_sessions.storage.repositories.deletion import Deletion
+    from hermes_sessions.storage.repositories.export_import import ExportImport
     from hermes_sessions.storage.repositories.handoffs import Handoffs
     from hermes_sessions.storage.repositories.holds import Holds
     from hermes_sessions.storage.repositories.insights import Insights
@@ -42,15 +47,15 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.meta import Meta
     from hermes_sessions.storage.repositories.rewinds import Rewinds
     from hermes_sessions.storage.repositories.search import Search
-    from hermes_sessions.storage.repositories.session_lists import Listing
+    from hermes_sessions.storage.repositories.session_lists import SessionLists
     from hermes_sessions.storage.repositories.sessions import Sessions
     from hermes_sessions.storage.repositories.sizes import Sizes
     from hermes_sessions.storage.repositories.titles import Titles
     from hermes_sessions.storage.repositories.topics import Topics
-    from hermes_sessions.storage.repositories.transcripts import Anchors, Conversations
+    from hermes_sessions.storage.repositories.transcripts import MessageWindows, TranscriptReplay
     from hermes_sessions.storage.repositories.trash import Trash
     from hermes_sessions.storage.repositories.usage import Usage
-    from hermes_sessions.storage.search.answer import Answer
+    from hermes_sessions.storage.search.answer import SearchAnswer
     from hermes_sessions.text.query.filters import Conditions
 
 Record = dict[str, Any]
@@ -68,25 +73,31 @@ class SessionDB:
 
     MAX_TITLE_LENGTH: ClassVar[int] = titles_model.MAX_TITLE_LENGTH
 
-    _sessions: Part[Sessions] = Part("sessions", "Sessions")
-    _conversations: Part[Conversations] = Part("transcripts", "Conversations")
-    _anchors: Part[Anchors] = Part("transcripts", "Anchors")
-    _titles: Part[Titles] = Part("titles", "Titles")
-    _lineage: Part[Lineage] = Part("lineage", "Lineage")
-    _listing: Part[Listing] = Part("session_lists", "Listing")
-    _insights: Part[Insights] = Part("insights", "Insights")
-    _sizes: Part[Sizes] = Part("sizes", "Sizes")
-    _usage: Part[Usage] = Part("usage", "Usage")
-    _rewinds: Part[Rewinds] = Part("rewinds", "Rewinds")
-    _retention: Part[Retention] = Part("deletion", "Retention")
-    _trash: Part[Trash] = Part("trash", "Trash")
-    _holds: Part[Holds] = Part("holds", "Holds")
-    _locks: Part[CompressionLocks] = Part("compaction", "CompressionLocks")
-    _handoffs: Part[Handoffs] = Part("handoffs", "Handoffs")
-    _leases: Part[Leases] = Part("leases", "Leases")
-    _topics: Part[Topics] = Part("topics", "Topics")
-    _meta: Part[Meta] = Part("meta", "Meta")
-    _exchange: Part[Exchange] = Part("export_import", "Exchange")
+    _sessions: LazyRepository[Sessions] = LazyRepository("sessions", "Sessions")
+    _transcript_replay: LazyRepository[TranscriptReplay] = LazyRepository(
+        "transcripts", "TranscriptReplay"
+    )
+    _message_windows: LazyRepository[MessageWindows] = LazyRepository(
+        "transcripts", "MessageWindows"
+    )
+    _titles: LazyRepository[Titles] = LazyRepository("titles", "Titles")
+    _lineage: LazyRepository[Lineage] = LazyRepository("lineage", "Lineage")
+    _session_lists: LazyRepository[SessionLists] = LazyRepository("session_lists", "SessionLists")
+    _insights: LazyRepository[Insights] = LazyRepository("insights", "Insights")
+    _sizes: LazyRepository[Sizes] = LazyRepository("sizes", "Sizes")
+    _usage: LazyRepository[Usage] = LazyRepository("usage", "Usage")
+    _rewinds: LazyRepository[Rewinds] = LazyRepository("rewinds", "Rewinds")
+    _deletion: LazyRepository[Deletion] = LazyRepository("deletion", "Deletion")
+    _trash: LazyRepository[Trash] = LazyRepository("trash", "Trash")
+    _holds: LazyRepository[Holds] = LazyRepository("holds", "Holds")
+    _compression_locks: LazyRepository[CompressionLocks] = LazyRepository(
+        "compaction", "CompressionLocks"
+    )
+    _handoffs: LazyRepository[Handoffs] = LazyRepository("handoffs", "Handoffs")
+    _leases: LazyRepository[Leases] = LazyRepository("leases", "Leases")
+    _topics: LazyRepository[Topics] = LazyRepository("topics", "Topics")
+    _meta: LazyRepository[Meta] = LazyRepository("meta", "Meta")
+    _export_import: LazyRepository[ExportImport] = LazyRepository("export_import", "ExportImport")
 
     def __init__(
         self,
@@ -117,14 +128,14 @@ class SessionDB:
             ConfigError: config.yaml is wrong (only when the configured store is opened).
         """
         from hermes_sessions.storage.provider_registry import open_provider
-        from hermes_sessions.storage.search.background_indexer import Keeper
+        from hermes_sessions.storage.search.background_indexer import BackgroundIndexer
 
         if max_message_bytes is not None:
             _require_limit(max_message_bytes)
         trash_days = find_retention = None
         if provider is None:
             provider, configured_limit, trash_days, find_retention = open_provider(
-                db_path, Wishes(read_only, durability, lock_timeout)
+                db_path, OpenOptions(read_only, durability, lock_timeout)
             )
             max_message_bytes = max_message_bytes or configured_limit
         self._provider = provider
@@ -135,7 +146,7 @@ class SessionDB:
             trash_days=DEFAULT_TRASH_DAYS if trash_days is None else trash_days,
             find_retention=find_retention,
         )
-        self._keeper = Keeper(self._index_what_waits)
+        self._background_indexer = BackgroundIndexer(self._index_what_waits)
 
     @classmethod
     def from_url(
@@ -158,7 +169,7 @@ class SessionDB:
         """
         from hermes_sessions.storage.provider_registry import open_url
 
-        provider = open_url(url, Wishes(read_only, durability, lock_timeout))
+        provider = open_url(url, OpenOptions(read_only, durability, lock_timeout))
         try:
             return cls(provider=provider, **options)
         except BaseException:
@@ -184,10 +195,10 @@ class SessionDB:
         return Search(self._store, on_backlog=self._noticed)
 
     @computed_once
-    def _retention_care(self) -> RetentionCare:
-        from hermes_sessions.storage.care.retention.enforcement import RetentionCare
+    def _retention_care(self) -> RetentionEnforcer:
+        from hermes_sessions.storage.care.retention.enforcement import RetentionEnforcer
 
-        return RetentionCare(self._store)
+        return RetentionEnforcer(self._store)
 
     # ── the store itself ──────────────────────────────────────────────────────────────────────
 
@@ -210,13 +221,13 @@ class SessionDB:
         `StoreClosed`.
         """
         # What is left to be indexed is left to others while they write: they would wait for it.
-        if self._keeper.stop() and not self._provider.others_are_writing():
+        if self._background_indexer.stop() and not self._provider.others_are_writing():
             self._search.finish()
         self._provider.close()
 
     def _noticed(self, messages: int) -> None:
         if messages:
-            self._keeper.notice(messages)
+            self._background_indexer.notice(messages)
 
     def _index_what_waits(self, is_unwanted: Callable[[], bool]) -> None:
         self._search.catch_up(is_unwanted)
@@ -442,7 +453,7 @@ class SessionDB:
         branches are shown. *limit* -1 means all. *since* and *until* bound the last activity.
         *compact_rows* leaves the system prompt out.
         """
-        return self._listing.rich(
+        return self._session_lists.rich(
             source=source,
             exclude_sources=exclude_sources,
             limit=limit,
@@ -464,21 +475,21 @@ class SessionDB:
         self, source: str | None = None, limit: int = 20, offset: int = 0
     ) -> list[Record]:
         """Return sessions, children included, with ``last_active``, newest activity first."""
-        return self._listing.flat(source, limit, offset)
+        return self._session_lists.flat(source, limit, offset)
 
     def session_count(self, source: str | None = None, *, include_archived: bool = False) -> int:
         """Return how many sessions there are, children included."""
-        return self._listing.count(source, include_archived=include_archived)
+        return self._session_lists.count(source, include_archived=include_archived)
 
     def message_count(self, session_id: str | None = None) -> int:
         """Return how many messages a session, or the whole store, has; rewound ones excluded."""
-        return self._listing.message_count(session_id)
+        return self._session_lists.message_count(session_id)
 
     def get_stats(self) -> Record:
         """Return totals for people: sessions and messages, by source, archived, in the trash,
         and the size of the store in bytes.
         """
-        return self._listing.stats()
+        return self._session_lists.stats()
 
     def get_sizes(self) -> Record:
         """Return what takes up space: ``size_bytes`` of the store, ``text_bytes`` of all messages,
@@ -637,7 +648,7 @@ class SessionDB:
         """Return the transcript in the form model providers take; with *include_ancestors*
         preceded by what the sessions it continues hold.
         """
-        return self._conversations.load(session_id, include_ancestors=include_ancestors)
+        return self._transcript_replay.load(session_id, include_ancestors=include_ancestors)
 
     def get_messages_around(
         self,
@@ -651,7 +662,7 @@ class SessionDB:
         ``messages_before`` and ``messages_after``: how many lie beyond. An unknown anchor gives
         an empty window.
         """
-        return self._anchors.around(session_id, around_message_id, window, scope)
+        return self._message_windows.around(session_id, around_message_id, window, scope)
 
     def get_anchored_view(
         self,
@@ -667,7 +678,9 @@ class SessionDB:
         ``bookend_start`` and ``bookend_end``: the first and last messages with text outside the
         window.
         """
-        return self._anchors.view(session_id, around_message_id, window, bookend, keep_roles, scope)
+        return self._message_windows.view(
+            session_id, around_message_id, window, bookend, keep_roles, scope
+        )
 
     def has_external_id(self, session_id: str, external_id: str) -> bool:
         """Return whether a message with this external id is stored in the session."""
@@ -998,7 +1011,7 @@ class SessionDB:
         self, older_than_days: float = 0, sessions_dir: str | Path | None = None
     ) -> int:
         """Delete for good what has been in the trash that long; return how many sessions."""
-        gone = self._retention.purge_trash(older_than_days, sessions_dir)
+        gone = self._deletion.purge_trash(older_than_days, sessions_dir)
         self._noticed(gone)
         return gone
 
@@ -1017,7 +1030,7 @@ class SessionDB:
         self, session_ids: Iterable[str], sessions_dir: str | Path | None = None
     ) -> int:
         """Delete several sessions as `delete_session` does; return how many existed."""
-        gone = self._retention.delete(session_ids, sessions_dir)
+        gone = self._deletion.delete(session_ids, sessions_dir)
         self._noticed(gone)
         return gone
 
@@ -1025,7 +1038,7 @@ class SessionDB:
         self, older_than_days: float = 90, source: str | None = None
     ) -> list[Record]:
         """Return what `prune_sessions` would delete, oldest activity first."""
-        return self._retention.candidates(older_than_days, source)
+        return self._deletion.candidates(older_than_days, source)
 
     def prune_sessions(
         self,
@@ -1039,7 +1052,7 @@ class SessionDB:
         sessions went. A conversation goes as a whole or, with a live, pinned or held member, not at
         all. The write lock is held for short steps only.
         """
-        gone = self._retention.prune(older_than_days, source, sessions_dir, on_progress)
+        gone = self._deletion.prune(older_than_days, source, sessions_dir, on_progress)
         self._noticed(gone)
         return gone
 
@@ -1047,7 +1060,7 @@ class SessionDB:
         """Delete untitled, ended, empty ``tui`` sessions older than a day that are not pinned;
         return how many.
         """
-        return self._retention.prune_ghosts(sessions_dir)
+        return self._deletion.prune_ghosts(sessions_dir)
 
     # ── holds and retention ───────────────────────────────────────────────────────────────────
 
@@ -1104,15 +1117,15 @@ class SessionDB:
 
     def export_session(self, session_id: str) -> Record | None:
         """Return a session with its ``messages``, rewound ones included, or None."""
-        return self._exchange.export(session_id)
+        return self._export_import.export(session_id)
 
     def export_session_lineage(self, session_id: str) -> list[Record]:
         """Return every session of the conversation as `export_session` does, oldest first."""
-        return self._exchange.export_family(session_id)
+        return self._export_import.export_family(session_id)
 
     def export_all(self, source: str | None = None) -> list[Record]:
         """Return all sessions as `export_session` does, with ``last_active``, newest first."""
-        return list(self._exchange.iter_export(source))
+        return list(self._export_import.iter_export(source))
 
     def iter_export(
         self,
@@ -1127,7 +1140,7 @@ class SessionDB:
         those last active from *since* on, before *until*, and with *title* in their title, case
         ignored.
         """
-        return self._exchange.iter_export(
+        return self._export_import.iter_export(
             source, since=since, until=until, title=title, scope=scope
         )
 
@@ -1141,7 +1154,7 @@ class SessionDB:
         ``skipped`` (already there), ``conflicts`` (same id, other content: left alone) and
         ``errors`` (``index``, ``error``).
         """
-        result = self._exchange.import_all(sessions, leave_out_invalid=leave_out_invalid)
+        result = self._export_import.import_all(sessions, leave_out_invalid=leave_out_invalid)
         self._noticed(result["imported"] + result["extended"])
         return result
 
@@ -1193,7 +1206,7 @@ class SessionDB:
         relax: bool = True,
         count: bool = True,
         scope: Scope = OWNER,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """Return hits and an account of them: how many there are, what each filter removed, how
         the question was read, and whether everything was searched.
 
@@ -1243,21 +1256,21 @@ class SessionDB:
         self, session_id: str, holder: str, ttl_seconds: float = 300
     ) -> bool:
         """Take or renew the right to compact a session; False when another holder has it."""
-        return self._locks.acquire(session_id, holder, ttl_seconds)
+        return self._compression_locks.acquire(session_id, holder, ttl_seconds)
 
     def refresh_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = 300
     ) -> bool:
         """Extend a lock this holder has; return whether it still had it."""
-        return self._locks.refresh(session_id, holder, ttl_seconds)
+        return self._compression_locks.refresh(session_id, holder, ttl_seconds)
 
     def release_compression_lock(self, session_id: str, holder: str) -> bool:
         """Give the lock back; return whether this holder had it."""
-        return self._locks.release(session_id, holder)
+        return self._compression_locks.release(session_id, holder)
 
     def get_compression_lock_holder(self, session_id: str) -> str | None:
         """Return who may compact the session now, or None."""
-        return self._locks.holder(session_id)
+        return self._compression_locks.holder(session_id)
 
     def vacuum(self) -> None:
         """Give unused space back to the system; on SQLite this rewrites the file."""
@@ -1268,7 +1281,7 @@ class SessionDB:
 
         On SQLite, a file of an older layout can only do so after its first `vacuum`.
         """
-        return self._retention.trim()
+        return self._deletion.trim()
 
     def maybe_auto_prune_and_vacuum(
         self,
@@ -1286,6 +1299,6 @@ class SessionDB:
         Never raises: returns ``skipped``, ``pruned``, ``vacuumed``, and ``retired`` when limits
         moved something, ``purged`` when something left the trash, ``error`` when something failed.
         """
-        return self._retention.maintain(
+        return self._deletion.maintain(
             retention_days, min_interval_hours, vacuum, sessions_dir, trash_days
         )

@@ -40,7 +40,7 @@ T = TypeVar("T")
 _ASIDE: Final = (UNREADABLE, REFUSED)
 
 
-class Form(NamedTuple, Generic[T]):
+class EntryFormat(NamedTuple, Generic[T]):
     """How an entry becomes JSON, and comes back."""
 
     write: Callable[[T], Mapping[str, Any]]
@@ -51,7 +51,7 @@ class Form(NamedTuple, Generic[T]):
 class Spool(Generic[T]):
     """The spool of one process, in *directory*; thread-safe. POSIX only."""
 
-    def __init__(self, directory: Path, form: Form[T]) -> None:
+    def __init__(self, directory: Path, form: EntryFormat[T]) -> None:
         self._directory = directory
         self._form = form
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class Spool(Generic[T]):
         lines = [line for path in self._aside() for line in _lines(path)]
         return [found for line in lines if (found := self._read_aside(line)) is not None]
 
-    def offer_again(self) -> int:
+    def requeue_set_aside(self) -> int:
         """Have what was put aside wait again, for the next process that looks; return how many
         entries. What cannot be read stays.
 
@@ -217,7 +217,7 @@ class Spool(Generic[T]):
             yield number, entry
 
 
-class Waiting(NamedTuple):
+class SpoolStatus(NamedTuple):
     """What lies in the spools of a place."""
 
     entries: int
@@ -226,7 +226,7 @@ class Waiting(NamedTuple):
     #: When the oldest file was begun; None when there is none.
     since: float | None
 
-    def words_about_put_aside(
+    def describe_set_aside(
         self, place: Path, next_step: str = "Look at them, and remove the files."
     ) -> str:
         """Return what people are told who find them in *place*."""
@@ -236,7 +236,7 @@ class Waiting(NamedTuple):
         )
 
 
-def waiting_below(directory: Path) -> Waiting:
+def spool_status(directory: Path) -> SpoolStatus:
     """Return what waits in *directory* and below, by whomever; nothing is locked or changed.
 
     Raises:
@@ -255,10 +255,10 @@ def waiting_below(directory: Path) -> Waiting:
                 put_aside += _complete_lines(path)
         except FileNotFoundError:
             continue  # It was replayed meanwhile.
-    return Waiting(entries, put_aside, min(begun, default=None))
+    return SpoolStatus(entries, put_aside, min(begun, default=None))
 
 
-class TakenOut(NamedTuple):
+class RemovedEntries(NamedTuple):
     """What became of entries that were not to be stored any more."""
 
     removed: int
@@ -266,7 +266,7 @@ class TakenOut(NamedTuple):
     in_use: int
 
 
-def count_of(directory: Path, is_meant: Callable[[bytes], bool]) -> int:
+def count_entries(directory: Path, is_meant: Callable[[bytes], bool]) -> int:
     """Return how many lines in *directory* and below are meant, whoever has them; nothing is
     locked or changed.
     """
@@ -274,7 +274,7 @@ def count_of(directory: Path, is_meant: Callable[[bytes], bool]) -> int:
     return sum(is_meant(line) for path in files for line in _lines(path))
 
 
-def take_out(directory: Path, is_meant: Callable[[bytes], bool]) -> TakenOut:
+def remove_entries(directory: Path, is_meant: Callable[[bytes], bool]) -> RemovedEntries:
     """Take lines out of what dead processes left in *directory* and below; the others wait as
     before. Who dies meanwhile may leave an entry twice, and it is stored once.
 
@@ -305,7 +305,7 @@ def take_out(directory: Path, is_meant: Callable[[bytes], bool]) -> TakenOut:
             return kept
 
         take_lines(path, use)
-    return TakenOut(removed, in_use)
+    return RemovedEntries(removed, in_use)
 
 
 def _files_below(directory: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Part(Generic[T]):
+class LazyRepository(Generic[T]):
     """An attribute of `SessionDB` that holds a repository; *module* and *name* say which."""
 
     def __init__(self, module: str, name: str) -> None:

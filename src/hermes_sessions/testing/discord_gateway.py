@@ -76,7 +76,7 @@ class _Session:
         return data if is_private or self.intents & MESSAGE_CONTENT else {**data, "content": ""}
 
 
-class GatewaySide:
+class FakeDiscordGateway:
     """The websockets. Everything is done on the server's loop."""
 
     def __init__(self, state: DiscordState, address: Callable[[], str]) -> None:

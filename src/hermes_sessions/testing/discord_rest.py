@@ -16,7 +16,7 @@ _MESSAGES: Final = f"{_CHANNEL}/messages"
 Handler = Callable[[web.Request], Awaitable[Any]]
 
 
-class RestSide:
+class FakeDiscordRest:
     """Answers requests; what happens by them is told by *tell*."""
 
     def __init__(

@@ -23,8 +23,8 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 
-from hermes_sessions.testing.discord_gateway import GatewaySide
-from hermes_sessions.testing.discord_rest import RestSide
+from hermes_sessions.testing.discord_gateway import FakeDiscordGateway
+from hermes_sessions.testing.discord_rest import FakeDiscordRest
 from hermes_sessions.testing.discord_state import (
     ANNA,
     BERT,
@@ -81,8 +81,8 @@ class DiscordServer:
     def __init__(self, token: str = TOKEN) -> None:
         self.state = DiscordState(token)
         self._port = 0
-        self._gateway = GatewaySide(self.state, self._gateway_address)
-        self._rest = RestSide(self.state, self._gateway.tell, self._gateway_address)
+        self._gateway = FakeDiscordGateway(self.state, self._gateway_address)
+        self._rest = FakeDiscordRest(self.state, self._gateway.tell, self._gateway_address)
         self._loop = asyncio.new_event_loop()
         self._runner: web.AppRunner | None = None
         self._thread = threading.Thread(target=self._main, name="discord", daemon=True)

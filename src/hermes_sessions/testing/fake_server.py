@@ -17,7 +17,7 @@ _PATIENCE: Final = 60.0
 _NO_ANSWER: Final = 599
 
 
-class Messenger(ABC):
+class FakeServer(ABC):
     """Has a thread that brings things to webhooks; it runs until the server is closed."""
 
     def __init__(self, name: str) -> None:
@@ -78,7 +78,7 @@ class Delivery:
 D = TypeVar("D", bound=Delivery)
 
 
-class SigningMessenger(Messenger, Generic[D]):
+class SigningFakeServer(FakeServer, Generic[D]):
     """Signs what it brings, and brings it until it is answered with 200."""
 
     def __init__(self, name: str) -> None:

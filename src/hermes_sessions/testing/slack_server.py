@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
-from hermes_sessions.testing.fake_server import Delivery, SigningMessenger
+from hermes_sessions.testing.fake_server import Delivery, SigningFakeServer
 from hermes_sessions.testing.slack_api import WebApi
-from hermes_sessions.testing.slack_transport import ApiAnswer, ApiCall, Link, SlackWire
+from hermes_sessions.testing.slack_transport import ApiAnswer, ApiCall, Link, SlackTransport
 from hermes_sessions.testing.slack_workspace import (
     ANNA,
     APP_ID,
@@ -52,7 +52,7 @@ class _Delivery(Delivery):
     attempts: int = 0
 
 
-class SlackServer(SigningMessenger[_Delivery]):
+class SlackServer(SigningFakeServer[_Delivery]):
     """The server; it listens from its creation until it is closed."""
 
     def __init__(
@@ -75,7 +75,7 @@ class SlackServer(SigningMessenger[_Delivery]):
         self.opened = 0
         self._clock = clock
         self._count = 0
-        self._wire = SlackWire(self)
+        self._wire = SlackTransport(self)
         self.api.address = self._wire.address
         if mode == "events":
             self._postman.start()
@@ -239,15 +239,15 @@ class SlackServer(SigningMessenger[_Delivery]):
     # ── the wire ──────────────────────────────────────────────────────────────────────────────
 
     def answer(self, call: ApiCall) -> ApiAnswer:
-        """See `slack_wire.Exchange`."""
+        """See `slack_wire.SlackBackend`."""
         return self.api.answer(call)
 
     def file(self, name: str, token: str | None) -> ApiAnswer:
-        """See `slack_wire.Exchange`."""
+        """See `slack_wire.SlackBackend`."""
         return self.api.file(name, token)
 
     def outgoing(self, link: Link) -> list[str]:
-        """See `slack_wire.Exchange`: everything that was not sent on this socket."""
+        """See `slack_wire.SlackBackend`: everything that was not sent on this socket."""
         with self._changed:
             if self.mode != "socket":
                 return []
@@ -260,7 +260,7 @@ class SlackServer(SigningMessenger[_Delivery]):
             return frames
 
     def incoming(self, frame: str) -> None:
-        """See `slack_wire.Exchange`: an acknowledgement."""
+        """See `slack_wire.SlackBackend`: an acknowledgement."""
         envelope_id = json.loads(frame).get("envelope_id")
         with self._changed:
             self.acknowledged.add(str(envelope_id))
@@ -269,7 +269,7 @@ class SlackServer(SigningMessenger[_Delivery]):
             self._changed.notify_all()
 
     def linked(self) -> None:
-        """See `slack_wire.Exchange`."""
+        """See `slack_wire.SlackBackend`."""
         with self._changed:
             self.opened += 1
             self._changed.notify_all()

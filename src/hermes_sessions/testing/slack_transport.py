@@ -35,7 +35,7 @@ class ApiAnswer(NamedTuple):
     is_held: bool = False
 
 
-class Exchange(Protocol):
+class SlackBackend(Protocol):
     """What a Slack does; called from the thread of the wire."""
 
     def answer(self, call: ApiCall) -> ApiAnswer:
@@ -65,10 +65,10 @@ class Link:
         self.sent: set[str] = set()
 
 
-class SlackWire:
+class SlackTransport:
     """Listens on this machine from its creation until it is closed."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: SlackBackend) -> None:
         self._exchange = exchange
         self._links: set[Link] = set()
         self._runner: web.AppRunner | None = None

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hermes_sessions.testing.fake_server import Messenger
+from hermes_sessions.testing.fake_server import FakeServer
 from hermes_sessions.testing.http_server import Answer, HttpServer, post
 from hermes_sessions.testing.telegram_markup import MarkupError, shown_text
 
@@ -84,7 +84,7 @@ class Call:
     params: Params
 
 
-class TelegramServer(Messenger):
+class TelegramServer(FakeServer):
     """The server; it listens from its creation until it is closed."""
 
     def __init__(self, token: str = TOKEN) -> None:

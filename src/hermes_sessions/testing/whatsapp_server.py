@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from hermes_sessions.testing.fake_server import Delivery, SigningMessenger
+from hermes_sessions.testing.fake_server import Delivery, SigningFakeServer
 from hermes_sessions.testing.http_server import GraphAnswer, GraphHttp, GraphRequest, get
 
 # Who and what there is on the WhatsApp of `hermes_sessions.testing.whatsapp_server`.
@@ -139,7 +139,7 @@ class Sent:
     is_to_group: bool = False
 
 
-class WhatsAppServer(SigningMessenger[Delivery]):
+class WhatsAppServer(SigningFakeServer[Delivery]):
     """The server; it listens from its creation until it is closed."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:

@@ -193,7 +193,7 @@ _ASCII_FOLDING: Final = bytes(
 )
 
 
-class Span(NamedTuple):
+class TokenSpan(NamedTuple):
     """A token of the phrase stream and where it stands in the original text."""
 
     token: str
@@ -201,10 +201,10 @@ class Span(NamedTuple):
     end: int
     kind: Kind
     #: The words that this word is made of, as `extras` gives them.
-    parts: tuple[Span, ...] = ()
+    parts: tuple[TokenSpan, ...] = ()
 
 
-class Part(NamedTuple):
+class QueryToken(NamedTuple):
     """What one token of a phrase must be: this, or with *prefix* anything that starts so."""
 
     token: str
@@ -238,7 +238,7 @@ def analyse(text: str) -> Analysis:
     return Analysis(_tokens().findall(cased.casefold()), _extras(cased))
 
 
-def query_parts(term: str, *, prefix: bool = False) -> list[Part]:
+def query_parts(term: str, *, prefix: bool = False) -> list[QueryToken]:
     """Return what a term of a query asks for: parts that follow each other in a phrase stream.
 
     An empty list means that the term has nothing to search for. With *prefix* the last part
@@ -249,7 +249,7 @@ def query_parts(term: str, *, prefix: bool = False) -> list[Part]:
     is asked for where the term goes on after the run (``使用Kubernetes``), because there it
     stands between the run and what follows; at the end of the term the run may go on.
     """
-    parts = [Part(token) for token in words(term)]
+    parts = [QueryToken(token) for token in words(term)]
     if not parts:
         return parts
     last = parts[-1].token
@@ -259,7 +259,7 @@ def query_parts(term: str, *, prefix: bool = False) -> list[Part]:
         else:
             prefix = True
     if prefix:
-        parts[-1] = Part(parts[-1].token, prefix=True)
+        parts[-1] = QueryToken(parts[-1].token, prefix=True)
     return parts
 
 
@@ -278,7 +278,7 @@ def kind_of(token: str) -> Kind:
 # ── with offsets ──────────────────────────────────────────────────────────────────────────────
 
 
-def spans(text: str) -> list[Span]:
+def spans(text: str) -> list[TokenSpan]:
     """Return the tokens of `words`, each with its place in the text and the parts it has.
 
     Places never divide a letter from its marks nor an emoji from its modifiers: tokens of one
@@ -305,12 +305,12 @@ class PlacedTokens:
         return self._alignment.start(self._found[first].start(1)), self._alignment.end(end)
 
 
-def inner_spans(text: str, start: int, end: int) -> list[Span]:
+def inner_spans(text: str, start: int, end: int) -> list[TokenSpan]:
     """Return the parts of the word at this place, as `spans` gives them."""
     return list(_parts(text[start:end], start))
 
 
-def locate(text: str, positions: Collection[int]) -> list[Span]:
+def locate(text: str, positions: Collection[int]) -> list[TokenSpan]:
     """Return the spans of the tokens at these positions of `words`, in the order of the text.
 
     Much cheaper than `spans` for a few tokens.
@@ -345,15 +345,15 @@ def _found(folded: str) -> Iterator[re.Match[str]]:
     return pattern.finditer(folded)
 
 
-def _span(text: str, alignment: Alignment, found: re.Match[str]) -> Span:
+def _span(text: str, alignment: Alignment, found: re.Match[str]) -> TokenSpan:
     token = found[1]
     start, end = alignment.start(found.start(1)), alignment.end(found.end(1))
     kind = kind_of(token)
     parts = tuple(_parts(text[start:end], start)) if kind == "word" else ()
-    return Span(token, start, end, kind, parts)
+    return TokenSpan(token, start, end, kind, parts)
 
 
-def _parts(word: str, offset: int) -> Iterator[Span]:
+def _parts(word: str, offset: int) -> Iterator[TokenSpan]:
     if word.isascii() and (word.islower() or word[1:].islower()):
         return
     compounds = list(compound_words(plain(word)))
@@ -363,7 +363,9 @@ def _parts(word: str, offset: int) -> Iterator[Span]:
     for places in compounds:
         for start, end in places:
             token = alignment.transformed[start:end].casefold()
-            yield Span(token, offset + alignment.start(start), offset + alignment.end(end), "word")
+            yield TokenSpan(
+                token, offset + alignment.start(start), offset + alignment.end(end), "word"
+            )
 
 
 def _extras(cased: str) -> list[str]:

@@ -16,7 +16,7 @@ from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.restore import restore_backup
 from hermes_sessions.storage.sqlite import store_image
-from tests.storage.sqlite.other_process import ROOT, Other
+from tests.storage.sqlite.other_process import ROOT, OtherProcess
 from tests.storage.sqlite.programs import listen, open_store, say
 
 #: Calls before which a process may die: those that leave something on a disk.
@@ -26,11 +26,13 @@ DEADLY = frozenset(
 )
 
 
-def start(program: str, *arguments: object, prefix: Sequence[str] = (), **popen: Any) -> Other:
+def start(
+    program: str, *arguments: object, prefix: Sequence[str] = (), **popen: Any
+) -> OtherProcess:
     """Start a program of this module."""
     search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "tests.care.backups.programs", program, *map(str, arguments)]
-    return Other(
+    return OtherProcess(
         subprocess.Popen(
             [*prefix, *command],
             env={**os.environ, "PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1"},

@@ -6,8 +6,8 @@ from typing import Any
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.backups.portable_format import (
-    CARRIED,
     DECLARED,
+    INCLUDED_TABLES,
     OF_A_SESSION,
     names,
 )
@@ -42,7 +42,7 @@ def fill(db: SessionDB) -> None:
     db.append_message("z-root", "assistant", {"a": [1, None]})
     db.rewind_to_message("z-root", first)
     db.append_message("z-root", "user", b"\x00\xff")
-    for table in CARRIED:
+    for table in INCLUDED_TABLES:
         if table not in OF_A_SESSION[:1] and table.name not in ("messages", "rewinds"):
             rows = [_row(table, number) for number in (7, 900)]
             db.provider.write(lambda tx, table=table, rows=rows: _put(tx, table, rows))
@@ -70,7 +70,7 @@ def everything(provider: SessionDBProvider) -> Rows:
     """All rows of all tables that a backup carries."""
     found: Rows = {}
     with provider.read() as tx:
-        for table in CARRIED:
+        for table in INCLUDED_TABLES:
             columns = ", ".join(f'"{name}"' for name in names(table))
             order = ", ".join(f'"{name}"' for name in DECLARED[table.name].key)
             found[table.name] = tx.all(f"SELECT {columns} FROM {table.name} ORDER BY {order}")

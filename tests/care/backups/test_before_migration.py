@@ -15,7 +15,11 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import DiskFull, StoreLocked, StoreUnavailable
 from hermes_sessions.storage.care.backups import backup_directory
-from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups, sole_changer
+from hermes_sessions.storage.care.backups.backup_directory import (
+    Backup,
+    list_backups,
+    lock_backup_directory,
+)
 from hermes_sessions.storage.care.backups.restore import restore_backup
 from hermes_sessions.storage.care.backups.verification import verify_backup
 from hermes_sessions.storage.mysql import schema as mysql_schema
@@ -211,7 +215,7 @@ def test_who_waits_for_too_long(home: Path, tmp_path: Path) -> None:
     with SessionDB(path) as db:
         talk(db)
     with (
-        sole_changer(tmp_path / "backups", 0),
+        lock_backup_directory(tmp_path / "backups", 0),
         with_another_step(),
         pytest.raises(StoreLocked, match="is being backed up by another process"),
     ):

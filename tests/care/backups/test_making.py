@@ -13,15 +13,15 @@ from hermes_sessions.errors import BackupRefused, StoreCorrupt, StoreLocked
 from hermes_sessions.storage.care.backups.backup_directory import (
     find_backup,
     list_backups,
-    sole_changer,
+    lock_backup_directory,
 )
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.portable_format import (
     BESIDE,
-    CARRIED,
-    COLUMNS_NOT_CARRIED,
     DECLARED,
-    NOT_CARRIED,
+    EXCLUDED_COLUMNS,
+    EXCLUDED_TABLES,
+    INCLUDED_TABLES,
     names,
 )
 from hermes_sessions.storage.care.backups.verification import verify_backup
@@ -66,10 +66,10 @@ def test_every_table_and_column_is_carried_or_said_not_to_be() -> None:
         }
         # A fixed number that other programs look for.
         assert tables - {"schema_version"} <= {*DECLARED}
-        assert {*DECLARED} == {*NOT_CARRIED, *(table.name for table in CARRIED)}
-        for table in CARRIED:
+        assert {*DECLARED} == {*EXCLUDED_TABLES, *(table.name for table in INCLUDED_TABLES)}
+        for table in INCLUDED_TABLES:
             rows = tx.all(f"SELECT name FROM pragma_table_xinfo('{table.name}')")
-            left_out = COLUMNS_NOT_CARRIED.get(table.name, frozenset())
+            left_out = EXCLUDED_COLUMNS.get(table.name, frozenset())
             assert {row[0] for row in rows} - {*names(table)} == left_out, table.name
     assert {"mailbox", "outbox", "topics", "identities", "senders", "state_meta"} <= {
         table.name for table in BESIDE
@@ -150,7 +150,7 @@ def test_one_at_a_time(tmp_path: Path, directory: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("hermes_sessions.storage.care.backups.creation.PATIENCE", 0.0)
     with (
         SessionDB(tmp_path / "state.db") as db,
-        sole_changer(directory, 0),
+        lock_backup_directory(directory, 0),
         pytest.raises(StoreLocked, match="Another process makes or removes"),
     ):
         create_backup(db, directory)

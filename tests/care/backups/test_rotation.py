@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreLocked
 from hermes_sessions.storage.care.backups import rotation
-from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups, sole_changer
+from hermes_sessions.storage.care.backups.backup_directory import (
+    Backup,
+    list_backups,
+    lock_backup_directory,
+)
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.rotation import BackupRule, choose, prune_backups
 
@@ -102,7 +106,7 @@ def test_a_damaged_newest_one_does_not_cost_the_good_ones(tmp_path: Path, direct
 
 def test_not_while_another_makes_one(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotation, "PATIENCE", 0.0)
-    with sole_changer(directory, 0), pytest.raises(StoreLocked):
+    with lock_backup_directory(directory, 0), pytest.raises(StoreLocked):
         prune_backups(directory, BackupRule(keep=1))
 
 

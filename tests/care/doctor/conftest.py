@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.care.doctor.harness import Patient
+from tests.care.doctor.harness import DoctorHarness
 from tests.servers.stores import (
     Place,
     mysql_place,
@@ -24,10 +24,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Patient:
-    patient = Patient(tmp_path / "home")
-    patient.fill()
-    return patient
+def file(tmp_path: Path) -> DoctorHarness:
+    harness = DoctorHarness(tmp_path / "home")
+    harness.fill()
+    return harness
 
 
 _SERVERS = {
@@ -45,11 +45,11 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield place_of(server, "doctor")
 
 
-def on_server(home: Path, place: Place, port: int | None = None) -> Patient:
+def on_server(home: Path, place: Place, port: int | None = None) -> DoctorHarness:
     section = _SECTIONS[place.kind]
     url = place.url(port).partition("?")[0]
     schema = f"\n    schema: {place.name}" if place.kind == "postgresql" else ""
-    return Patient(
+    return DoctorHarness(
         home,
         f"sessiondb:\n  provider: {section}\n  {section}:\n    dsn: {url}{schema}\n"
         f"    lock_timeout: 120\n",
@@ -57,17 +57,17 @@ def on_server(home: Path, place: Place, port: int | None = None) -> Patient:
 
 
 @pytest.fixture
-def server(place: Place, tmp_path: Path) -> Patient:
-    patient = on_server(tmp_path / "home", place)
-    patient.fill()
-    return patient
+def server(place: Place, tmp_path: Path) -> DoctorHarness:
+    harness = on_server(tmp_path / "home", place)
+    harness.fill()
+    return harness
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
-def patient(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Patient]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DoctorHarness]:
     """Any database."""
     if request.param == "sqlite":
-        found = Patient(tmp_path / "home")
+        found = DoctorHarness(tmp_path / "home")
         found.fill()
         yield found
         return

@@ -25,7 +25,7 @@ SESSION = "20250305_140000_0a0a0a0a"
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class DoctorReport:
     """What the doctor says, as JSON."""
 
     code: int
@@ -53,7 +53,7 @@ class Diagnosis:
 
 
 @dataclass
-class Patient:
+class DoctorHarness:
     """A home with a store, on any database."""
 
     home: Path
@@ -109,7 +109,7 @@ class Patient:
         after: float = 0.0,
         environ: Mapping[str, str] | None = None,
         stopwatch: Any = lambda: 0.0,
-    ) -> Diagnosis:
+    ) -> DoctorReport:
         """Ask the doctor, in this process; without ``--fix`` nothing may change."""
         before = fingerprints(self.home)
         result = self.call(
@@ -118,7 +118,7 @@ class Patient:
         if "--fix" not in flags:
             assert fingerprints(self.home) == before
         code, out, err = result
-        return Diagnosis(code, json.loads(out), err)
+        return DoctorReport(code, json.loads(out), err)
 
     def call(
         self,
@@ -149,7 +149,7 @@ class Patient:
 
     def look_elsewhere(
         self, *flags: str, prefix: list[str] | None = None, **environ: str
-    ) -> Diagnosis:
+    ) -> DoctorReport:
         """Ask the doctor in a process of its own, perhaps with other surroundings."""
         kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
         done = subprocess.run(
@@ -160,7 +160,7 @@ class Patient:
             check=False,
         )
         assert done.stdout, done.stderr
-        return Diagnosis(done.returncode, json.loads(done.stdout), done.stderr)
+        return DoctorReport(done.returncode, json.loads(done.stdout), done.stderr)
 
 
 def fingerprints(place: Path) -> dict[str, tuple[str, int, int]]:

@@ -13,7 +13,7 @@ import pytest
 from hermes_sessions.cli.root import COMMANDS
 from hermes_sessions.storage.care.doctor.conditions import CONDITION, CONDITIONS, table
 from hermes_sessions.storage.care.health import State
-from tests.care.doctor.harness import SESSION, Patient
+from tests.care.doctor.harness import SESSION, DoctorHarness
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -21,32 +21,32 @@ PAGE = HERE.parents[2] / "docs" / "doctor.md"
 DAY = 86_400.0
 
 
-def healthy(_patient: Patient) -> list[str]:
+def healthy(_patient: DoctorHarness) -> list[str]:
     return []
 
 
-def troubled(patient: Patient) -> list[str]:
-    with patient.db(9 * DAY) as db:
+def troubled(harness: DoctorHarness) -> list[str]:
+    with harness.db(9 * DAY) as db:
         db.append_message(SESSION, "user", "From next week")
-    with patient.db(-DAY) as db:
+    with harness.db(-DAY) as db:
         db.take_lease(SESSION, "the chat in /dev/pts/3", ttl=60)
-    patient.store.chmod(0o644)
+    harness.store.chmod(0o644)
     return []
 
 
-def mended(patient: Patient) -> list[str]:
-    troubled(patient)
+def mended(harness: DoctorHarness) -> list[str]:
+    troubled(harness)
     return ["--fix"]
 
 
-def no_database(patient: Patient) -> list[str]:
-    patient.store.write_bytes(b"Dear diary, " * 100)
+def no_database(harness: DoctorHarness) -> list[str]:
+    harness.store.write_bytes(b"Dear diary, " * 100)
     return []
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("case", [healthy, troubled, mended, no_database])
-def test_output(file: Patient, pytestconfig: pytest.Config, case: object, form: str) -> None:
+def test_output(file: DoctorHarness, pytestconfig: pytest.Config, case: object, form: str) -> None:
     flags = case(file)  # type: ignore[operator]
     name = case.__name__  # type: ignore[attr-defined]
     _, out, err = file.call("doctor", *flags, *(["--json"] if form == "json" else []))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.agent.chat_spool import Keeping, Kept, directory_for
+from hermes_sessions.agent.chat_spool import ChatSpool, SpooledMessage, chat_spool_directory
 from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
@@ -19,91 +19,91 @@ from hermes_sessions.storage.care.doctor.conditions import CONDITIONS
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.storage.repositories.processes import Processes
-from tests.care.doctor.harness import SESSION, Patient
+from tests.care.doctor.harness import SESSION, DoctorHarness
 
 DAY = 86_400.0
 
 
-def test_a_healthy_store(patient: Patient) -> None:
-    found = patient.look()
+def test_a_healthy_store(harness: DoctorHarness) -> None:
+    found = harness.look()
     assert (found.code, found.found, found.unknown, found.err) == (0, [], [], "")
     assert found.document["state"] == "healthy"
-    where = "sqlite" if patient.store.exists() else "servers"
+    where = "sqlite" if harness.store.exists() else "servers"
     looked_for = {each.name for each in CONDITIONS if where in each.where}
     assert set(found.document["absent"]) == looked_for
 
 
-def test_a_healthy_store_in_full(patient: Patient) -> None:
-    found = patient.look("--full")
+def test_a_healthy_store_in_full(harness: DoctorHarness) -> None:
+    found = harness.look("--full")
     assert (found.code, found.found, found.unknown) == (0, [], [])
 
 
 def test_before_the_first_session(tmp_path: Path) -> None:
-    patient = Patient(tmp_path / "home")
-    found = patient.look()
+    harness = DoctorHarness(tmp_path / "home")
+    found = harness.look()
     assert (found.code, found.found, found.unknown) == (0, [], [])
     assert "There is no store yet" in found.document["notes"][0]
-    assert not patient.store.exists()
+    assert not harness.store.exists()
 
 
-def test_rows_from_the_future(patient: Patient) -> None:
-    with patient.db(9 * DAY) as db:
+def test_rows_from_the_future(harness: DoctorHarness) -> None:
+    with harness.db(9 * DAY) as db:
         db.append_message(SESSION, "user", "From next week")
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found) == (1, ["clock-jump"])
-    latest = time.strftime("%Y-%m-%d", time.gmtime(patient.now + 9 * DAY))
+    latest = time.strftime("%Y-%m-%d", time.gmtime(harness.now + 9 * DAY))
     assert found.what("clock-jump").startswith(f"1 sessions, 1 messages up to {latest} ")
     # Whoever looks from another time than the server's is told so.
-    others = {"no-backup"} if patient.store.exists() else {"no-backup", "clock-skew"}
-    assert set(patient.look(after=9 * DAY + 5).found) == others
+    others = {"no-backup"} if harness.store.exists() else {"no-backup", "clock-skew"}
+    assert set(harness.look(after=9 * DAY + 5).found) == others
 
 
-def test_a_time_that_no_calendar_has(patient: Patient) -> None:
+def test_a_time_that_no_calendar_has(harness: DoctorHarness) -> None:
     """The store takes any number; whoever looks at it must not stumble over one."""
-    with patient.db() as db:
+    with harness.db() as db:
         db.append_message(SESSION, "user", "From the end of time", timestamp=1e100)
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found, found.unknown) == (1, ["clock-jump"], [])
 
 
-def test_a_process_of_this_machine_that_is_ahead(patient: Patient) -> None:
-    with patient.db(DAY) as db:
+def test_a_process_of_this_machine_that_is_ahead(harness: DoctorHarness) -> None:
+    with harness.db(DAY) as db:
         Processes(db.store).register("main", "gateway")
-    assert patient.look().found == ["clock-jump"]
+    assert harness.look().found == ["clock-jump"]
 
 
-def test_another_machine_whose_clock_is_ahead(patient: Patient) -> None:
-    with patient.db(9_000) as db:
+def test_another_machine_whose_clock_is_ahead(harness: DoctorHarness) -> None:
+    with harness.db(9_000) as db:
         Processes(db.store).register("main", "gateway", host="elsewhere.example#1")
-    found = patient.look()
+    found = harness.look()
     assert found.found == ["clock-skew"]
     # Beside a server the time goes on.
     words = found.what("clock-skew")
     assert re.match(r"The clock of elsewhere\.example is [89],\d{3} s ahead", words)
 
 
-def test_a_lease_that_nobody_gave_back(patient: Patient) -> None:
-    with patient.db(-DAY) as db:
+def test_a_lease_that_nobody_gave_back(harness: DoctorHarness) -> None:
+    with harness.db(-DAY) as db:
         db.take_lease(SESSION, "the chat in /dev/pts/3", ttl=60)
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found) == (0, ["dead-leases"])
     assert "the chat in /dev/pts/3" in found.what("dead-leases")
-    mended = patient.look("--fix")
+    mended = harness.look("--fix")
     assert (mended.found, mended.mended) == ([], ["Released 1 conversation."])
-    with patient.db() as db:
+    with harness.db() as db:
         assert db.lease_of(SESSION) is None
         db.append_message(SESSION, "user", "Free again")
 
 
-def test_a_lease_that_was_taken_since_is_left_alone(patient: Patient) -> None:
-    with patient.db() as db:
+def test_a_lease_that_was_taken_since_is_left_alone(harness: DoctorHarness) -> None:
+    with harness.db() as db:
         db.take_lease(SESSION, "somebody at work", ttl=60)
-    assert patient.look("--fix").document["mended"] == []
-    with patient.db() as db:
+    assert harness.look("--fix").document["mended"] == []
+    with harness.db() as db:
         assert db.lease_of(SESSION) is not None
 
 
-def add_message_to_mailbox(patient: Patient, received_at: float) -> None:
+def add_message_to_mailbox(harness: DoctorHarness, received_at: float) -> None:
     def work(tx: WriteTransaction) -> None:
         lane = tx.insert(
             "INSERT INTO lanes (namespace, key_hash, session_key, session_id, created_at, "
@@ -113,8 +113,8 @@ def add_message_to_mailbox(patient: Patient, received_at: float) -> None:
                 "hash",
                 "agent:main:telegram:dm:1",
                 SESSION,
-                patient.now,
-                patient.now,
+                harness.now,
+                harness.now,
                 "active",
             ),
         )
@@ -123,125 +123,125 @@ def add_message_to_mailbox(patient: Patient, received_at: float) -> None:
             (lane, "message", "waiting", received_at),
         )
 
-    with patient.db() as db:
+    with harness.db() as db:
         db.store.provider.write(work)
 
 
-def test_a_message_that_nobody_answers(patient: Patient) -> None:
-    add_message_to_mailbox(patient, patient.now - 3600)
-    found = patient.look()
+def test_a_message_that_nobody_answers(harness: DoctorHarness) -> None:
+    add_message_to_mailbox(harness, harness.now - 3600)
+    found = harness.look()
     assert (found.code, found.found) == (1, ["stuck-mailbox"])
     assert found.what("stuck-mailbox") == (
         "1 waiting, the oldest for 60 minutes, and no gateway runs."
     )
 
 
-def test_a_message_that_just_came_is_not_stuck(patient: Patient) -> None:
-    add_message_to_mailbox(patient, patient.now - 10)
-    assert patient.look().found == []
+def test_a_message_that_just_came_is_not_stuck(harness: DoctorHarness) -> None:
+    add_message_to_mailbox(harness, harness.now - 10)
+    assert harness.look().found == []
 
 
-def test_a_reply_that_was_given_up(patient: Patient) -> None:
-    with patient.db() as db:
+def test_a_reply_that_was_given_up(harness: DoctorHarness) -> None:
+    with harness.db() as db:
         outbox = Outbox(db.store, "main")
         outbox.put(NewReply("telegram", "1", '{"chat_id": "1"}', "Hello"))
         [outgoing] = outbox.claim(["telegram"], "me", seconds=60, limit=1)
         outbox.give_up(outgoing, "blocked")
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found) == (1, ["dead-letters"])
     assert found.what("dead-letters") == "1 on telegram."
 
 
-def test_what_people_wrote_while_the_store_was_away(patient: Patient) -> None:
-    spool = Spool(spool_directory(patient.home))
+def test_what_people_wrote_while_the_store_was_away(harness: DoctorHarness) -> None:
+    spool = Spool(spool_directory(harness.home))
     spool.append(Inbound(SessionSource(Platform.TELEGRAM, "12", user_id="u"), "Hello", "1"))
-    found = patient.look()
+    found = harness.look()
     spool.close()
     assert (found.code, found.found) == (1, ["gateway-spool"])
     assert found.what("gateway-spool").startswith("1 in ")
 
 
 def test_what_was_said_in_a_chat_while_the_store_was_away(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
+    harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HERMES_HOME", str(patient.home))
-    keeping = Keeping(directory_for(patient.home, load_settings().sessiondb))
-    then = patient.now
+    monkeypatch.setenv("HERMES_HOME", str(harness.home))
+    keeping = ChatSpool(chat_spool_directory(harness.home, load_settings().sessiondb))
+    then = harness.now
     said = {"role": "user", "content": "Kept", "external_id": "chat-1", "timestamp": then}
-    keeping.keep(Kept("20250305_150000_0b0b0b0b", "cli", said, "m"))
+    keeping.keep(SpooledMessage("20250305_150000_0b0b0b0b", "cli", said, "m"))
     keeping.close()
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found) == (1, ["chat-spool"])
-    mended = patient.look("--fix")
+    mended = harness.look("--fix")
     assert (mended.code, mended.found, mended.mended) == (0, [], ["Stored 1 that waited."])
-    with patient.db() as db:
+    with harness.db() as db:
         [message] = db.get_messages("20250305_150000_0b0b0b0b")
         assert (message["content"], message["timestamp"]) == ("Kept", then)
 
 
 def test_what_a_running_chat_keeps_is_left_to_it(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
+    harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HERMES_HOME", str(patient.home))
-    keeping = Keeping(directory_for(patient.home, load_settings().sessiondb))
-    said = {"role": "user", "content": "Kept", "external_id": "chat-1", "timestamp": patient.now}
-    keeping.keep(Kept(SESSION, "cli", said, "m"))
-    found = patient.look("--fix")
+    monkeypatch.setenv("HERMES_HOME", str(harness.home))
+    keeping = ChatSpool(chat_spool_directory(harness.home, load_settings().sessiondb))
+    said = {"role": "user", "content": "Kept", "external_id": "chat-1", "timestamp": harness.now}
+    keeping.keep(SpooledMessage(SESSION, "cli", said, "m"))
+    found = harness.look("--fix")
     assert found.found == ["chat-spool"]
     assert found.mended == [
         "Stored 0 that waited. Left to another process that has them in use: 1."
     ]
-    with patient.db() as db:
+    with harness.db() as db:
         assert keeping.store_all(db) == 1
     keeping.close()
-    assert patient.look().found == []
+    assert harness.look().found == []
 
 
 def test_what_the_store_refuses_for_good_is_not_forgotten(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
+    harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HERMES_HOME", str(patient.home))
-    keeping = Keeping(directory_for(patient.home, load_settings().sessiondb))
-    said = {"role": "user", "external_id": "chat-1", "timestamp": patient.now}
-    keeping.keep(Kept(SESSION, "cli", {**said, "content": "x" * (9 * 1024 * 1024)}))
+    monkeypatch.setenv("HERMES_HOME", str(harness.home))
+    keeping = ChatSpool(chat_spool_directory(harness.home, load_settings().sessiondb))
+    said = {"role": "user", "external_id": "chat-1", "timestamp": harness.now}
+    keeping.keep(SpooledMessage(SESSION, "cli", {**said, "content": "x" * (9 * 1024 * 1024)}))
     keeping.close()
-    mended = patient.look("--fix")
+    mended = harness.look("--fix")
     assert mended.mended == ["Stored 0 that waited. Put 1 aside that the store refuses."]
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found) == (1, ["chat-spool"])
     assert "1 in " in found.what("chat-spool")
     assert "cannot be read or stored" in found.what("chat-spool")
 
 
-def test_a_spool_that_cannot_be_looked_at(patient: Patient) -> None:
-    (patient.home / "spool").write_text("no directory")
-    (patient.home / "spool").chmod(0o600)
-    found = patient.look()
+def test_a_spool_that_cannot_be_looked_at(harness: DoctorHarness) -> None:
+    (harness.home / "spool").write_text("no directory")
+    (harness.home / "spool").chmod(0o600)
+    found = harness.look()
     assert (found.code, found.found, found.unknown) == (2, [], ["chat-spool"])
 
 
-def test_a_secret_that_others_can_read(patient: Patient) -> None:
-    config = patient.home / "config.yaml"
+def test_a_secret_that_others_can_read(harness: DoctorHarness) -> None:
+    config = harness.home / "config.yaml"
     with config.open("a") as file:
         file.write("model:\n  api_key: sesame-open\n")
     config.chmod(0o644)
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found) == (1, ["open-to-others"])
     assert "sesame" not in str(found.document)
-    mended = patient.look("--fix")
+    mended = harness.look("--fix")
     assert (mended.code, mended.found, len(mended.mended)) == (0, [], 1)
     assert config.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_configuration_that_names_variables_may_be_read(patient: Patient) -> None:
-    config = patient.home / "config.yaml"
+def test_a_configuration_that_names_variables_may_be_read(harness: DoctorHarness) -> None:
+    config = harness.home / "config.yaml"
     with config.open("a") as file:
         file.write("model:\n  api_key: ${MODEL_KEY}\n")
     config.chmod(0o644)
-    assert patient.look(environ={"PATH": "/nowhere", "MODEL_KEY": "x"}).found == []
+    assert harness.look(environ={"PATH": "/nowhere", "MODEL_KEY": "x"}).found == []
 
 
-def test_another_products_module_and_command(file: Patient, tmp_path: Path) -> None:
+def test_another_products_module_and_command(file: DoctorHarness, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "hermes_state.py").write_text("class SessionDB: pass\n")
@@ -253,47 +253,49 @@ def test_another_products_module_and_command(file: Patient, tmp_path: Path) -> N
     assert found.what("shadowed-module") == f"import hermes_state gives {other}/hermes_state.py."
 
 
-def test_the_index_is_made_anew_where_it_is_damaged(patient: Patient) -> None:
-    table = "search_index_data" if patient.store.exists() else "search_documents"
-    with patient.db() as db:
+def test_the_index_is_made_anew_where_it_is_damaged(harness: DoctorHarness) -> None:
+    table = "search_index_data" if harness.store.exists() else "search_documents"
+    with harness.db() as db:
         db.store.provider.write(lambda tx: tx.run(f"DELETE FROM {table}"))
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found) == (1, ["damaged-search-index"])
-    mended = patient.look("--fix")
+    mended = harness.look("--fix")
     assert (mended.code, mended.found) == (0, [])
     assert mended.mended == ["Made the search index anew, from 201 messages and titles."]
-    with patient.db() as db:
+    with harness.db() as db:
         assert db.search("199").hits
 
 
-def test_an_index_that_is_far_behind(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_is_far_behind(
+    harness: DoctorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(integrity_checks, "_BEHIND", 100)
-    if patient.store.exists():
-        patient.run("UPDATE search_state SET indexed_through = 0")
-        found = patient.look()
+    if harness.store.exists():
+        harness.run("UPDATE search_state SET indexed_through = 0")
+        found = harness.look()
     else:
         sql = "INSERT INTO search_queue (message_id) SELECT id FROM messages"
-        with patient.db() as db:
+        with harness.db() as db:
             db.store.provider.write(lambda tx: tx.run(sql))
-            found = patient.look()
+            found = harness.look()
     assert (found.code, found.found) == (0, ["index-behind"])
-    mended = patient.look("--fix")
+    mended = harness.look("--fix")
     assert mended.found == []
 
 
-def test_a_store_without_a_backup_and_one_with_an_old_one(patient: Patient) -> None:
+def test_a_store_without_a_backup_and_one_with_an_old_one(harness: DoctorHarness) -> None:
     later = 8 * DAY
-    found = patient.look(after=later)
+    found = harness.look(after=later)
     assert "no-backup" in found.found
-    assert (patient.home / "backups").name in found.what("no-backup")
-    code, _, err = patient.call("backup", "create")
+    assert (harness.home / "backups").name in found.what("no-backup")
+    code, _, err = harness.call("backup", "create")
     assert code == 0, err
-    made = patient.call("status", "--json")
+    made = harness.call("status", "--json")
     assert json.loads(made[1])["backups"]["count"] == 1
     # Backups are dated by the clock of the machine, whatever time it is in a test.
-    much_later = time.time() - patient.now + 40 * DAY
-    assert "no-backup" not in patient.look(after=much_later).found
-    with patient.db(much_later) as db:
+    much_later = time.time() - harness.now + 40 * DAY
+    assert "no-backup" not in harness.look(after=much_later).found
+    with harness.db(much_later) as db:
         db.append_message(SESSION, "user", "Something new")
-    found = patient.look(after=much_later + 5)
+    found = harness.look(after=much_later + 5)
     assert "old-backup" in found.found

@@ -15,8 +15,12 @@ import pytest
 from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED
 from hermes_sessions.storage.care.doctor import access_checks
 from hermes_sessions.storage.sqlite import file_access
-from hermes_sessions.storage.sqlite.inspection import Disturbed, Examination, OutOfTime
-from tests.care.doctor.harness import SESSION, Patient, another_process
+from hermes_sessions.storage.sqlite.inspection import (
+    ChangedDuringInspection,
+    FileInspection,
+    InspectionTimeout,
+)
+from tests.care.doctor.harness import SESSION, DoctorHarness, another_process
 from tests.faults.test_full_disk import may_mount
 from tests.storage.sqlite import disks, hermes_files
 
@@ -59,18 +63,18 @@ def flip(path: Path, page: int, size: int = 4096) -> None:
         file.write(b"\xa5" * size)
 
 
-def root_page(patient: Patient, name: str) -> int:
+def root_page(harness: DoctorHarness, name: str) -> int:
     program = (
         "import sqlite3, sys\n"
         "db = sqlite3.connect(sys.argv[1])\n"
         "sql = 'SELECT rootpage FROM sqlite_schema WHERE name = ?'\n"
         "print(db.execute(sql, (sys.argv[2],)).fetchone()[0])\n"
     )
-    said = subprocess.check_output([sys.executable, "-c", program, patient.store, name], text=True)
+    said = subprocess.check_output([sys.executable, "-c", program, harness.store, name], text=True)
     return int(said)
 
 
-def test_a_lock_and_who_holds_it(file: Patient) -> None:
+def test_a_lock_and_who_holds_it(file: DoctorHarness) -> None:
     with another_process(HOLDS_THE_LOCK, file.store) as holder:
         found = file.look()
         assert "locked" in found.found
@@ -94,7 +98,7 @@ sys.stdin.readline()
 """
 
 
-def test_somebody_who_keeps_even_readers_out(file: Patient) -> None:
+def test_somebody_who_keeps_even_readers_out(file: DoctorHarness) -> None:
     file.run("PRAGMA journal_mode = delete")
     with another_process(KEEPS_EVERYBODY_OUT, file.store) as holder:
         found = file.look()
@@ -105,7 +109,7 @@ def test_somebody_who_keeps_even_readers_out(file: Patient) -> None:
 
 
 def test_somebody_who_has_the_file_alone_for_a_moment(
-    file: Patient, monkeypatch: pytest.MonkeyPatch
+    file: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.run("PRAGMA journal_mode = delete")
     with another_process(KEEPS_EVERYBODY_OUT, file.store) as holder:
@@ -119,38 +123,40 @@ def test_somebody_who_has_the_file_alone_for_a_moment(
     assert (found.code, found.found, found.unknown) == (0, [], [])
 
 
-def test_a_file_that_is_changed_while_it_is_looked_at_is_not_called_damaged(file: Patient) -> None:
-    looked = Examination(file.store)
+def test_a_file_that_is_changed_while_it_is_looked_at_is_not_called_damaged(
+    file: DoctorHarness,
+) -> None:
+    looked = FileInspection(file.store)
     flip(file.store, root_page(file, "messages"))
-    with pytest.raises(Disturbed, match="Look again"):
+    with pytest.raises(ChangedDuringInspection, match="Look again"):
         looked.check_pages()
     looked.close()
 
 
 def test_a_look_that_was_disturbed_is_taken_again(
-    file: Patient, monkeypatch: pytest.MonkeyPatch
+    file: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disturbances = iter([True])
 
-    def check_pages(looked: Examination, **options: Any) -> object:
+    def check_pages(looked: FileInspection, **options: Any) -> object:
         if next(disturbances, False):
-            raise Disturbed("changed")
+            raise ChangedDuringInspection("changed")
         return unpatched(looked, **options)
 
-    unpatched = Examination.check_pages
-    monkeypatch.setattr(Examination, "check_pages", check_pages)
+    unpatched = FileInspection.check_pages
+    monkeypatch.setattr(FileInspection, "check_pages", check_pages)
     found = file.look()
     assert (found.code, found.unknown) == (0, [])
 
 
-def test_a_program_of_another_product_that_writes(file: Patient) -> None:
+def test_a_program_of_another_product_that_writes(file: DoctorHarness) -> None:
     with another_process(HAS_IT_OPEN, file.store) as other:
         found = file.look()
         assert (found.code, found.found) == (1, ["foreign-writer"])
         assert f"({other.pid}) has {file.store} open to write" in found.what("foreign-writer")
 
 
-def test_a_program_of_this_product_is_no_stranger(file: Patient) -> None:
+def test_a_program_of_this_product_is_no_stranger(file: DoctorHarness) -> None:
     program = (
         "import sys\nfrom hermes_sessions import SessionDB\ndb = SessionDB(sys.argv[1])\n"
         "print('ready', flush=True)\nsys.stdin.readline()"
@@ -159,12 +165,12 @@ def test_a_program_of_this_product_is_no_stranger(file: Patient) -> None:
         assert file.look().found == []
 
 
-def test_a_version_that_only_another_product_writes(file: Patient) -> None:
+def test_a_version_that_only_another_product_writes(file: DoctorHarness) -> None:
     file.run("UPDATE schema_version SET version = 23")
     assert file.look().found == ["foreign-writer"]
 
 
-def test_a_log_that_was_removed_in_use(file: Patient) -> None:
+def test_a_log_that_was_removed_in_use(file: DoctorHarness) -> None:
     with file.db() as db:
         for number in range(2):
             db.set_meta("written", number)
@@ -181,12 +187,14 @@ def test_a_log_that_was_removed_in_use(file: Patient) -> None:
 
 
 @pytest.mark.parametrize("value", ["2", "[]", "no json", '{"count": "often"}'])
-def test_a_note_of_a_removed_log_that_another_program_wrote(file: Patient, value: str) -> None:
+def test_a_note_of_a_removed_log_that_another_program_wrote(
+    file: DoctorHarness, value: str
+) -> None:
     file.run(f"INSERT INTO state_meta (key, value) VALUES ('store:removed_logs', '{value}')")
     assert file.look().found == []
 
 
-def test_a_damaged_page(file: Patient) -> None:
+def test_a_damaged_page(file: DoctorHarness) -> None:
     flip(file.store, root_page(file, "messages"))
     found = file.look()
     assert found.code == 1
@@ -195,7 +203,7 @@ def test_a_damaged_page(file: Patient) -> None:
 
 
 @pytest.mark.parametrize("table", ["sessions", "messages"])
-def test_a_table_of_which_nothing_can_be_read(file: Patient, table: str) -> None:
+def test_a_table_of_which_nothing_can_be_read(file: DoctorHarness, table: str) -> None:
     """Whoever lists or reads is refused then, so that nobody may call the store healthy."""
     flip(file.store, root_page(file, table))
     found = file.look()
@@ -206,7 +214,7 @@ def test_a_table_of_which_nothing_can_be_read(file: Patient, table: str) -> None
     assert f"State: down: The {table} cannot be read" in out
 
 
-def test_damage_that_only_the_numbers_of_the_status_meet(file: Patient) -> None:
+def test_damage_that_only_the_numbers_of_the_status_meet(file: DoctorHarness) -> None:
     flip(file.store, root_page(file, "processes"))
     code, out, _ = file.call("status")
     assert code == 1
@@ -215,28 +223,28 @@ def test_damage_that_only_the_numbers_of_the_status_meet(file: Patient) -> None:
 
 
 def test_damage_that_there_was_no_time_to_look_for(
-    file: Patient, monkeypatch: pytest.MonkeyPatch
+    file: DoctorHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What another check met is no less damage because pages were not checked."""
 
-    def check_pages(_self: Examination, **_wishes: object) -> None:
-        raise OutOfTime("the time that was given is over")
+    def check_pages(_self: FileInspection, **_wishes: object) -> None:
+        raise InspectionTimeout("the time that was given is over")
 
     flip(file.store, root_page(file, "outbox"))
-    monkeypatch.setattr(Examination, "check_pages", check_pages)
+    monkeypatch.setattr(FileInspection, "check_pages", check_pages)
     found = file.look()
     assert (found.code, found.found) == (1, ["damaged-page"])
     assert "damaged-page" not in found.document["absent"]
 
 
-def test_a_damaged_index_of_the_database(file: Patient) -> None:
+def test_a_damaged_index_of_the_database(file: DoctorHarness) -> None:
     flip(file.store, root_page(file, "idx_sessions_started"))
     found = file.look()
     assert (found.code, found.found) == (1, ["damaged-index"])
     assert "idx_sessions_started" in found.what("damaged-index")
 
 
-def test_an_index_that_lacks_a_row(file: Patient) -> None:
+def test_an_index_that_lacks_a_row(file: DoctorHarness) -> None:
     """Only a comparison of all rows finds it, and that is made when somebody asks for it."""
     file.run(
         "PRAGMA writable_schema = ON",
@@ -246,7 +254,7 @@ def test_an_index_that_lacks_a_row(file: Patient) -> None:
     assert file.look("--full").found == ["damaged-index"]
 
 
-def test_a_fix_that_does_not_work_says_so(file: Patient) -> None:
+def test_a_fix_that_does_not_work_says_so(file: DoctorHarness) -> None:
     """A page of the search index is gone, so that SQLite cannot even drop it."""
     flip(file.store, root_page(file, "search_index_data"))
     both = ["damaged-index", "damaged-search-index"]
@@ -260,7 +268,7 @@ def test_a_fix_that_does_not_work_says_so(file: Patient) -> None:
     assert "Not fixed: " in out
 
 
-def test_only_as_many_pages_as_there_is_time_for(file: Patient) -> None:
+def test_only_as_many_pages_as_there_is_time_for(file: DoctorHarness) -> None:
     with file.db() as db:
         db.append_messages(
             SESSION, [{"role": "user", "content": "y" * 20_000} for _ in range(2_000)]
@@ -278,13 +286,13 @@ def test_only_as_many_pages_as_there_is_time_for(file: Patient) -> None:
     )
 
 
-def test_pages_are_counted_as_they_are_checked(file: Patient) -> None:
+def test_pages_are_counted_as_they_are_checked(file: DoctorHarness) -> None:
     with file.db() as db:
         db.append_messages(
             SESSION, [{"role": "user", "content": "y" * 20_000} for _ in range(2_000)]
         )
     asked = count()
-    looked = Examination(file.store, stopwatch=lambda: float(next(asked)))
+    looked = FileInspection(file.store, stopwatch=lambda: float(next(asked)))
     until = float(next(asked) + 4)
     before = bytes_read()
     found = looked.check_pages(until=until)
@@ -301,17 +309,17 @@ def bytes_read() -> int:
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
-def test_a_log_that_is_longer_than_there_is_time_for(file: Patient, tmp_path: Path) -> None:
+def test_a_log_that_is_longer_than_there_is_time_for(file: DoctorHarness, tmp_path: Path) -> None:
     """It is looked at page by page; what is in the rest of it is not known."""
-    copy = Patient(tmp_path / "copy")
+    copy = DoctorHarness(tmp_path / "copy")
     with file.db() as db:
         db.append_messages(SESSION, [{"role": "user", "content": f"{n}"} for n in range(200)])
         # In another process: closing the file in this one would drop its locks.
         files = [file.store, Path(f"{file.store}-wal")]
         subprocess.run(["cp", "-p", *files, copy.home], check=True)
     asked = count()
-    with pytest.raises(OutOfTime):
-        Examination(copy.store, until=3.0, stopwatch=lambda: float(next(asked)))
+    with pytest.raises(InspectionTimeout):
+        FileInspection(copy.store, until=3.0, stopwatch=lambda: float(next(asked)))
     assert next(asked) == 4
     # The time is over when it is looked at, and there is time for what comes after.
     times = iter([0.0, 1000.0])
@@ -321,7 +329,7 @@ def test_a_log_that_is_longer_than_there_is_time_for(file: Patient, tmp_path: Pa
     assert {"unreachable", "damaged-page"} <= set(found.unknown)
 
 
-def test_checks_for_which_no_time_is_left_are_unknown(file: Patient) -> None:
+def test_checks_for_which_no_time_is_left_are_unknown(file: DoctorHarness) -> None:
     times = iter([0.0])
     found = file.look(stopwatch=lambda: next(times, 1000.0))
     assert found.code == 2
@@ -329,7 +337,7 @@ def test_checks_for_which_no_time_is_left_are_unknown(file: Patient) -> None:
     assert "damaged-page" not in found.document["absent"]
 
 
-def test_no_database_at_all(file: Patient) -> None:
+def test_no_database_at_all(file: DoctorHarness) -> None:
     file.store.write_bytes(b"Dear diary, " * 100)
     found = file.look()
     assert (found.code, found.found) == (1, ["foreign-file"])
@@ -337,7 +345,7 @@ def test_no_database_at_all(file: Patient) -> None:
     assert "damaged-page" in found.unknown
 
 
-def test_damage_does_not_look_like_another_programs_file(file: Patient) -> None:
+def test_damage_does_not_look_like_another_programs_file(file: DoctorHarness) -> None:
     with file.store.open("r+b") as opened:
         opened.write(bytes(100))
     found = file.look()
@@ -346,7 +354,7 @@ def test_damage_does_not_look_like_another_programs_file(file: Patient) -> None:
     assert found.document["state"] == "down"
 
 
-def test_half_a_file(file: Patient) -> None:
+def test_half_a_file(file: DoctorHarness) -> None:
     os.truncate(file.store, file.store.stat().st_size // 8192 * 4096)
     found = file.look()
     assert found.code == 1
@@ -354,20 +362,20 @@ def test_half_a_file(file: Patient) -> None:
 
 
 def test_what_is_no_file_at_all(tmp_path: Path) -> None:
-    patient = Patient(tmp_path / "home")
-    os.mkfifo(patient.store)
-    found = patient.look()
+    harness = DoctorHarness(tmp_path / "home")
+    os.mkfifo(harness.store)
+    found = harness.look()
     assert (found.code, found.found) == (1, ["unreachable"])
 
 
 def test_a_file_without_a_byte_is_no_store_yet(tmp_path: Path) -> None:
-    patient = Patient(tmp_path / "home")
-    patient.store.touch(mode=0o600)
-    found = patient.look()
+    harness = DoctorHarness(tmp_path / "home")
+    harness.store.touch(mode=0o600)
+    found = harness.look()
     assert (found.code, found.found, found.unknown) == (0, [], [])
 
 
-def test_a_store_that_was_emptied(file: Patient) -> None:
+def test_a_store_that_was_emptied(file: DoctorHarness) -> None:
     file.store.write_bytes(b"")
     found = file.look()
     assert (found.code, found.found) == (1, ["emptied-store"])
@@ -380,22 +388,22 @@ def test_a_store_that_was_emptied(file: Patient) -> None:
 
 
 def test_a_database_of_another_program(tmp_path: Path) -> None:
-    patient = Patient(tmp_path / "home")
-    patient.run("CREATE TABLE recipes (id INTEGER PRIMARY KEY, name TEXT)")
-    patient.store.chmod(0o600)
-    found = patient.look()
+    harness = DoctorHarness(tmp_path / "home")
+    harness.run("CREATE TABLE recipes (id INTEGER PRIMARY KEY, name TEXT)")
+    harness.store.chmod(0o600)
+    found = harness.look()
     assert (found.code, "foreign-file" in found.found) == (1, True)
 
 
 def test_a_directory_where_the_file_should_be(tmp_path: Path) -> None:
-    patient = Patient(tmp_path / "home")
-    patient.store.mkdir()
-    found = patient.look()
+    harness = DoctorHarness(tmp_path / "home")
+    harness.store.mkdir()
+    found = harness.look()
     assert (found.code, found.found) == (1, ["unreachable"])
     assert found.document["state"] == "down"
 
 
-def test_a_newer_version_wrote_it(file: Patient) -> None:
+def test_a_newer_version_wrote_it(file: DoctorHarness) -> None:
     file.run("PRAGMA user_version = 99")
     found = file.look()
     assert (found.code, found.found) == (1, ["newer-schema"])
@@ -403,24 +411,24 @@ def test_a_newer_version_wrote_it(file: Patient) -> None:
 
 
 def test_a_layout_of_a_later_hermes(tmp_path: Path) -> None:
-    patient = Patient(tmp_path / "home")
-    hermes_files.make(hermes_files.LATER[0], patient.store)
-    patient.store.chmod(0o600)
-    assert patient.look().found == ["newer-schema"]
+    harness = DoctorHarness(tmp_path / "home")
+    hermes_files.make(hermes_files.LATER[0], harness.store)
+    harness.store.chmod(0o600)
+    assert harness.look().found == ["newer-schema"]
 
 
 def test_a_layout_of_an_older_hermes(tmp_path: Path) -> None:
-    patient = Patient(tmp_path / "home")
-    hermes_files.make("v11", patient.store)
-    patient.store.chmod(0o600)
-    found = patient.look()
+    harness = DoctorHarness(tmp_path / "home")
+    hermes_files.make("v11", harness.store)
+    harness.store.chmod(0o600)
+    found = harness.look()
     assert (found.code, "unfinished-migration" in found.found) == (1, True)
-    mended = patient.look("--fix")
+    mended = harness.look("--fix")
     assert "unfinished-migration" not in mended.found
     assert mended.mended == ["Took the steps; the tables are up to date."]
 
 
-def test_a_write_that_was_not_finished(file: Patient) -> None:
+def test_a_write_that_was_not_finished(file: DoctorHarness) -> None:
     subprocess.run([sys.executable, "-c", DIES_WHILE_IT_WRITES, file.store], check=False)
     assert file.store.with_name("state.db-journal").exists()
     found = file.look()
@@ -431,14 +439,14 @@ def test_a_write_that_was_not_finished(file: Patient) -> None:
         assert not db.get_messages(SESSION)[0]["content"].endswith("y")
 
 
-def test_what_is_only_in_the_log_is_seen_and_the_log_stays(file: Patient) -> None:
+def test_what_is_only_in_the_log_is_seen_and_the_log_stays(file: DoctorHarness) -> None:
     subprocess.run([sys.executable, "-c", WRITES_AND_DIES, file.store, SESSION], check=False)
     assert file.store.with_name("state.db-wal").stat().st_size > 0
     # The clock of that process was not the one of these tests.
     assert file.look().found == ["clock-jump"]
 
 
-def test_a_file_that_others_may_read(file: Patient) -> None:
+def test_a_file_that_others_may_read(file: DoctorHarness) -> None:
     file.store.chmod(0o644)
     file.home.chmod(0o777)
     found = file.look()
@@ -449,7 +457,7 @@ def test_a_file_that_others_may_read(file: Patient) -> None:
     assert (file.store.stat().st_mode & 0o777, file.home.stat().st_mode & 0o777) == (0o600, 0o755)
 
 
-def test_a_file_of_somebody_else(file: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_somebody_else(file: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
     found = file.look()
@@ -457,7 +465,7 @@ def test_a_file_of_somebody_else(file: Patient, monkeypatch: pytest.MonkeyPatch)
     assert found.document["state"] == "down"
 
 
-def test_a_place_that_cannot_be_written(file: Patient) -> None:
+def test_a_place_that_cannot_be_written(file: DoctorHarness) -> None:
     if os.geteuid() == 0:  # who may write anywhere
         found = file.look_elsewhere(prefix=disks.read_only(file.home))
     else:
@@ -469,7 +477,7 @@ def test_a_place_that_cannot_be_written(file: Patient) -> None:
 
 
 def test_a_disk_that_is_nearly_full(
-    file: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: DoctorHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -486,7 +494,7 @@ def test_a_disk_that_is_nearly_full(
     assert f"MB are free in {file.home}" in found.what("disk-nearly-full")
 
 
-def test_a_network_file_system(file: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_file_system(file: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     table = [f"1 0 0:1 / {file.home} rw - nfs4 server:/export rw"]
     monkeypatch.setattr(file_access, "read_mount_table", lambda: table)
     found = file.look()
@@ -494,7 +502,7 @@ def test_a_network_file_system(file: Patient, monkeypatch: pytest.MonkeyPatch) -
     assert found.what("unsafe-file-system") == f"{file.store} is on a nfs4 file system."
 
 
-def test_files_that_were_left_behind(file: Patient) -> None:
+def test_files_that_were_left_behind(file: DoctorHarness) -> None:
     old = file.now - 86_400
     partial = file.home / "state.db.bak.partial"
     partial.write_bytes(b"half a copy")
@@ -517,7 +525,7 @@ def test_files_that_were_left_behind(file: Patient) -> None:
     assert not partial.exists()
 
 
-def test_a_log_without_its_database_is_kept(file: Patient) -> None:
+def test_a_log_without_its_database_is_kept(file: DoctorHarness) -> None:
     log = file.home / "gone.db-wal"
     log.write_bytes(b"perhaps the only copy")
     found = file.look("--fix")

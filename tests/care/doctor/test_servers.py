@@ -11,18 +11,18 @@ import pytest
 
 from hermes_sessions.config import load_settings
 from hermes_sessions.storage.care.doctor.access_checks import opened
-from hermes_sessions.storage.care.doctor.activity_checks import WORK
-from hermes_sessions.storage.care.doctor.check_runner import Subject, examine
+from hermes_sessions.storage.care.doctor.activity_checks import ACTIVITY_CHECKS
+from hermes_sessions.storage.care.doctor.check_runner import ExaminedStore, run_checks
 from hermes_sessions.storage.care.doctor.report import Report
 from tests.care.doctor.conftest import on_server
-from tests.care.doctor.harness import SESSION, Patient
+from tests.care.doctor.harness import SESSION, DoctorHarness
 from tests.servers.server_processes import free_port
 from tests.servers.stores import Place
 
 
 def test_a_server_that_is_not_there(place: Place, tmp_path: Path) -> None:
-    patient = on_server(tmp_path / "home", place, free_port())
-    found = patient.look()
+    harness = on_server(tmp_path / "home", place, free_port())
+    found = harness.look()
     assert (found.code, found.found) == (1, ["unreachable"])
     assert found.document["state"] == "down"
     assert {"newer-schema", "locked", "damaged-page"} <= set(found.unknown)
@@ -34,13 +34,13 @@ def test_a_server_that_takes_the_call_and_never_says_a_word(tmp_path: Path) -> N
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         url = f"mysql://root@127.0.0.1:{frozen.getsockname()[1]}/hermes"
         config = f"sessiondb:\n  provider: mysql\n  mysql:\n    dsn: {url}\n"
-        found = Patient(tmp_path / "home", config).look()
+        found = DoctorHarness(tmp_path / "home", config).look()
     assert (found.code, found.found) == (1, ["unreachable"])
     assert found.document["state"] == "down"
 
 
 def test_a_server_that_freezes_in_the_middle_of_a_look(
-    server: Patient, place: Place, monkeypatch: pytest.MonkeyPatch
+    server: DoctorHarness, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the doctor has time for is all that it waits: a second, here."""
     monkeypatch.setenv("HERMES_HOME", str(server.home))
@@ -57,11 +57,11 @@ def test_a_server_that_freezes_in_the_middle_of_a_look(
 
     def look() -> None:
         nonlocal is_frozen
-        with opened(Subject(load_settings(), {}, stopwatch=stopwatch, until=20.0)) as subject:
+        with opened(ExaminedStore(load_settings(), {}, stopwatch=stopwatch, until=20.0)) as subject:
             assert subject.failure is None
             place.server.freeze()
             is_frozen = True
-            reports.append(examine(subject, WORK))
+            reports.append(run_checks(subject, ACTIVITY_CHECKS))
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -79,27 +79,27 @@ def test_a_server_that_freezes_in_the_middle_of_a_look(
 
 
 def test_before_there_are_tables(place: Place, tmp_path: Path) -> None:
-    patient = on_server(tmp_path / "home", place)
+    harness = on_server(tmp_path / "home", place)
     url = place.new_url()
-    config = patient.home / "config.yaml"
+    config = harness.home / "config.yaml"
     if place.kind == "postgresql":
         name = url.rpartition("=")[2]
         config.write_text(config.read_text().replace("schema: doctor", f"schema: {name}"))
     else:
         config.write_text(config.read_text().replace(place.url(), url))
-    found = patient.look()
+    found = harness.look()
     assert (found.code, found.found, found.unknown) == (0, [], [])
     assert "There is no store yet" in found.document["notes"][0]
 
 
-def test_a_newer_version_changed_the_tables(server: Patient, place: Place) -> None:
+def test_a_newer_version_changed_the_tables(server: DoctorHarness, place: Place) -> None:
     place.run("UPDATE store_migrations SET writer_level = 99 WHERE name = '0002_search'")
     found = server.look()
     place.run("UPDATE store_migrations SET writer_level = 1 WHERE name = '0002_search'")
     assert (found.code, found.found) == (1, ["newer-schema"])
 
 
-def test_a_step_that_was_not_taken(server: Patient, place: Place) -> None:
+def test_a_step_that_was_not_taken(server: DoctorHarness, place: Place) -> None:
     [(name,)] = place.run("SELECT name FROM store_migrations ORDER BY name DESC LIMIT 1")
     place.run(f"UPDATE store_migrations SET name = 'zzz_another' WHERE name = '{name}'")
     found = server.look()
@@ -108,7 +108,7 @@ def test_a_step_that_was_not_taken(server: Patient, place: Place) -> None:
     assert found.what("unfinished-migration") == f"To be taken: {name}."
 
 
-def test_who_is_waited_for(server: Patient, place: Place) -> None:
+def test_who_is_waited_for(server: DoctorHarness, place: Place) -> None:
     with server.db() as db:
         waiter = threading.Thread(target=db.append_message, args=(SESSION, "user", "I wait"))
         with place.holding(f"UPDATE sessions SET title = 'held' WHERE id = '{SESSION}'"):
@@ -123,7 +123,7 @@ def test_who_is_waited_for(server: Patient, place: Place) -> None:
     assert found.document["state"] == "read-only"
 
 
-def test_clocks_that_differ(server: Patient) -> None:
+def test_clocks_that_differ(server: DoctorHarness) -> None:
     found = server.look(after=-3600)
     assert "clock-skew" in found.found
     assert "ahead of this machine's" in found.what("clock-skew")
@@ -133,17 +133,17 @@ def test_clocks_that_differ(server: Patient) -> None:
 
 
 def test_a_password_is_never_shown(place: Place, tmp_path: Path) -> None:
-    patient = on_server(tmp_path / "home", place, free_port())
-    config = patient.home / "config.yaml"
+    harness = on_server(tmp_path / "home", place, free_port())
+    config = harness.home / "config.yaml"
     config.write_text(config.read_text().replace("@127", ":sesame@127"))
-    found = patient.look()
+    found = harness.look()
     assert found.found == ["unreachable"]
     assert "sesame" not in str(found.document)
 
 
 @pytest.mark.parametrize("provider", ["postgresql", "mysql"])
 def test_nothing_says_where_the_server_is(provider: str, tmp_path: Path) -> None:
-    patient = Patient(tmp_path / "home", f"sessiondb:\n  provider: {provider}\n")
-    code, out, err = patient.call("doctor")
+    harness = DoctorHarness(tmp_path / "home", f"sessiondb:\n  provider: {provider}\n")
+    code, out, err = harness.call("doctor")
     assert (code, out) == (2, "")
     assert err.startswith("Error: sessiondb.provider is ")

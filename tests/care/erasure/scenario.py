@@ -11,7 +11,7 @@ from typing import Any, Final
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.gateway_process import GatewayProcess
-from hermes_sessions.lifecycle.mailboxes import Mailboxes, Taken
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
@@ -44,7 +44,7 @@ def in_room(user_id: str) -> SessionSource:
     )
 
 
-class Town:
+class ErasureScenario:
     """One bot on one store."""
 
     def __init__(self, db: SessionDB, home: Path) -> None:
@@ -71,7 +71,7 @@ class Town:
             origin=source,
         )
 
-    def begin(self, source: SessionSource) -> tuple[Taken, Lease]:
+    def begin(self, source: SessionSource) -> tuple[StartedTurn, Lease]:
         """Begin a turn, and store what is asked."""
         entry = self.sessions.get_or_create_session(source)
         lease = self.leases.take(entry.session_id, self.process.holder(), TTL)

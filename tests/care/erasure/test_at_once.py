@@ -22,7 +22,7 @@ from tests.care.erasure.scenario import (
     BOB,
     BOBS_CHAT,
     SECRET,
-    Town,
+    ErasureScenario,
     everything,
     in_room,
     private,
@@ -36,44 +36,44 @@ from tests.servers.stores import OpenStore
 )
 def test_a_turn_that_runs(db: SessionDB, tmp_path: Path) -> None:
     """It can store nothing more, and its end is not accepted."""
-    town = Town(db, tmp_path)
-    town.hear(private(ANN, ANNS_CHAT), f"a {SECRET}?")
-    taken, lease = town.begin(private(ANN, ANNS_CHAT))
+    scenario = ErasureScenario(db, tmp_path)
+    scenario.hear(private(ANN, ANNS_CHAT), f"a {SECRET}?")
+    taken, lease = scenario.begin(private(ANN, ANNS_CHAT))
     assert Erasure(db.store).forget(Subject("user", ANN)).status == "done"
     with pytest.raises((StaleFence, UnknownSession)):
         db.append_message(taken.turn.session_id, "assistant", f"yes, {SECRET}", fence=lease.token)
     with pytest.raises(StaleFence):
         db.renew_lease(lease)
-    assert not town.mail.finish(taken.turn, "completed").is_accepted
+    assert not scenario.mail.finish(taken.turn, "completed").is_accepted
     left = everything(db)
     assert (SECRET in left, ANN in left) == (False, False)
 
 
 def test_a_turn_that_runs_in_a_room(db: SessionDB, tmp_path: Path) -> None:
     """Of a person who is forgotten, it is fenced off; the room goes on with the next."""
-    town = Town(db, tmp_path)
-    town.talk(in_room(BOB), "hello", "hello Bob")
-    town.hear(in_room(ANN), f"a {SECRET}?")
-    taken, lease = town.begin(in_room(ANN))
-    town.hear(in_room(BOB), "and me?")
+    scenario = ErasureScenario(db, tmp_path)
+    scenario.talk(in_room(BOB), "hello", "hello Bob")
+    scenario.hear(in_room(ANN), f"a {SECRET}?")
+    taken, lease = scenario.begin(in_room(ANN))
+    scenario.hear(in_room(BOB), "and me?")
     Erasure(db.store).forget(Subject("user", ANN))
     with pytest.raises(StaleFence):
         db.append_message(taken.turn.session_id, "assistant", f"yes, {SECRET}", fence=lease.token)
-    assert not town.mail.finish(taken.turn, "completed").is_accepted
+    assert not scenario.mail.finish(taken.turn, "completed").is_accepted
     assert SECRET not in everything(db)
-    following, _ = town.begin(in_room(BOB))
+    following, _ = scenario.begin(in_room(BOB))
     assert following.input.text == "and me?"
 
 
 def test_a_turn_of_somebody_else_in_a_room(db: SessionDB, tmp_path: Path) -> None:
     """It runs to its end."""
-    town = Town(db, tmp_path)
-    town.talk(in_room(ANN), f"a {SECRET}", f"yes, {SECRET}")
-    town.hear(in_room(BOB), "and me?")
-    taken, lease = town.begin(in_room(BOB))
+    scenario = ErasureScenario(db, tmp_path)
+    scenario.talk(in_room(ANN), f"a {SECRET}", f"yes, {SECRET}")
+    scenario.hear(in_room(BOB), "and me?")
+    taken, lease = scenario.begin(in_room(BOB))
     Erasure(db.store).forget(Subject("user", ANN))
     db.append_message(taken.turn.session_id, "assistant", "you, too", fence=lease.token)
-    assert town.mail.finish(taken.turn, "completed").is_accepted
+    assert scenario.mail.finish(taken.turn, "completed").is_accepted
     assert [m["content"] for m in db.get_messages(taken.turn.session_id)] == ["and me?", "you, too"]
 
 
@@ -92,15 +92,15 @@ def test_a_chat_that_holds_its_session(db: SessionDB) -> None:
 def test_messages_that_arrive_meanwhile(open_store: OpenStore, tmp_path: Path) -> None:
     """Each is either forgotten or the beginning of something new; none belongs to nothing."""
     with open_store() as db, open_store() as other:
-        town, eraser = Town(db, tmp_path), Erasure(other.store)
-        town.fill()
+        scenario, eraser = ErasureScenario(db, tmp_path), Erasure(other.store)
+        scenario.fill()
         begun, stop = threading.Event(), threading.Event()
 
         def talk() -> int:
             said = 0
             while not stop.is_set() or said < 5:
-                town.hear(private(ANN, ANNS_CHAT), f"still {said}")
-                town.hear(in_room(ANN), f"still here {said}")
+                scenario.hear(private(ANN, ANNS_CHAT), f"still {said}")
+                scenario.hear(in_room(ANN), f"still here {said}")
                 said += 1
                 begun.set()
             return said
@@ -118,12 +118,12 @@ def test_messages_that_arrive_meanwhile(open_store: OpenStore, tmp_path: Path) -
         with db.provider.read() as tx:
             orphans = tx.all("SELECT id FROM mailbox WHERE lane_id NOT IN (SELECT id FROM lanes)")
         assert orphans == []
-        town.talk(private(BOB, BOBS_CHAT), "and I?", "you, too")
+        scenario.talk(private(BOB, BOBS_CHAT), "and I?", "you, too")
 
 
 def test_two_at_once(open_store: OpenStore, tmp_path: Path) -> None:
     with open_store() as db, open_store() as other:
-        Town(db, tmp_path).fill()
+        ErasureScenario(db, tmp_path).fill()
         ready = threading.Barrier(2)
 
         def forget(store: SessionDB) -> str:
@@ -147,7 +147,7 @@ def test_two_at_once(open_store: OpenStore, tmp_path: Path) -> None:
 def test_the_plug_is_pulled(store_url: str, tmp_path: Path) -> None:
     """After any write; the next attempt goes on, and the last one leaves nothing."""
     with SessionDB.from_url(store_url) as db:
-        Town(db, tmp_path).fill()
+        ErasureScenario(db, tmp_path).fill()
     kills = 0
     for writes in (0, 1, 2, 3, 5, 8, 13, 1000):
         done = subprocess.run(

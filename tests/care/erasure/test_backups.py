@@ -9,16 +9,19 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.backups.backup_contents import opened_as_store
-from hermes_sessions.storage.care.backups.backup_directory import list_backups, sole_changer
+from hermes_sessions.storage.care.backups.backup_directory import (
+    list_backups,
+    lock_backup_directory,
+)
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.care.backups.verification import verify_backup
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
-from hermes_sessions.storage.care.erasure.file_places import Backups
+from hermes_sessions.storage.care.erasure.file_places import BackupPlace
 from hermes_sessions.storage.care.erasure.receipts import Receipts
 from hermes_sessions.storage.care.erasure.targets import Kind, Subject
 from hermes_sessions.storage.transfer.copy_ledger import identity
 from tests.care.erasure.disk_scan import found_in
-from tests.care.erasure.scenario import ANN, ANNS_CHAT, BOB, SECRET, Town, everything
+from tests.care.erasure.scenario import ANN, ANNS_CHAT, BOB, SECRET, ErasureScenario, everything
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def erasure_on(db: SessionDB, directory: Path) -> Erasure:
-    return Erasure(db.store, [Backups(directory, identity(db.provider))])
+    return Erasure(db.store, [BackupPlace(directory, identity(db.provider))])
 
 
 def rows_in(path: Path) -> str:
@@ -40,8 +43,8 @@ def test_somebody_is_taken_out(
     db: SessionDB, directory: Path, tmp_path: Path, portable: bool
 ) -> None:
     """Of every backup of the store, with rows that the store itself has no more."""
-    town = Town(db, tmp_path)
-    sessions = town.fill()
+    scenario = ErasureScenario(db, tmp_path)
+    sessions = scenario.fill()
     db.create_session("earlier", "telegram", user_id=ANN)
     db.append_message("earlier", "user", f"{SECRET} then")
     backup = create_backup(db.provider, directory, portable=portable, now=db.store.clock)
@@ -67,7 +70,7 @@ def test_somebody_is_taken_out(
 
 def test_a_backup_that_cannot_be_read(db: SessionDB, directory: Path, tmp_path: Path) -> None:
     """It is pending until somebody has decided about it."""
-    Town(db, tmp_path).fill()
+    ErasureScenario(db, tmp_path).fill()
     backup = create_backup(db.provider, directory, now=db.store.clock)
     content = backup.path.read_bytes()
     backup.path.write_bytes(content[: len(content) // 2])
@@ -83,8 +86,8 @@ def test_a_backup_that_cannot_be_read(db: SessionDB, directory: Path, tmp_path: 
 
 def test_a_disk_that_comes_back(db: SessionDB, directory: Path, tmp_path: Path) -> None:
     """What was made meanwhile is left as it is, as far as it is new."""
-    town = Town(db, tmp_path)
-    town.fill()
+    scenario = ErasureScenario(db, tmp_path)
+    scenario.fill()
     backup = create_backup(db.provider, directory, now=db.store.clock)
     # In the place of the folder is something that cannot be read.
     away = tmp_path / "away"
@@ -128,10 +131,10 @@ def test_a_backup_that_is_being_made_meanwhile(
     db: SessionDB, directory: Path, tmp_path: Path
 ) -> None:
     """It may be of a state from before; so nothing is called done before it is there."""
-    Town(db, tmp_path).fill()
+    ErasureScenario(db, tmp_path).fill()
     # Nobody leaves while we wait, so there is nothing to wait for.
-    erasure = Erasure(db.store, [Backups(directory, identity(db.provider), patience=0)])
-    with sole_changer(directory, 1):
+    erasure = Erasure(db.store, [BackupPlace(directory, identity(db.provider), patience=0)])
+    with lock_backup_directory(directory, 1):
         receipt = erasure.forget(Subject("user", ANN))
     assert [step.place for step in receipt.pending] == ["backups"]
     assert "makes or removes backups" in str(receipt.pending[0].why)
@@ -139,7 +142,7 @@ def test_a_backup_that_is_being_made_meanwhile(
 
 
 def test_what_a_killed_process_has_unpacked(db: SessionDB, directory: Path, tmp_path: Path) -> None:
-    Town(db, tmp_path).fill()
+    ErasureScenario(db, tmp_path).fill()
     left = directory / ".abc.unpacked"
     left.mkdir(parents=True)
     (left / "store.db").write_text(SECRET)
@@ -152,7 +155,7 @@ def test_a_backup_of_a_state_in_which_it_was_begun(
     db: SessionDB, directory: Path, tmp_path: Path, kind: Kind, name: str
 ) -> None:
     """It was made after the request, and before anything was erased: lanes and all are in it."""
-    Town(db, tmp_path).fill()
+    ErasureScenario(db, tmp_path).fill()
     receipt, targets = Receipts(db.store).begin(Subject(kind, name), "begun")
     assert targets.lanes
     backup = create_backup(db.provider, directory, now=lambda: db.store.clock() + 60)
@@ -165,7 +168,7 @@ def test_a_backup_of_a_state_in_which_it_was_begun(
 
 def test_a_directory_that_nobody_can_write(db: SessionDB, directory: Path, tmp_path: Path) -> None:
     """Nobody makes a backup there, and there is none that holds anything."""
-    Town(db, tmp_path).fill()
+    ErasureScenario(db, tmp_path).fill()
     directory.mkdir()
     # What is in the place of the lock keeps it from being taken, whoever asks.
     (directory / ".lock").mkdir()

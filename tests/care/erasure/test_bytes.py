@@ -16,7 +16,7 @@ from hermes_sessions.storage.sqlite import provider as sqlite_provider
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.text.token_encoder import document
 from tests.care.erasure.disk_scan import found_in
-from tests.care.erasure.scenario import ANN, ANNS_CHAT, SECRET, Town
+from tests.care.erasure.scenario import ANN, ANNS_CHAT, SECRET, ErasureScenario
 
 TOKEN = document([SECRET]).tokens.split()[0]
 NEEDLES = (SECRET, TOKEN, ANN, ANNS_CHAT)
@@ -34,8 +34,8 @@ def db(path: Path) -> Iterator[SessionDB]:
 
 
 @pytest.fixture
-def town(db: SessionDB, tmp_path: Path) -> Town:
-    return Town(db, tmp_path)
+def scenario(db: SessionDB, tmp_path: Path) -> ErasureScenario:
+    return ErasureScenario(db, tmp_path)
 
 
 def churn(db: SessionDB) -> None:
@@ -57,15 +57,15 @@ def churn(db: SessionDB) -> None:
             db.delete_session(name)
 
 
-def test_nothing_is_left(town: Town, path: Path) -> None:
-    town.fill()
-    churn(town.db)
+def test_nothing_is_left(scenario: ErasureScenario, path: Path) -> None:
+    scenario.fill()
+    churn(scenario.db)
     assert {word for _, word in found_in(path, NEEDLES)} == set(NEEDLES)
-    receipt = Erasure(town.db.store).forget(Subject("user", ANN))
+    receipt = Erasure(scenario.db.store).forget(Subject("user", ANN))
     assert receipt.status == "done"
     assert found_in(path, NEEDLES) == []
-    assert town.db.message_count() > 0
-    town.db.close()
+    assert scenario.db.message_count() > 0
+    scenario.db.close()
     assert found_in(path, NEEDLES) == []
 
 
@@ -75,8 +75,8 @@ def test_a_rollback_journal(tmp_path: Path, path: Path) -> None:
 
     provider = SQLiteSessionDBProvider(path, Options(journal="delete"))
     with SessionDB(provider=provider, clock=FrozenClock()) as db:
-        town = Town(db, tmp_path)
-        town.fill()
+        scenario = ErasureScenario(db, tmp_path)
+        scenario.fill()
         assert Erasure(db.store).forget(Subject("user", ANN)).status == "done"
         assert found_in(path, NEEDLES) == []
 
@@ -87,13 +87,13 @@ def test_a_rollback_journal(tmp_path: Path, path: Path) -> None:
     on="sqlite",
 )
 def test_a_reader_of_a_state_from_before(
-    town: Town, path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: ErasureScenario, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is pending as long as somebody reads, and says so; it ends with the next attempt."""
     monkeypatch.setattr(sqlite_provider, "_READER_PATIENCE", 0.01)
-    town.fill()
-    erasure = Erasure(town.db.store)
-    with town.db.provider.read() as tx:
+    scenario.fill()
+    erasure = Erasure(scenario.db.store)
+    with scenario.db.provider.read() as tx:
         tx.one("SELECT COUNT(*) FROM messages")
         receipt = erasure.forget(Subject("user", ANN))
         assert receipt.status == "pending"
@@ -107,12 +107,12 @@ def test_a_reader_of_a_state_from_before(
 
 
 def test_a_large_store_is_not_rebuilt_unasked(
-    town: Town, path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: ErasureScenario, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for minutes unless somebody wants that; what may be left is pending."""
     monkeypatch.setattr(sqlite_provider, "_REBUILT_AT_ONCE", 0)
-    town.fill()
-    erasure = Erasure(town.db.store)
+    scenario.fill()
+    erasure = Erasure(scenario.db.store)
     receipt = erasure.forget(Subject("user", ANN))
     assert [step.place for step in receipt.pending] == ["store files"]
     assert "until the file is rebuilt" in str(receipt.pending[0].why)

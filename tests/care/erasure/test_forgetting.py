@@ -17,7 +17,7 @@ from tests.care.erasure.scenario import (
     BOBS_CHAT,
     ROOM,
     SECRET,
-    Town,
+    ErasureScenario,
     everything,
     in_room,
     private,
@@ -25,14 +25,14 @@ from tests.care.erasure.scenario import (
 
 
 @pytest.fixture
-def town(db: SessionDB, tmp_path: Path) -> Town:
-    return Town(db, tmp_path)
+def scenario(db: SessionDB, tmp_path: Path) -> ErasureScenario:
+    return ErasureScenario(db, tmp_path)
 
 
-def test_a_person(town: Town) -> None:
+def test_a_person(scenario: ErasureScenario) -> None:
     """Nothing that Ann wrote, and nothing about her, is in any row; Bob misses nothing."""
-    sessions = town.fill()
-    db = town.db
+    sessions = scenario.fill()
+    db = scenario.db
     bobs = db.get_messages(sessions["bob"])
     receipt = Erasure(db.store).forget(Subject("user", ANN))
     assert receipt.status == "done", receipt
@@ -51,58 +51,58 @@ def test_a_person(town: Town) -> None:
     session = db.get_session(sessions["room"])
     assert session is not None
     assert session["message_count"] == 4
-    assert [row.id for row in town.outbox.list(["waiting"])] != []
+    assert [row.id for row in scenario.outbox.list(["waiting"])] != []
     assert BOB in left
     with db.provider.read() as tx:
         waiting = tx.all("SELECT text FROM mailbox WHERE status = ?", ("waiting",))
     assert waiting == [("waiting, too",)], "what waits from others stays"
 
 
-def test_a_chat(town: Town) -> None:
+def test_a_chat(scenario: ErasureScenario) -> None:
     """A room goes as a whole, whoever wrote there; the people in it stay known."""
-    sessions = town.fill()
-    receipt = Erasure(town.db.store).forget(Subject("chat", ROOM, "telegram"))
+    sessions = scenario.fill()
+    receipt = Erasure(scenario.db.store).forget(Subject("chat", ROOM, "telegram"))
     assert receipt.status == "done"
-    left = everything(town.db)
+    left = everything(scenario.db)
     for needle in (ROOM, sessions["room"], "it is noon"):
         assert needle not in left, needle
-    assert town.db.get_session(sessions["ann"]) is not None
+    assert scenario.db.get_session(sessions["ann"]) is not None
     assert SECRET in left
 
 
-def test_a_session(town: Town) -> None:
+def test_a_session(scenario: ErasureScenario) -> None:
     """With all of its lineage, and what its lane has of it; the lane itself begins anew."""
-    sessions = town.fill()
-    receipt = Erasure(town.db.store).forget(Subject("session", "cont"))
+    sessions = scenario.fill()
+    receipt = Erasure(scenario.db.store).forget(Subject("session", "cont"))
     assert receipt.status == "done"
-    left = everything(town.db)
+    left = everything(scenario.db)
     for needle in (sessions["ann"], "The xylographer story", "xylographer summary"):
         assert needle not in left, needle
     assert f"{SECRET} in the bin" in left
     assert f"another {SECRET}" in left
-    entry = town.sessions.get_or_create_session(private(ANN, ANNS_CHAT))
+    entry = scenario.sessions.get_or_create_session(private(ANN, ANNS_CHAT))
     assert entry.session_id not in sessions.values()
 
 
-def test_an_alias_is_enough(town: Town) -> None:
-    town.fill()
-    Erasure(town.db.store).forget(Subject("user", f"{ANN}-alias", "telegram"))
-    assert SECRET not in everything(town.db)
+def test_an_alias_is_enough(scenario: ErasureScenario) -> None:
+    scenario.fill()
+    Erasure(scenario.db.store).forget(Subject("user", f"{ANN}-alias", "telegram"))
+    assert SECRET not in everything(scenario.db)
 
 
-def test_another_platform_is_left_alone(town: Town) -> None:
-    town.fill()
-    before = everything(town.db)
-    erasure = Erasure(town.db.store)
+def test_another_platform_is_left_alone(scenario: ErasureScenario) -> None:
+    scenario.fill()
+    before = everything(scenario.db)
+    erasure = Erasure(scenario.db.store)
     assert erasure.plan(Subject("user", ANN, "signal")).is_empty
     erasure.forget(Subject("user", ANN, "signal"))
-    assert everything(town.db, but=("erasures",)) == "\n".join(before.splitlines())
+    assert everything(scenario.db, but=("erasures",)) == "\n".join(before.splitlines())
 
 
-def test_a_summary_that_was_made_of_it(town: Town) -> None:
+def test_a_summary_that_was_made_of_it(scenario: ErasureScenario) -> None:
     """Nobody can take a person out of a summary, so it goes; what was taken along, too."""
-    sessions = town.fill()
-    db = town.db
+    sessions = scenario.fill()
+    db = scenario.db
     kept = [
         {"role": "user", "content": f"Summary: Ann is a {SECRET}"},
         {"role": "user", "content": f"{SECRET} here"},
@@ -117,21 +117,21 @@ def test_a_summary_that_was_made_of_it(town: Town) -> None:
     assert [m["content"] for m in db.get_messages("room-2")] == ["is it late?", "it is noon"]
 
 
-def test_a_plan_changes_nothing(town: Town) -> None:
-    town.fill()
-    before = everything(town.db)
-    plan = Erasure(town.db.store).plan(Subject("user", ANN))
-    assert everything(town.db) == before
+def test_a_plan_changes_nothing(scenario: ErasureScenario) -> None:
+    scenario.fill()
+    before = everything(scenario.db)
+    plan = Erasure(scenario.db.store).plan(Subject("user", ANN))
+    assert everything(scenario.db) == before
     assert plan.targets.platforms == ("telegram",)
     counts = plan.places["database"]
     assert (counts["sessions"], counts["lanes"]) == (4, 1)
     assert counts["messages in shared rooms"] == 1
 
 
-def test_receipts_can_be_asked_for(town: Town) -> None:
+def test_receipts_can_be_asked_for(scenario: ErasureScenario) -> None:
     """They tell what was done, and whoever knows the id can ask for theirs; others read nothing."""
-    town.fill()
-    erasure = Erasure(town.db.store)
+    scenario.fill()
+    erasure = Erasure(scenario.db.store)
     done = erasure.forget(Subject("user", ANN))
     erasure.forget(Subject("chat", ROOM))
     assert erasure.receipts(Subject("user", ANN)) == [done]
@@ -142,8 +142,8 @@ def test_receipts_can_be_asked_for(town: Town) -> None:
     assert (step.removed["sessions"], step.removed["lanes"]) == (4, 1)
     assert [s.place for s in done.steps] == ["database", "search index", "store files"]
     # What only the operator of a server can see to is said there.
-    assert done.steps[-1].why == town.db.provider.keeps
-    assert (done.steps[-1].why is None) == (town.db.provider.name == "sqlite")
+    assert done.steps[-1].why == scenario.db.provider.keeps
+    assert (done.steps[-1].why is None) == (scenario.db.provider.name == "sqlite")
 
 
 @pytest.mark.parametrize("wrong", [Subject("user", " "), Subject("group", "1")])  # type: ignore[arg-type]
@@ -158,49 +158,49 @@ def test_no_such_receipt(db: SessionDB) -> None:
         Erasure(db.store).resume("x")
 
 
-def test_what_a_lane_says_about_a_session_before(town: Town) -> None:
+def test_what_a_lane_says_about_a_session_before(scenario: ErasureScenario) -> None:
     """It has gone on to another one, and nobody was told yet."""
-    sessions = town.fill()
-    key = town.sessions.session_key(private(BOB, BOBS_CHAT))
-    town.sessions.reset_session(key)
-    assert sessions["bob"] in everything(town.db)
-    Erasure(town.db.store).forget(Subject("session", sessions["bob"]))
-    assert sessions["bob"] not in everything(town.db)
+    sessions = scenario.fill()
+    key = scenario.sessions.session_key(private(BOB, BOBS_CHAT))
+    scenario.sessions.reset_session(key)
+    assert sessions["bob"] in everything(scenario.db)
+    Erasure(scenario.db.store).forget(Subject("session", sessions["bob"]))
+    assert sessions["bob"] not in everything(scenario.db)
 
 
 @pytest.mark.parametrize("held", ["ann", "room"])
-def test_what_is_on_hold_is_not_forgotten(town: Town, held: str) -> None:
+def test_what_is_on_hold_is_not_forgotten(scenario: ErasureScenario, held: str) -> None:
     """Not even a part of it, until the hold is lifted."""
-    sessions = town.fill()
-    town.db.hold_session(sessions[held], "a lawsuit")
-    before = everything(town.db)
+    sessions = scenario.fill()
+    scenario.db.hold_session(sessions[held], "a lawsuit")
+    before = everything(scenario.db)
     with pytest.raises(OnHold, match="a lawsuit"):
-        Erasure(town.db.store).forget(Subject("user", ANN))
-    assert everything(town.db) == before
-    town.db.lift_hold(sessions[held])
-    assert Erasure(town.db.store).forget(Subject("user", ANN)).status == "done"
-    assert SECRET not in everything(town.db)
+        Erasure(scenario.db.store).forget(Subject("user", ANN))
+    assert everything(scenario.db) == before
+    scenario.db.lift_hold(sessions[held])
+    assert Erasure(scenario.db.store).forget(Subject("user", ANN)).status == "done"
+    assert SECRET not in everything(scenario.db)
 
 
-def test_replies_of_a_purged_session_go_with_it(town: Town) -> None:
+def test_replies_of_a_purged_session_go_with_it(scenario: ErasureScenario) -> None:
     """Those that were sent: what waits to be sent was promised."""
-    sessions = town.fill()
+    sessions = scenario.fill()
     [reply] = [
-        r for r in town.outbox.claim(["telegram"], "x", seconds=60, limit=9) if SECRET in r.text
+        r for r in scenario.outbox.claim(["telegram"], "x", seconds=60, limit=9) if SECRET in r.text
     ][:1]
-    town.outbox.sent(reply)
-    town.db.delete_session(sessions["bob"])
-    assert reply.text in everything(town.db)
-    town.db.delete_sessions(["cont", sessions["ann"]])
-    with town.db.provider.read() as tx:
+    scenario.outbox.sent(reply)
+    scenario.db.delete_session(sessions["bob"])
+    assert reply.text in everything(scenario.db)
+    scenario.db.delete_sessions(["cont", sessions["ann"]])
+    with scenario.db.provider.read() as tx:
         assert tx.all("SELECT id FROM outbox WHERE id = ?", (reply.id,)) == []
 
 
-def test_what_a_turn_in_a_room_failed_with(town: Town) -> None:
+def test_what_a_turn_in_a_room_failed_with(scenario: ErasureScenario) -> None:
     """An error of a model may repeat what it was asked."""
-    town.hear(in_room(ANN), f"{SECRET}?")
-    taken, lease = town.begin(in_room(ANN))
-    town.mail.finish(taken.turn, "failed", detail=f"refused: {SECRET}")
-    town.leases.release(lease)
-    assert Erasure(town.db.store).forget(Subject("user", ANN)).status == "done"
-    assert SECRET not in everything(town.db)
+    scenario.hear(in_room(ANN), f"{SECRET}?")
+    taken, lease = scenario.begin(in_room(ANN))
+    scenario.mail.finish(taken.turn, "failed", detail=f"refused: {SECRET}")
+    scenario.leases.release(lease)
+    assert Erasure(scenario.db.store).forget(Subject("user", ANN)).status == "done"
+    assert SECRET not in everything(scenario.db)

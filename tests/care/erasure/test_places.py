@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.lifecycle.file_erasure import IndexEntries, RestartCounts
-from hermes_sessions.storage.care.erasure.file_places import Copies, Transcripts
+from hermes_sessions.lifecycle.file_erasure import RestartCountEntries, SessionsJsonEntries
+from hermes_sessions.storage.care.erasure.file_places import StoreCopyPlace, TranscriptPlace
 from hermes_sessions.storage.care.erasure.targets import Subject, Targets
 
 MEANT = Targets(
@@ -28,7 +28,7 @@ def test_transcripts(tmp_path: Path) -> None:
     for name in (*gone, *stays):
         (tmp_path / name).write_text("x")
     (tmp_path.parent / "evil.json").write_text("x")
-    place = Transcripts(tmp_path)
+    place = TranscriptPlace(tmp_path)
     assert place.count(MEANT) == {"files": 4}
     assert place.remove(MEANT).removed == {"files": 4}
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(stays)
@@ -39,7 +39,7 @@ def test_transcripts(tmp_path: Path) -> None:
 def test_a_transcript_that_cannot_be_removed(tmp_path: Path) -> None:
     (tmp_path / "s1.json").mkdir()
     (tmp_path / "s1.jsonl").write_text("x")
-    place = Transcripts(tmp_path)
+    place = TranscriptPlace(tmp_path)
     # A folder is no transcript.
     assert place.remove(MEANT).removed == {"files": 1}
 
@@ -56,7 +56,7 @@ def test_entries_of_sessions_json(tmp_path: Path) -> None:
     }
     file = tmp_path / "sessions.json"
     file.write_text(json.dumps(entries))
-    place = IndexEntries(tmp_path)
+    place = SessionsJsonEntries(tmp_path)
     assert place.count(MEANT) == {"entries": 2}
     assert place.remove(MEANT).removed == {"entries": 2}
     left = json.loads(file.read_text())
@@ -70,17 +70,17 @@ def test_entries_of_sessions_json(tmp_path: Path) -> None:
 def test_a_sessions_json_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     file = tmp_path / "sessions.json"
     file.write_text(text)
-    step = IndexEntries(tmp_path).remove(MEANT)
+    step = SessionsJsonEntries(tmp_path).remove(MEANT)
     assert (step.status, "Repair it" in str(step.why)) == ("pending", True)
     assert file.read_text() == text
     file.unlink()
-    assert IndexEntries(tmp_path).remove(MEANT).status == "done"
+    assert SessionsJsonEntries(tmp_path).remove(MEANT).status == "done"
 
 
 def test_lanes_that_a_gateway_found_unfinished(tmp_path: Path) -> None:
     file = tmp_path / "restart_counts.json"
     file.write_text('{"agent:main:telegram:dm:12": 2, "agent:main:telegram:dm:13": 1}\n')
-    place = RestartCounts(tmp_path)
+    place = RestartCountEntries(tmp_path)
     assert place.count(MEANT) == {"entries": 1}
     assert place.remove(MEANT).removed == {"entries": 1}
     assert json.loads(file.read_text()) == {"agent:main:telegram:dm:13": 1}
@@ -92,7 +92,7 @@ def test_what_a_killed_repair_has_left(tmp_path: Path) -> None:
     left = tmp_path / "state.db.repairing" / "rows.db"
     left.parent.mkdir()
     left.write_bytes(b"\0ann\0")
-    place = Copies(tmp_path / "state.db")
+    place = StoreCopyPlace(tmp_path / "state.db")
     assert place.count(MEANT) == {"files": 1}
     step = place.remove(MEANT)
     assert (step.status, str(left) in str(step.why)) == ("pending", True)
@@ -102,7 +102,7 @@ def test_what_a_killed_repair_has_left(tmp_path: Path) -> None:
 
 def test_a_copy_that_knows_a_room_and_not_who_wrote_there(tmp_path: Path) -> None:
     (tmp_path / "state.db.v6.bak").write_text("room-1: hello")
-    place = Copies(tmp_path / "state.db")
+    place = StoreCopyPlace(tmp_path / "state.db")
     assert place.count(MEANT) == {}
     assert place.count(replace(MEANT, rooms=("room-1",))) == {"files": 1}
 
@@ -115,7 +115,7 @@ def test_copies_of_the_store(tmp_path: Path) -> None:
     # The word lies across the end of a piece that is read at once.
     old.write_bytes(b"x" * (4 * 2**20 - 1) + b"ann" + b"x")
     innocent.write_text("bob")
-    place = Copies(store)
+    place = StoreCopyPlace(store)
     assert place.count(MEANT) == {"files": 1}
     step = place.remove(MEANT)
     assert step.status == "pending"

@@ -30,13 +30,13 @@ _REPAIR = """
 import os, sys
 from pathlib import Path
 from hermes_sessions.errors import StoreReadOnly
-from hermes_sessions.storage.care.repair.report import Errand
+from hermes_sessions.storage.care.repair.report import RepairOptions
 from hermes_sessions.storage.care.repair.file_repair import repair
 folder = Path(sys.argv[1])
 # Whatever is needed is imported now: somebody else may not be allowed to read it.
 warm = folder / "warm.db"
 warm.write_bytes((folder / "store" / "state.db").read_bytes())
-repair(warm, Errand(way="rows"))
+repair(warm, RepairOptions(way="rows"))
 if os.geteuid() == 0:
     # Nothing is read-only for root.
     for place in (folder, folder / "store", folder / "store" / "state.db"):
@@ -45,10 +45,10 @@ if os.geteuid() == 0:
     os.setuid(65534)
 path = folder / "store" / "state.db"
 try:
-    repair(path, Errand(way="rows"))
+    repair(path, RepairOptions(way="rows"))
 except StoreReadOnly as refusal:
     print(refusal)
-print(repair(path, Errand(to=folder / "saved.db", way="rows")).state)
+print(repair(path, RepairOptions(to=folder / "saved.db", way="rows")).state)
 """
 
 

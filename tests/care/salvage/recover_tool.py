@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 import apsw.sqlite_extra
 
-from hermes_sessions.storage.sqlite.repair.recover_tool import capable_tool
+from hermes_sessions.storage.sqlite.repair.recover_tool import find_recover_tool
 
 _STAMP = 84
 
@@ -23,7 +23,7 @@ _STAMP = 84
 @functools.cache
 def recovering_tool() -> str:
     """Return where one is; fails where there is no tool at all."""
-    if (found := capable_tool()) is not None:
+    if (found := find_recover_tool()) is not None:
         return found
     system = shutil.which("sqlite3")
     assert system, "there is no sqlite3 tool here: install sqlite3"
@@ -42,7 +42,7 @@ def recovering_tool() -> str:
         encoding="utf-8",
     )
     (folder / "sqlite3").chmod(0o700)
-    tool = capable_tool(str(folder / "sqlite3"))
+    tool = find_recover_tool(str(folder / "sqlite3"))
     assert tool, "the sqlite3 tool of this system cannot recover, not even with another library"
     return tool
 

@@ -18,10 +18,10 @@ from hermes_sessions.errors import (
     StoreMissing,
 )
 from hermes_sessions.storage.care.repair.file_repair import check, kept_files, repair
-from hermes_sessions.storage.care.repair.report import Errand, RepairReport, Way
-from hermes_sessions.storage.sqlite.inspection import Examination
+from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport, Way
+from hermes_sessions.storage.sqlite.inspection import FileInspection
 from hermes_sessions.storage.sqlite.repair import recover_tool
-from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
+from hermes_sessions.storage.sqlite.repair.row_file import RowFile
 from tests.care.salvage.damage import (
     MESSAGES,
     PAGE,
@@ -78,7 +78,7 @@ def texts(db: SessionDB, session: int) -> list[str]:
 def test_damage_that_costs_nothing(path: Path, way: Way, kind: str) -> None:
     path.write_bytes(broken(kind))
     assert check(path).state == "damaged"
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     assert report.state == "repaired"
     # Without the first page, a row must look like one of a session or message to be known.
     assert report.is_everything_saved == (kind != "first page"), report.document()
@@ -103,7 +103,7 @@ def test_damage_that_costs_nothing(path: Path, way: Way, kind: str) -> None:
 )
 def test_what_is_lost_is_named_exactly(path: Path, way: Way) -> None:
     path.write_bytes(broken("messages leaf"))
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     assert not report.is_everything_saved
     [messages] = [table for table in report.tables if table.name == "messages"]
     assert messages.lost
@@ -133,7 +133,7 @@ def test_rows_of_other_tables_that_are_lost_are_told(path: Path, way: Way) -> No
         db.hold_session("s1", "a dispute")
         db.hold_session("s2", "another")
     _zero(path, "holds")
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     assert report.lost_rows == {"holds": 2}
     assert not report.is_everything_saved
     assert report.lost_messages == 0
@@ -144,7 +144,7 @@ def test_rows_of_other_tables_that_are_lost_are_told(path: Path, way: Way) -> No
 def test_a_damaged_table_of_which_no_index_tells(path: Path, way: Way) -> None:
     fill(path)
     _zero(path, "state_meta", "sqlite_autoindex_state_meta_1")
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     assert report.lost_rows == {"state_meta": None}
     assert not report.is_everything_saved
 
@@ -166,7 +166,7 @@ def _zero(path: Path, *names: str) -> None:
 
 def test_messages_without_a_session_get_one(path: Path, way: Way) -> None:
     path.write_bytes(broken("sessions"))
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     assert report.adopted == {f"s{session}": MESSAGES for session in range(SESSIONS)}
     with SessionDB(path) as db:
         assert texts(db, 5) == [content(5, number) for number in range(MESSAGES)]
@@ -181,7 +181,7 @@ def test_messages_without_a_session_get_one(path: Path, way: Way) -> None:
 )
 def test_a_file_that_was_cut_off(path: Path, way: Way) -> None:
     path.write_bytes(broken("cut off"))
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     with SessionDB(path) as db:
         counted = db.message_count()
         assert db.session_count() == SESSIONS + 1
@@ -195,7 +195,7 @@ def test_a_table_that_is_listed_twice(path: Path, way: Way) -> None:
     with_table_twice(path)
     with pytest.raises(StoreCorrupt, match="hermes repair"):
         SessionDB(path)
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     assert report.is_everything_saved
     assert any("search_index twice" in note for note in report.notes)
     with SessionDB(path) as db:
@@ -232,7 +232,7 @@ def test_checking_changes_nothing(path: Path) -> None:
 
 def test_the_damaged_file_is_kept_as_it_was(path: Path) -> None:
     path.write_bytes(broken("messages leaf"))
-    report = repair(path, Errand(clock=lambda: 0.0))
+    report = repair(path, RepairOptions(clock=lambda: 0.0))
     assert report.kept == "state.db.damaged-19700101T000000Z"
     assert path.with_name(report.kept).read_bytes() == broken("messages leaf")
 
@@ -242,7 +242,7 @@ def test_a_few_damaged_files_are_kept(path: Path) -> None:
     for day in range(3):
         path.unlink(missing_ok=True)
         path.write_bytes(broken("header"))
-        report = repair(path, Errand(keep=2, clock=lambda day=day: day * 86400.0))  # type: ignore[misc]
+        report = repair(path, RepairOptions(keep=2, clock=lambda day=day: day * 86400.0))  # type: ignore[misc]
         removed += report.removed
     assert removed == ["state.db.damaged-19700101T000000Z"]
     assert [kept.name for kept in kept_files(path)] == [
@@ -254,21 +254,21 @@ def test_a_few_damaged_files_are_kept(path: Path) -> None:
 def test_writing_it_elsewhere(path: Path, tmp_path: Path) -> None:
     path.write_bytes(broken("messages leaf"))
     target = tmp_path / "saved.db"
-    report = repair(path, Errand(to=target))
+    report = repair(path, RepairOptions(to=target))
     assert report.target == str(target)
     assert report.kept is None
     assert path.read_bytes() == broken("messages leaf")
     with SessionDB(target) as db:
         assert db.session_count() == SESSIONS + 1
     with pytest.raises(InvalidInput, match="exists already"):
-        repair(path, Errand(to=target))
+        repair(path, RepairOptions(to=target))
 
 
 def test_what_was_never_a_store(path: Path) -> None:
     path.write_bytes(b"A letter to my aunt.\n" * 1000)
     assert check(path).state == "damaged"
     with pytest.raises(NotADatabase, match="left as it is"):
-        repair(path, Errand(way="rows"))
+        repair(path, RepairOptions(way="rows"))
     assert path.read_bytes() == b"A letter to my aunt.\n" * 1000
     assert [entry.name for entry in path.parent.iterdir()] == ["state.db"]
 
@@ -305,7 +305,7 @@ def test_a_repair_that_died_before_its_last_step(path: Path) -> None:
     kept = path.with_name("state.db.damaged-20260101T000000Z")
     os.link(path, kept)
     Path(f"{path}-wal").rename(f"{kept}-wal")
-    report = repair(path, Errand(way="rows"))
+    report = repair(path, RepairOptions(way="rows"))
     assert report.kept == kept.name
     with SessionDB(path) as db:
         assert "only in the log" in [message["content"] for message in db.get_messages("s0")]
@@ -333,7 +333,7 @@ def test_a_text_that_is_no_text_any_more(path: Path, way: Way) -> None:
         db.get_messages("s2")
     [finding] = check(path).findings
     assert (finding.where, finding.detail) == ("messages", "a text in it is not UTF-8")
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     assert report.state == "repaired"
     with SessionDB(path) as db:
         found = texts(db, 2)
@@ -395,7 +395,7 @@ def test_texts_that_the_tool_shortens_are_told(
     for page in damaged:
         data[(page - 1) * PAGE : page * PAGE] = bytes(PAGE)
     path.write_bytes(data)
-    report = repair(path, Errand(way=tool_way))
+    report = repair(path, RepairOptions(way=tool_way))
     assert f"{name}: the tool saved only a part of a text in it" in report.notes
     assert (report.damaged_texts, report.is_everything_saved) == (1, False)
     with SessionDB(path) as db:
@@ -425,7 +425,7 @@ def _root_and_chains(path: Path, table: str) -> tuple[int, list[list[int]]]:
 def test_a_table_whose_name_is_lost(path: Path, way: Way) -> None:
     data = sound().raw
     path.write_bytes(data.replace(b"CREATE TABLE messages", b"CREATE TABLE \xe5essages"))
-    report = repair(path, Errand(way=way))
+    report = repair(path, RepairOptions(way=way))
     assert report.state == "repaired"
     with SessionDB(path) as db:
         assert texts(db, 5) == [content(5, number) for number in range(MESSAGES)]
@@ -441,7 +441,7 @@ def test_a_message_whose_place_is_damaged(path: Path) -> None:
     )
     connection.close()
     path.write_bytes(bytes(16) + path.read_bytes()[16:])
-    report = repair(path, Errand(way="rows"))
+    report = repair(path, RepairOptions(way="rows"))
     assert len([note for note in report.notes if "its place was damaged" in note]) == 2
     with SessionDB(path) as db:
         for session in (6, 7):
@@ -471,12 +471,12 @@ def test_a_damaged_log_is_no_absence(path: Path, place: str) -> None:
     at = {"beginning": 8, "mark": 32 + 8, "middle": 32 + 24 + 2000}[place]
     data[at] ^= 0xFF
     log.write_bytes(data)
-    for look in (SessionDB, Examination):
+    for look in (SessionDB, FileInspection):
         with pytest.raises(StoreCorrupt, match=r"log is damaged.*hermes repair"):
             look(path)
     assert log.stat().st_size == size
     assert {finding.what for finding in check(path).findings} == {"log"}
-    report = repair(path, Errand(way="rows"))
+    report = repair(path, RepairOptions(way="rows"))
     assert report.state == "repaired"
     with SessionDB(path) as db:
         found = [message["content"] for message in db.get_messages("s0")]
@@ -491,7 +491,7 @@ def test_a_file_that_was_emptied_beside_its_log(path: Path) -> None:
     _write_into_log(path)
     path.write_bytes(b"")
     size = Path(f"{path}-wal").stat().st_size
-    for look in (SessionDB, Examination, lambda path: SessionDB(path, read_only=True)):
+    for look in (SessionDB, FileInspection, lambda path: SessionDB(path, read_only=True)):
         with pytest.raises(StoreCorrupt, match="hermes repair"):
             look(path)
     assert check(path).state == "damaged"
@@ -524,7 +524,7 @@ def test_a_log_whose_last_write_was_not_finished_is_no_damage(path: Path) -> Non
 def test_an_older_layout_is_saved_and_upgraded(path: Path, way: Way) -> None:
     everything = make("v11", path)
     _damage_one_leaf(path, "messages")
-    report: RepairReport = repair(path, Errand(way=way))
+    report: RepairReport = repair(path, RepairOptions(way=way))
     assert report.state == "repaired"
     assert any("older Hermes" in note for note in report.notes)
     with SessionDB(path) as db:
@@ -586,9 +586,9 @@ def test_a_tool_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     tool = tmp_path / "sqlite3"
     tool.write_text("#!/bin/sh\nexec sleep 600\n")
     tool.chmod(0o700)
-    monkeypatch.setattr(recover_tool, "LONGEST", 0.1)
+    monkeypatch.setattr(recover_tool, "MAX_WORK_SECONDS", 0.1)
     with (
-        PlainFile(tmp_path / "rows.db") as rows,
+        RowFile(tmp_path / "rows.db") as rows,
         pytest.raises(StoreIOError, match="did not come to an end"),
     ):
         recover_tool.recover_with(str(tool), tmp_path / "copy.db", rows, lambda _number: None)

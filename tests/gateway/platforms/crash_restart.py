@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager, contextmanager
 from hermes_sessions.testing.scripted_model import streamed
 from tests.cli.harness import Hermes
 from tests.gateway.fleet import GatewayCommand
-from tests.gateway.harness import GatewayTown, echo
+from tests.gateway.harness import GatewayHarness, echo
 
 
 @contextmanager
-def gateway(town: GatewayTown, platform: str) -> Iterator[GatewayCommand]:
+def gateway(harness: GatewayHarness, platform: str) -> Iterator[GatewayCommand]:
     """``hermes gateway run``, ready, and killed at the end."""
-    command = GatewayCommand(Hermes(town.home))
+    command = GatewayCommand(Hermes(harness.home))
     try:
         command.wait_for_line(f"ready: {platform}")
         yield command
@@ -24,23 +24,23 @@ def gateway(town: GatewayTown, platform: str) -> Iterator[GatewayCommand]:
 
 @contextmanager
 def killed_while_answering(
-    town: GatewayTown, running: AbstractContextManager[object]
+    harness: GatewayHarness, running: AbstractContextManager[object]
 ) -> Iterator[None]:
     """Let a gateway be killed while the model answers what is written inside; the model answers
     everything after that.
     """
-    gate = town.model.gate()
-    town.model.respond = lambda _request: streamed("never said", gate, " to the end")
+    gate = harness.model.gate()
+    harness.model.respond = lambda _request: streamed("never said", gate, " to the end")
     with running:
         yield
         gate.wait_until_reached()
     gate.open()
-    town.model.respond = echo
+    harness.model.respond = echo
 
 
-def stored(town: GatewayTown) -> list[list[str]]:
+def stored(harness: GatewayHarness) -> list[list[str]]:
     """What was said, by session."""
-    with town.open_db() as db:
+    with harness.open_db() as db:
         return [
             [row["content"] for row in db.get_messages(session["id"])]
             for session in db.list_sessions_rich()

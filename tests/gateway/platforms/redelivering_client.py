@@ -13,7 +13,7 @@ from hermes_sessions.testing.platforms.harness import Room, Sender
 PATIENCE = 60.0
 
 
-class Letter(NamedTuple):
+class PendingMessage(NamedTuple):
     """One message on its way."""
 
     id: str
@@ -21,7 +21,7 @@ class Letter(NamedTuple):
     text: str
 
 
-class Postman(PlatformWorld):
+class RedeliveringClient(PlatformWorld):
     """One letter after the other, in a thread; a letter that was not taken is brought again.
 
     Who listens has nobody to log in to, and no groups.
@@ -30,7 +30,7 @@ class Postman(PlatformWorld):
     rooms: tuple[Room, ...] = ("private",)
 
     def __init__(self) -> None:
-        self._letters: dict[str, Letter] = {}
+        self._letters: dict[str, PendingMessage] = {}
         self._bag: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._changed = threading.Condition()
         self._confirmed: set[str] = set()
@@ -39,7 +39,7 @@ class Postman(PlatformWorld):
         self._thread = threading.Thread(target=self._walk, name="postman")
         self._thread.start()
 
-    def bring(self, letter: Letter) -> bool:
+    def bring(self, letter: PendingMessage) -> bool:
         """Bring a letter; tell whether it need not be brought again."""
         raise NotImplementedError
 
@@ -48,7 +48,7 @@ class Postman(PlatformWorld):
         raise NotImplementedError
 
     def write(self, text: str, *, sender: Sender = "anna", room: Room = "private") -> str:
-        letter = Letter(f"m{len(self._letters)}", sender, text)
+        letter = PendingMessage(f"m{len(self._letters)}", sender, text)
         self._letters[letter.id] = letter
         self.deliver_again(letter.id)
         return letter.id
@@ -71,7 +71,7 @@ class Postman(PlatformWorld):
                 self._waiting -= 1
                 self._changed.notify_all()
 
-    def _bring_until_taken(self, letter: Letter) -> None:
+    def _bring_until_taken(self, letter: PendingMessage) -> None:
         while not self.bring(letter):
             if self._is_over.wait(0.01):
                 return

@@ -13,7 +13,7 @@ import pytest
 from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.platforms.port import PlatformError, RateLimited
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
-from hermes_sessions.gateway.platforms.telegram.mapping import Reader
+from hermes_sessions.gateway.platforms.telegram.mapping import InboundReader
 from hermes_sessions.testing import platforms
 from hermes_sessions.testing.platforms import harness
 from hermes_sessions.testing.platforms.connection import TestConnecting as Connecting
@@ -22,7 +22,7 @@ from hermes_sessions.testing.platforms.inbound import TestReceiving as Receiving
 from hermes_sessions.testing.platforms.mapping import TestMapping as Mapping
 from hermes_sessions.testing.platforms.outbound import TestEditing as Editing
 from hermes_sessions.testing.platforms.outbound import TestSending as Sending
-from tests.gateway.platforms.telegram.fake_telegram import TelegramWorld, at_once
+from tests.gateway.platforms.telegram.fake_telegram import FakeTelegram, at_once
 
 Check = Callable[[PlatformWorld], None]
 
@@ -98,12 +98,12 @@ class StaysConnected(TelegramAdapter):
 
 
 @pytest.fixture
-def open_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], TelegramWorld]]:
+def open_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], FakeTelegram]]:
     # What these adapters never do is not waited for as long as what others do late.
     monkeypatch.setattr(harness, "_PATIENCE", 0.5)
-    world = TelegramWorld()
+    world = FakeTelegram()
 
-    def open_with(kind: type[TelegramAdapter]) -> TelegramWorld:
+    def open_with(kind: type[TelegramAdapter]) -> FakeTelegram:
         monkeypatch.setattr(
             world, "make_adapter", lambda: kind(world.settings(), sleep=at_once), raising=True
         )
@@ -139,7 +139,7 @@ def open_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], Tel
     ],
 )
 def test_the_kit_notices(
-    open_world: Callable[[type], TelegramWorld], kind: type[TelegramAdapter], check: Check
+    open_world: Callable[[type], FakeTelegram], kind: type[TelegramAdapter], check: Check
 ) -> None:
     failed: tuple[Any, ...] = (AssertionError, TimeoutError, PlatformError, pytest.fail.Exception)
     with pytest.raises(failed):
@@ -147,14 +147,14 @@ def test_the_kit_notices(
 
 
 def test_the_kit_notices_who_listens_to_programs(
-    open_world: Callable[[type], TelegramWorld], monkeypatch: pytest.MonkeyPatch
+    open_world: Callable[[type], FakeTelegram], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = Reader.read
+    read = InboundReader.read
 
-    def without_look(self: Reader, update: Any, **options: Any) -> Inbound | None:
+    def without_look(self: InboundReader, update: Any, **options: Any) -> Inbound | None:
         update["message"]["from"] = {**update["message"]["from"], "is_bot": False}
         return read(self, update, **options)
 
-    monkeypatch.setattr(Reader, "read", without_look)
+    monkeypatch.setattr(InboundReader, "read", without_look)
     with pytest.raises(AssertionError):
         Mapping().test_programs_are_not_listened_to(open_world(TelegramAdapter))

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hermes_sessions.gateway.platforms.receive_loop import Ending, Stopped
+from hermes_sessions.gateway.platforms.receive_loop import Stopped, StopSignal
 
 
 def test_nothing_begins_after_the_end() -> None:
@@ -17,11 +17,11 @@ def test_nothing_begins_after_the_end() -> None:
         begun.append("it")
 
     async def main() -> None:
-        ending = Ending()
-        assert await ending.or_result(begin()) is None
+        ending = StopSignal()
+        assert await ending.result_unless_stopped(begin()) is None
         ending.ask()
         with pytest.raises(Stopped):
-            await ending.or_result(begin())
+            await ending.result_unless_stopped(begin())
         await ending.pause(lambda _seconds: begin(), 60)
 
     asyncio.run(main())
@@ -30,7 +30,7 @@ def test_nothing_begins_after_the_end() -> None:
 
 def test_what_is_there_when_the_end_comes_is_not_lost() -> None:
     async def main() -> None:
-        ending = Ending()
+        ending = StopSignal()
         brought: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def both() -> None:
@@ -38,6 +38,6 @@ def test_what_is_there_when_the_end_comes_is_not_lost() -> None:
             brought.set_result("a message")
 
         asyncio.get_running_loop().call_soon(both)
-        assert await ending.or_result(brought) == "a message"
+        assert await ending.result_unless_stopped(brought) == "a message"
 
     asyncio.run(main())

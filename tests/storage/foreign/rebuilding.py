@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.session_import.parents import place_anew
+from hermes_sessions.storage.session_import.parents import recompute_placement
 from tests.storage.foreign.programs import Program
 
 Row = tuple[Any, ...]
@@ -43,7 +43,7 @@ def rebuilt(
                 (ended_at, end_reason, message_count, session_id),
             )
         for (conversation_id,) in tx.all("SELECT DISTINCT conversation_id FROM sessions"):
-            place_anew(tx, conversation_id)
+            recompute_placement(tx, conversation_id)
 
     db.provider.write(finish)
     return db

@@ -14,9 +14,9 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.search import background_indexer, index_maintenance
-from hermes_sessions.storage.search.answer import Answer
+from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.text.token_encoder import EncodedText, document
-from tests.storage.sqlite.other_process import Other, start
+from tests.storage.sqlite.other_process import OtherProcess, start
 
 NOW = 1_800_000_000.0
 
@@ -31,7 +31,7 @@ def append(db: SessionDB, *contents: str, session: str = "s") -> list[int]:
     return db.append_messages(session, [{"role": "user", "content": text} for text in contents])
 
 
-def ask(db: SessionDB, query: str, **options: Any) -> Answer:
+def ask(db: SessionDB, query: str, **options: Any) -> SearchAnswer:
     return db.search(query, relax=False, limit=5_000, **options)
 
 
@@ -63,7 +63,7 @@ def _have_done(program: str, *arguments: object) -> None:
 
 
 @cache
-def _who_serves() -> Other:
+def _who_serves() -> OtherProcess:
     """One process for all tests: to start one takes longer than what it does."""
     other = start("serve")
     atexit.register(other.__exit__, None, None, None)

@@ -232,7 +232,7 @@ def lose_log(path: str) -> None:
 
     def copy_back() -> None:
         # What is in the file stays there when the log is removed once more.
-        db.provider.engine.end_log()  # type: ignore[attr-defined]
+        db.provider.engine.truncate_wal()  # type: ignore[attr-defined]
 
     log.unlink()
     write("before", lambda: None)

@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 
 
-class Other:
+class OtherProcess:
     """A running program."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -92,7 +92,7 @@ class Other:
         assert self._process.returncode == 0, complaints
         return said
 
-    def __enter__(self) -> Other:
+    def __enter__(self) -> OtherProcess:
         return self
 
     def __exit__(
@@ -118,10 +118,12 @@ def command(program: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", "tests.storage.sqlite.programs", program, *map(str, arguments)]
 
 
-def start(program: str, *arguments: object, prefix: Sequence[str] = (), **popen: Any) -> Other:
+def start(
+    program: str, *arguments: object, prefix: Sequence[str] = (), **popen: Any
+) -> OtherProcess:
     """Start a program, behind the command line *prefix* if there is one."""
     search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    return Other(
+    return OtherProcess(
         subprocess.Popen(
             [*prefix, *command(program, *arguments)],
             env={**os.environ, "PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1"},

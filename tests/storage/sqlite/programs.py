@@ -128,7 +128,7 @@ def append_through(path: str, journal: str, durability: str, count: str) -> None
         try:
             if db is None:
                 db = open_store(path, journal=journal, durability=durability)
-                db._keeper.stop()  # Nobody else writes between these calls to the system.
+                db._background_indexer.stop()  # No other writes between these system calls.
             db.create_session("s", source="test")
             content = f"message {number} {'x' * 2000}"
             db.append_message("s", role="user", content=content, external_id=str(number))

@@ -105,7 +105,7 @@ def fork_while_indexing(path: str) -> None:
     def go_on_when_asked_to_stop() -> None:
         if not begun.is_set():
             begun.set()
-            while not db._keeper._is_stopping():
+            while not db._background_indexer._is_stopping():
                 never.wait(0.001)
 
     _when_encoding(go_on_when_asked_to_stop)
@@ -117,7 +117,7 @@ def fork_while_indexing(path: str) -> None:
 
     def store_and_search(who: str) -> None:
         db.append_messages("s", [{"role": "user", "content": f"{who} {n}"} for n in range(600)])
-        thread = db._keeper._thread
+        thread = db._background_indexer._thread
         assert thread is not None
         assert thread.is_alive()
         assert len(db.search(f"before OR {who}", limit=2_000).hits) == 1_200

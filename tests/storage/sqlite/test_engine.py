@@ -18,7 +18,7 @@ import pytest
 from hermes_sessions import InvalidInput, SessionDB, StoreClosed, StoreLocked
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.connection import Options
-from hermes_sessions.storage.sqlite.engine import Engine
+from hermes_sessions.storage.sqlite.engine import SQLiteEngine
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.storage.sqlite.programs import PATIENT
 
@@ -53,7 +53,7 @@ def db(path: Path) -> Iterator[SessionDB]:
         yield db
 
 
-def engine_of(db: SessionDB) -> Engine:
+def engine_of(db: SessionDB) -> SQLiteEngine:
     assert isinstance(db.provider, SQLiteSessionDBProvider)
     return db.provider.engine
 

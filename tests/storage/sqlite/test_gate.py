@@ -15,7 +15,7 @@ import pytest
 
 from hermes_sessions.storage.sqlite import gate as gates
 from hermes_sessions.storage.sqlite.gate import Gate
-from tests.storage.sqlite.other_process import Other, start
+from tests.storage.sqlite.other_process import OtherProcess, start
 
 FOREVER = float("inf")
 
@@ -33,14 +33,14 @@ def gate(path: Path) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def holder(path: Path) -> Iterator[Other]:
+def holder(path: Path) -> Iterator[OtherProcess]:
     """Another process that has a turn."""
     with start("hold_gate", path) as other:
         assert other.said() == "inside"
         yield other
 
 
-def test_one_after_the_other(gate: Gate, holder: Other) -> None:
+def test_one_after_the_other(gate: Gate, holder: OtherProcess) -> None:
     assert not gate.enter(time.monotonic())
     holder.tell()
     holder.succeeded()
@@ -57,7 +57,7 @@ def test_a_turn_keeps_others_out(gate: Gate, path: Path) -> None:
         assert other.said() == "inside"
 
 
-def test_nobody_is_passed(holder: Other, path: Path) -> None:
+def test_nobody_is_passed(holder: OtherProcess, path: Path) -> None:
     with ExitStack() as stack:
         line = []
         for _ in range(3):
@@ -79,7 +79,7 @@ def test_a_turn_lasts_for_some_time(
     gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "TURN", FOREVER)
-    monkeypatch.setattr(gates, "WRITES_IN_A_TURN", 1)
+    monkeypatch.setattr(gates, "MAX_WRITES_PER_TURN", 1)
     assert gate.enter(FOREVER)
     with start("wait_at_gate", path) as other:
         assert other.said() == "waiting"
@@ -92,7 +92,7 @@ def test_a_turn_lasts_for_some_writes_however_slow_they_are(
     gate: Gate, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "TURN", 0.0)
-    monkeypatch.setattr(gates, "WRITES_IN_A_TURN", 3)
+    monkeypatch.setattr(gates, "MAX_WRITES_PER_TURN", 3)
     monkeypatch.setattr(gates, "LONGEST_TURN", FOREVER)
     assert gate.enter(FOREVER)
     with start("wait_at_gate", path) as other:
@@ -142,16 +142,16 @@ def test_others_are_noticed(gate: Gate, path: Path) -> None:
         assert other.said() == "inside"
 
 
-def test_the_death_of_a_process_ends_its_turn(gate: Gate, holder: Other) -> None:
+def test_the_death_of_a_process_ends_its_turn(gate: Gate, holder: OtherProcess) -> None:
     holder.kill()
     assert gate.enter(FOREVER)
 
 
 def test_a_stopped_process_costs_one_wait_and_then_moments(
-    gate: Gate, holder: Other, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, holder: OtherProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "PATIENCE", 0.02)
-    monkeypatch.setattr(gates, "PATIENCE_AT_A_STUCK_GATE", 0.0)
+    monkeypatch.setattr(gates, "STUCK_GATE_TIMEOUT", 0.0)
     holder.send(signal.SIGSTOP)
     assert not gate.enter(FOREVER)
     monkeypatch.setattr(gates, "PATIENCE", FOREVER)  # It would hang if it stood in line again.
@@ -166,16 +166,16 @@ def test_a_stopped_process_costs_one_wait_and_then_moments(
 
 
 def test_little_patience_does_not_make_a_gate_stuck(
-    gate: Gate, holder: Other, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, holder: OtherProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not gate.enter(time.monotonic())
-    monkeypatch.setattr(gates, "PATIENCE_AT_A_STUCK_GATE", 0.0)
+    monkeypatch.setattr(gates, "STUCK_GATE_TIMEOUT", 0.0)
     monkeypatch.setattr(gates, "PATIENCE", FOREVER)
     holder.tell()
     assert gate.enter(FOREVER)
 
 
-def test_a_wait_in_vain_blocks_nobody(gate: Gate, holder: Other, path: Path) -> None:
+def test_a_wait_in_vain_blocks_nobody(gate: Gate, holder: OtherProcess, path: Path) -> None:
     """No byte stays locked by somebody who gave up."""
     assert not gate.enter(time.monotonic())
     holder.tell()
@@ -185,7 +185,7 @@ def test_a_wait_in_vain_blocks_nobody(gate: Gate, holder: Other, path: Path) -> 
 
 
 def test_an_interrupted_wait_blocks_nobody(
-    gate: Gate, holder: Other, path: Path, monkeypatch: pytest.MonkeyPatch
+    gate: Gate, holder: OtherProcess, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt

@@ -65,17 +65,17 @@ class TestFileSystems:
 
     def test_an_empty_table_tells_nothing(self) -> None:
         assert file_access.file_system_type("/x", []) is None
-        assert file_access.carries_wal(None)
+        assert file_access.supports_wal(None)
 
     @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "fuseblk"])
     def test_local_disks_carry_a_log(self, kind: str) -> None:
-        assert file_access.carries_wal(kind)
+        assert file_access.supports_wal(kind)
 
     @pytest.mark.parametrize(
         "kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "fuse", "virtiofs", "vboxsf"]
     )
     def test_network_and_user_space_file_systems_do_not(self, kind: str) -> None:
-        assert not file_access.carries_wal(kind)
+        assert not file_access.supports_wal(kind)
 
     def test_this_machine_has_mounts(self) -> None:
         assert file_access.file_system_type("/", file_access.read_mount_table())
@@ -294,7 +294,7 @@ class TestLockTable:
             self.line(shm, "WRITE", 103, 121, 121),
             "not a line of the table",
         ]
-        assert file_access.processes_in_the_way(store, table) == [102]
+        assert file_access.processes_blocking_writers(store, table) == [102]
 
     def test_whoever_locks_the_file_is_in_the_way(self, store: Path) -> None:
         table = [
@@ -302,11 +302,11 @@ class TestLockTable:
             self.line(store, "WRITE", 102, 1073741825, 1073741825),
             self.line(store, "WRITE", 103, 0, "EOF"),
         ]
-        assert file_access.processes_in_the_way(store, table) == [102, 103]
+        assert file_access.processes_blocking_writers(store, table) == [102, 103]
 
     def test_one_who_waits_is_not(self, store: Path) -> None:
         table = [self.line(store, "WRITE", 102, 1073741825, 1073741825, wait=" ->")]
-        assert file_access.processes_in_the_way(store, table) == []
+        assert file_access.processes_blocking_writers(store, table) == []
 
     def test_without_a_writer_all_who_have_it_open_are_named(self, store: Path) -> None:
         table = [
@@ -314,7 +314,7 @@ class TestLockTable:
             self.line(store, "READ", os.getpid(), 1073741826, 1073742335),
             self.line(store, "READ", 0, 1073741826, 1073742335),
         ]
-        assert file_access.processes_in_the_way(store, table) == [101]
+        assert file_access.processes_blocking_writers(store, table) == [101]
 
     def test_the_same_number_on_another_device_is_another_file(self, store: Path) -> None:
         inode = store.stat().st_ino
@@ -322,15 +322,15 @@ class TestLockTable:
             self.line(store, "WRITE", 101, 1073741825, 1073741825),
             f"8: POSIX  ADVISORY  WRITE 666 ff:fe:{inode} 1073741825 1073741825",
         ]
-        assert file_access.processes_in_the_way(store, table) == [101]
+        assert file_access.processes_blocking_writers(store, table) == [101]
 
     def test_a_device_that_is_shown_differently(self, store: Path) -> None:
         inode = store.stat().st_ino
         table = [f"8: POSIX  ADVISORY  WRITE 101 ff:fe:{inode} 1073741825 1073741825"]
-        assert file_access.processes_in_the_way(store, table) == [101]
+        assert file_access.processes_blocking_writers(store, table) == [101]
 
     def test_a_store_without_files_has_nobody(self, tmp_path: Path) -> None:
-        assert file_access.processes_in_the_way(tmp_path / "none", ["1: POSIX x"]) == []
+        assert file_access.processes_blocking_writers(tmp_path / "none", ["1: POSIX x"]) == []
 
     def test_a_process_that_is_gone_still_has_a_number(self) -> None:
         assert file_access.process_name(2**22 + 1) == f"process ({2**22 + 1})"

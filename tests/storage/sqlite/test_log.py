@@ -16,11 +16,11 @@ import pytest
 from hermes_sessions.storage.sqlite.wal_checksums import (
     Order,
     Sums,
-    accepted_frames,
+    count_valid_frames,
     frame_sums,
     plain_sums,
 )
-from hermes_sessions.storage.sqlite.wal_files import apply_log, inspect_log
+from hermes_sessions.storage.sqlite.wal_files import apply_wal, inspect_wal
 
 HEADER = 32
 FRAME_HEADER = 24
@@ -34,17 +34,17 @@ class Found(NamedTuple):
 
     frames: int
     committed: int
-    loses_writes: bool
+    drops_commits: bool
     is_damaged: bool
     is_header_damaged: bool
 
 
 def found_in(path: Path) -> Found:
-    state = inspect_log(path)
+    state = inspect_wal(path)
     return Found(
         state.frames,
         state.committed,
-        state.loses_writes,
+        state.drops_commits,
         state.is_damaged,
         state.is_header_damaged,
     )
@@ -187,7 +187,7 @@ def test_what_is_sound_is_copied_into_its_place(has_header: bool, tmp_path: Path
     path, database = tmp_path / "left-wal", tmp_path / "left"
     path.write_bytes(log if has_header else bytes(HEADER) + log[HEADER:])
     database.write_bytes(b"?" * 512 * 70)
-    state = apply_log(path, database)
+    state = apply_wal(path, database)
     assert (state.frames, state.committed, state.damaged[:2]) == (6, 6, (3, 4))
     expected = [b"?" * 512] * 60
     for frame in (frames[0], frames[1], frames[5]):
@@ -265,7 +265,7 @@ def left_behind(
 
 def accepted(log: Path, go_on: Callable[[], None] = lambda: None) -> int:
     with log.open("rb", buffering=0) as file:
-        return accepted_frames(file, 4096, go_on)
+        return count_valid_frames(file, 4096, go_on)
 
 
 def test_sqlite_is_asked_and_nothing_is_changed(tmp_path: Path) -> None:
@@ -289,15 +289,15 @@ def test_what_sqlite_takes_is_not_summed_again(
 
     monkeypatch.setattr("hermes_sessions.storage.sqlite.wal_files.frame_sums", counting)
     log = left_behind(tmp_path / "files", 20, unfinished=2_000_000)
-    state = inspect_log(log)
+    state = inspect_wal(log)
     assert state.frames > state.committed + 400
-    assert (state.committed, state.loses_writes) == (accepted(log), False)
+    assert (state.committed, state.drops_commits) == (accepted(log), False)
     assert sizes == []
     with log.open("r+b") as file:
         # From the last but one on that was committed.
         file.seek(HEADER + (state.committed - 3) * (FRAME_HEADER + 4096) + 2000)
         file.write(b"x")
-    assert inspect_log(log).committed == state.committed
+    assert inspect_wal(log).committed == state.committed
     assert 1 <= sum(sizes) <= 10
 
 
@@ -312,7 +312,7 @@ def test_it_ends_when_it_must(tmp_path: Path) -> None:
                 raise TimeoutError(most)
 
         with pytest.raises(TimeoutError, match=str(most)):
-            inspect_log(log, go_on)
+            inspect_wal(log, go_on)
         assert next(asked) == most + 2
 
 
@@ -327,8 +327,8 @@ def test_a_log_that_begins_anew_meanwhile_is_read_again(tmp_path: Path) -> None:
             with one.open("r+b") as file:
                 file.write(other.read_bytes())
 
-    state = inspect_log(one, go_on)
-    assert (state.committed, state.loses_writes) == (accepted(other), False)
+    state = inspect_wal(one, go_on)
+    assert (state.committed, state.drops_commits) == (accepted(other), False)
     assert next(asked) > 20
 
 
@@ -343,8 +343,8 @@ def test_a_long_log_is_not_kept_in_memory(page_size: int, tmp_path: Path) -> Non
     del content
     tracemalloc.start()
     try:
-        assert not inspect_log(log).loses_writes
-        assert inspect_log(damaged).loses_writes
+        assert not inspect_wal(log).drops_commits
+        assert inspect_wal(damaged).drops_commits
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

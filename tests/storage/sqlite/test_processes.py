@@ -14,7 +14,7 @@ import pytest
 from hermes_sessions import SessionDB, StoreLocked
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.storage.sqlite.integrity import require_sound
-from tests.storage.sqlite.other_process import Other, start
+from tests.storage.sqlite.other_process import OtherProcess, start
 from tests.storage.sqlite.programs import PATIENT, open_store
 
 #: Of the write-ahead log and of the rollback journal, the second in a smaller form.
@@ -180,7 +180,7 @@ class TestTurns:
         """How much each of four has written when all of them have written enough."""
         enough = 40
         with ExitStack() as others:
-            running: list[Other] = [
+            running: list[OtherProcess] = [
                 others.enter_context(start("keep_writing", path, f"w{number}", enough, journal))
                 for number in range(4)
             ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 
 from hermes_sessions.storage.sqlite.connection import Options, open_connection
-from hermes_sessions.storage.sqlite.reader_pool import Readers
+from hermes_sessions.storage.sqlite.reader_pool import ReaderPool
 from tests.storage.sqlite.programs import PATIENT
 
 
@@ -17,21 +17,21 @@ def test_a_reader_that_was_not_given_back_is_closed(tmp_path: Path) -> None:
     """As after an interrupt: it must not keep an old state, nor a fork from happening."""
     path = tmp_path / "x.db"
     path.touch()
-    readers = Readers(
+    readers = ReaderPool(
         lambda deadline: open_connection(str(path), Options(), deadline, query_only=True)
     )
     _, connection = readers.borrow(1.0)
     connection.execute("BEGIN")
     del _, connection
     assert readers.hold(0.0)
-    readers.let_go()
-    assert readers.disown() == ([], [])
+    readers.resume()
+    assert readers.forget_after_fork() == ([], [])
 
 
 def test_a_thread_does_not_wait_for_its_own_read(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.touch()
-    readers = Readers(
+    readers = ReaderPool(
         lambda deadline: open_connection(str(path), Options(), deadline, query_only=True)
     )
     reader, _ = readers.borrow(1.0)
@@ -46,7 +46,7 @@ def test_a_thread_does_not_wait_for_its_own_read(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_given_back_while_all_are_renewed_is_not_used_again() -> None:
-    readers = Readers(lambda _deadline: apsw.Connection(":memory:"))
+    readers = ReaderPool(lambda _deadline: apsw.Connection(":memory:"))
     reader, connection = readers.borrow(1.0)
     connection.execute("BEGIN")
 

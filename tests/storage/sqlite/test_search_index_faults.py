@@ -223,7 +223,7 @@ def test_a_program_that_closes_nothing(path: Path) -> None:
 
 
 def thread_of(db: SessionDB) -> Thread:
-    thread = db._keeper._thread
+    thread = db._background_indexer._thread
     assert thread is not None
     return thread
 

@@ -18,7 +18,7 @@ from hermes_sessions import (
     StoreUnreachable,
 )
 from hermes_sessions.storage.sqlite.connection import Options
-from hermes_sessions.storage.sqlite.engine import Engine
+from hermes_sessions.storage.sqlite.engine import SQLiteEngine
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions.storage.sqlite.shared_engines import shared_engines
 from tests.storage.sqlite.integrity import require_sound
@@ -38,7 +38,7 @@ def db(path: Path) -> Iterator[SessionDB]:
         yield db
 
 
-def engine_of(db: SessionDB) -> Engine:
+def engine_of(db: SessionDB) -> SQLiteEngine:
     assert isinstance(db.provider, SQLiteSessionDBProvider)
     return db.provider.engine
 

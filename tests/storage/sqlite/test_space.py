@@ -13,11 +13,11 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.provider import Space
-from hermes_sessions.storage.repositories.trash import DOOMED
+from hermes_sessions.storage.repositories.trash import DELETION_PENDING
 from hermes_sessions.storage.sqlite.space_usage import measure
 
 PAGE = 512
-DELETED = (DOOMED, "api_server")
+DELETED = (DELETION_PENDING, "api_server")
 #: A page of the map for so many others.
 MAPPED = PAGE // 5
 

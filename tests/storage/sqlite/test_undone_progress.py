@@ -16,10 +16,10 @@ from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.storage.care.erasure.row_removal import scrub
 from hermes_sessions.storage.repositories.mailbox import Mailbox
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.storage.repositories.turns import RecoveryRows
+from hermes_sessions.storage.repositories.turns import TurnRecovery
 from hermes_sessions.storage.search import background_indexer
-from hermes_sessions.storage.search.background_indexer import Keeper
-from hermes_sessions.storage.session_import.parents import place_all
+from hermes_sessions.storage.search.background_indexer import BackgroundIndexer
+from hermes_sessions.storage.session_import.parents import place_all_conversations
 from hermes_sessions.storage.sqlite import opener, wal_files
 from tests.storage.sqlite.index_helpers import append, change, index_nothing_unasked
 
@@ -120,7 +120,7 @@ def test_a_background_thread_that_does_not_end_is_not_waited_for(
 
     monkeypatch.setattr(background_indexer, "IDLE", 0.0)
     monkeypatch.setattr(background_indexer, "LONGEST_STEP", 0.01)
-    kept = Keeper(work)
+    kept = BackgroundIndexer(work)
     kept.notice(1)
     assert begun.wait(60)
     assert kept.stop()
@@ -146,12 +146,12 @@ OLD = {
     "turns": (
         "process_id, lane_id, chain_id, session_id, token, started_at, ended_at",
         "'p', 1, 's', 's', 1, 0, 1",
-        lambda db: RecoveryRows(db.store).forget("bot", 2.0, batch=1),
+        lambda db: TurnRecovery(db.store).forget("bot", 2.0, batch=1),
     ),
     "processes": (
         "id, namespace, host, pid, started_at, heartbeat_at, ended_at",
         "'p' || random(), 'bot', 'h', 1, 0, 0, 1",
-        lambda db: RecoveryRows(db.store).forget("bot", 2.0, batch=1),
+        lambda db: TurnRecovery(db.store).forget("bot", 2.0, batch=1),
     ),
 }
 
@@ -223,7 +223,7 @@ def test_sessions_that_are_their_own_ancestors_are_joined(db: SessionDB, path: P
         "UPDATE sessions SET parent_session_id = 't' WHERE id = 's'",
         "UPDATE sessions SET conversation_id = id",
     )
-    place_all(db.provider)
+    place_all_conversations(db.provider)
     with db.provider.read() as tx:
         assert len(tx.all("SELECT DISTINCT conversation_id FROM sessions")) == 1
 
@@ -243,7 +243,7 @@ def test_joining_that_is_undone_ends(
         "UPDATE turn SET number = 1 - number; UPDATE sessions SET conversation_id = CASE WHEN "
         "id = 't' OR (SELECT number FROM turn) THEN id ELSE 's' END WHERE id IN ('t', 'u'); END",
     )
-    place_all(db.provider)
+    place_all_conversations(db.provider)
     assert "Another program undoes the work" in caplog.text
 
 
@@ -266,10 +266,10 @@ def test_a_log_that_is_begun_again_all_the_time(
     log_file = tmp_path / "state.db-wal"
     log_file.write_bytes(bytes(32))
 
-    def inspected(file: BinaryIO, _go_on: Callable[[], None]) -> wal_files.LogState:
+    def inspected(file: BinaryIO, _go_on: Callable[[], None]) -> wal_files.WalState:
         log_file.write_bytes(os.urandom(32))
         del file
-        return wal_files.LogState(frames=1, is_header_damaged=True)
+        return wal_files.WalState(frames=1, is_header_damaged=True)
 
     monkeypatch.setattr(wal_files, "_inspected", inspected)
-    assert not wal_files.inspect_log(log_file).loses_writes
+    assert not wal_files.inspect_wal(log_file).drops_commits

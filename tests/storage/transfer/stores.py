@@ -15,7 +15,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.jsonl import write_jsonl
 from hermes_sessions.storage.transfer.comparison import Comparison, compare_stores
-from hermes_sessions.storage.transfer.run import Report, Transfer
+from hermes_sessions.storage.transfer.run import Transfer, TransferReport
 from tests.servers.server_processes import Server, mysql_connection, mysql_url
 from tests.servers.stores import postgresql_place
 
@@ -65,7 +65,7 @@ def opened(url: str, **options: Any) -> SessionDB:
     return SessionDB.from_url(url, **options)
 
 
-def move(source: str, target: str, **options: Any) -> Report:
+def move(source: str, target: str, **options: Any) -> TransferReport:
     """Run a transfer as the command does: the source is opened for reading only."""
     with opened(source, read_only=True) as first, opened(target) as second:
         return Transfer(first.provider, second.provider, **options).run()

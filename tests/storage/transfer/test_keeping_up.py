@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import HermesSessionsError
-from hermes_sessions.storage.session_import.parents import place_all
+from hermes_sessions.storage.session_import.parents import place_all_conversations
 from tests.storage.export_samples import ticking
 from tests.storage.transfer.stores import KINDS, NewStore, compared, exported, move, opened
 
@@ -158,7 +158,7 @@ def test_stores_that_come_together(new_store: NewStore, kind: str, seed: int, me
                 "WHERE c.conversation_id <> p.conversation_id"
             )
         before = placement(db)
-        place_all(db.provider)
+        place_all_conversations(db.provider)
         assert placement(db) == before
         assert db.search("words", relax=False).account.complete
     again = move(source, target, merge=merge)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes_sessions.agent.clients.endpoint_errors import failure_in, shortened
+from hermes_sessions.agent.clients.endpoint_errors import error_in_chunk, shortened
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelGarbled,
@@ -189,7 +189,7 @@ class EventSource:
 
 
 _DONE = "[DONE]"
-BROKE_OFF = "The endpoint broke off before its answer was complete."
+REPLY_CUT_OFF = "The endpoint broke off before its answer was complete."
 
 
 def reply_events(portions: Iterable[bytes], new_id: Callable[[], str]) -> Iterator[Event]:
@@ -256,7 +256,7 @@ def _streamed(begun: bytes, source: Iterator[bytes], builder: ReplyBuilder) -> I
             # The last line may have been cut: then it is no nonsense, but an end.
             chunk = _parsed_or_none(data)
             if chunk is None:
-                raise ModelUnavailable(BROKE_OFF)
+                raise ModelUnavailable(REPLY_CUT_OFF)
             yield from builder.add(chunk)
     if builder.is_untouched and seen.strip() and not _looks_like_events(seen):
         raise ModelGarbled(
@@ -328,7 +328,7 @@ class ReplyBuilder:
             ModelUnavailable, ModelRefused: the chunk is an error.
             ModelGarbled: the chunk is nothing that belongs to a reply.
         """
-        failure = failure_in(chunk)
+        failure = error_in_chunk(chunk)
         if failure is not None:
             raise failure
         choices = chunk.get("choices")
@@ -349,7 +349,7 @@ class ReplyBuilder:
 
     def _add_choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
         self._has_choice = True
-        failure = failure_in(choice)
+        failure = error_in_chunk(choice)
         if failure is not None:
             raise failure
         part = _mapping(choice.get("delta") or choice.get("message"))
@@ -379,7 +379,7 @@ class ReplyBuilder:
         when it said so without an answer.
         """
         if not self.has_ended:
-            raise ModelUnavailable(BROKE_OFF)
+            raise ModelUnavailable(REPLY_CUT_OFF)
         if not self._has_choice:
             raise ModelGarbled("The endpoint answered without a reply.")
         return Reply(

@@ -16,11 +16,11 @@ from hermes_sessions.agent.clients.port import ModelError, ModelRefused, ModelUn
 
 # When a call that failed is worth another attempt, and how long to wait before it. No I/O.
 #
-# The bound is stated: at most `MOST_ATTEMPTS` attempts, and none that would begin later than the
+# The bound is stated: at most `MAX_ATTEMPTS` attempts, and none that would begin later than the
 # configured time after the first.
 
 
-MOST_ATTEMPTS: Final = 5
+MAX_ATTEMPTS: Final = 5
 
 
 _FIRST_WAIT: Final = 0.5
@@ -29,7 +29,7 @@ _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 8.0
 
 
-def wait_before(
+def retry_delay(
     attempt: int,
     *,
     elapsed: float,
@@ -42,7 +42,7 @@ def wait_before(
     What the endpoint asks for is kept to; otherwise the wait doubles, and a random half of it keeps
     many clients from coming back at the same moment.
     """
-    if attempt > MOST_ATTEMPTS:
+    if attempt > MAX_ATTEMPTS:
         return None
     if retry_after is None:
         longest = min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (attempt - 2))
@@ -52,7 +52,7 @@ def wait_before(
     return wait if elapsed + wait <= bound else None
 
 
-def retry_after_of(headers: Mapping[str, str], now: float) -> float | None:
+def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
     """Return the seconds that an answer asks to wait, or None when it does not say."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -81,7 +81,7 @@ def _number(text: str | None) -> float | None:
 
 
 #: The same request may well succeed in a moment.
-PASSING = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
+RETRYABLE_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
 
 _MAX_SHOWN = 300
 
@@ -114,7 +114,7 @@ _SPENT = re.compile(
 )
 
 
-def failure_of(status: int, body: bytes | str) -> ModelError:
+def error_from_response(status: int, body: bytes | str) -> ModelError:
     """Return the error that an answer with this status and body stands for."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     try:
@@ -125,7 +125,7 @@ def failure_of(status: int, body: bytes | str) -> ModelError:
     return _failure(status, codes, message or (text if "<" not in text[:200] else ""))
 
 
-def failure_in(chunk: Mapping[str, Any]) -> ModelError | None:
+def error_in_chunk(chunk: Mapping[str, Any]) -> ModelError | None:
     """Return the error that a chunk of a reply is, or None when it is none."""
     if not chunk.get("error"):
         return None
@@ -143,9 +143,11 @@ def is_too_long(codes: frozenset[str], message: str) -> bool:
     return bool(codes & _TOO_LONG_CODES or _TOO_LONG.search(message))
 
 
-def is_passing(status: int, body: bytes) -> bool:
+def is_retryable(status: int, body: bytes) -> bool:
     """Tell whether a request that failed like this is worth sending again."""
-    return status in PASSING and isinstance(failure_of(status, body), ModelUnavailable)
+    return status in RETRYABLE_STATUSES and isinstance(
+        error_from_response(status, body), ModelUnavailable
+    )
 
 
 def shortened(text: str) -> str:
@@ -183,7 +185,7 @@ def _failure(status: int, codes: frozenset[str], message: str) -> ModelError:
         return ModelRefused(f"The conversation is too long for the model.{said}", too_long=True)
     if status == 402 or (status == 429 and _SPENT.search(f"{message} {' '.join(codes)}")):
         return ModelRefused(f"The endpoint wants to be paid first ({status}).{said}")
-    if status in PASSING:
+    if status in RETRYABLE_STATUSES:
         reason = "limits how often it may be asked" if status == 429 else "cannot answer now"
         return ModelUnavailable(f"The endpoint {reason} ({status}).{said}")
     if 300 <= status < 400:

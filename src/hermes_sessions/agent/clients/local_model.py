@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from hermes_sessions.agent.clients.chat_stream import ReplyBuilder
-from hermes_sessions.agent.clients.model_call import Call, ReplyStream
+from hermes_sessions.agent.clients.model_call import ModelCall, ReplyStream
 from hermes_sessions.agent.clients.port import (
     Event,
     Message,
@@ -93,7 +93,7 @@ _LONGEST_ANSWER: Final = 512
 _CHARACTERS_PER_TOKEN: Final = 3
 
 
-class Engine(Protocol):
+class LlamaEngine(Protocol):
     """What we use of llama.cpp's server."""
 
     def handle_chat_completions(
@@ -107,11 +107,11 @@ class LocalClient:
 
     default_model = LOCAL_MODEL
 
-    def __init__(self, load: Callable[[], Engine] | None = None) -> None:
+    def __init__(self, load: Callable[[], LlamaEngine] | None = None) -> None:
         """Make a client; the model is loaded by ``load`` when it is first asked."""
         self._load = load or load_engine
         self._lock = threading.Lock()
-        self._engine: Engine | None = None
+        self._engine: LlamaEngine | None = None
         self._calls: set[_LocalCall] = set()
         self._is_closed = False
 
@@ -142,7 +142,7 @@ class LocalClient:
         engine = self._loaded(call)
         # Not a daemon: the engine must not be left in the middle of its work when Python ends.
         threading.Thread(
-            target=call.generate, args=(engine, body_of(request)), name="local-model"
+            target=call.generate, args=(engine, request_body(request)), name="local-model"
         ).start()
         builder = ReplyBuilder(new_id=lambda: "call_local")
         try:
@@ -157,7 +157,7 @@ class LocalClient:
             with self._lock:
                 self._calls.discard(call)
 
-    def _loaded(self, call: _LocalCall) -> Engine:
+    def _loaded(self, call: _LocalCall) -> LlamaEngine:
         with self._lock:
             if self._is_closed:
                 raise ModelUnavailable("The client is closed.")
@@ -167,7 +167,7 @@ class LocalClient:
             return self._engine
 
 
-class _LocalCall(Call):
+class _LocalCall(ModelCall):
     """A call whose chunks come from a thread of the engine."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class _LocalCall(Call):
         #: None is the end.
         self.chunks: queue.SimpleQueue[Mapping[str, Any] | Exception | None] = queue.SimpleQueue()
 
-    def generate(self, engine: Engine, body: dict[str, Any]) -> None:
+    def generate(self, engine: LlamaEngine, body: dict[str, Any]) -> None:
         try:
             engine.handle_chat_completions(body, self._take)
         except RuntimeError as error:  # what the engine raises
@@ -194,7 +194,7 @@ class _LocalCall(Call):
         self.chunks.put(None)
 
 
-def body_of(request: Request) -> dict[str, Any]:
+def request_body(request: Request) -> dict[str, Any]:
     """Return what the engine is asked: plain text, and no more of it than it can take."""
     longest = min(request.max_tokens or _LONGEST_ANSWER, CONTEXT_LENGTH // 2)
     return {
@@ -245,7 +245,7 @@ def _text(content: object) -> str:
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
-def load_engine() -> Engine:
+def load_engine() -> LlamaEngine:
     """Load engine and weights; takes about a second.
 
     Raises ModelUnavailable when they are not installed or cannot be loaded.
@@ -275,7 +275,7 @@ def load_engine() -> Engine:
     with tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True) as place:
         parameters.hostnames = [str(Path(place) / "engine.sock")]
         try:
-            engine: Engine = xllamacpp.Server(parameters)
+            engine: LlamaEngine = xllamacpp.Server(parameters)
         except RuntimeError as error:
             raise ModelUnavailable(f"The local model cannot be loaded: {error}") from error
     return engine

@@ -11,7 +11,7 @@ from typing import Any
 from hermes_sessions.agent.clients.port import Event, ModelError
 
 
-class Call:
+class ModelCall:
     """The socket of a call, from the moment it is connected, and whether the call is over."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Call:
 class ReplyStream:
     """The events of one reply. `close` interrupts it, in any thread; then it is at its end."""
 
-    def __init__(self, call: Call, events: Generator[Event]) -> None:
+    def __init__(self, call: ModelCall, events: Generator[Event]) -> None:
         self._call = call
         self._events = events
 

@@ -28,14 +28,14 @@ OPENAI_MODEL: Final = "gpt-5-mini"
 #: Names that ask for the local model.
 LOCAL_NAMES: Final = frozenset({"local", LOCAL_MODEL})
 
-HOW_TO_CHANGE: Final = (
+HOW_TO_CHANGE_MODEL: Final = (
     "Set HERMES_BASE_URL, HERMES_API_KEY and HERMES_MODEL, or base_url, api_key and default under "
     "model in config.yaml."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ModelSource:
     """What one place says."""
 
     base_url: str | None = None
@@ -97,7 +97,7 @@ class ChosenModel:
             return LocalClient()
         from hermes_sessions.agent.clients.openai_compatible import (
             OpenAICompatibleClient,
-            Patience,
+            Timeouts,
         )
 
         settings = self.settings
@@ -106,7 +106,7 @@ class ChosenModel:
                 self.base_url,
                 api_key=self.api_key,
                 model=self.model,
-                patience=Patience(
+                patience=Timeouts(
                     connect=settings.connect_timeout,
                     first_byte=settings.first_byte_timeout,
                     piece=settings.piece_timeout,
@@ -132,10 +132,10 @@ def choose_model(
     Raises ConfigError when a model is asked for by name and there is nowhere to ask for it.
     """
     variables = process_environment() if environ is None else environ
-    flags = _Place(base_url or None, None, model or None)
+    flags = _ModelSource(base_url or None, None, model or None)
     hermes = _variables(variables, "HERMES")
     openai = _variables(variables, "OPENAI")
-    file = _Place(settings.base_url, settings.api_key, settings.default)
+    file = _ModelSource(settings.base_url, settings.api_key, settings.default)
     places = (flags, hermes, openai, file)
 
     beside = next((place for place in places if place.base_url), None)
@@ -164,18 +164,20 @@ def choose_model(
     return ChosenModel(settings, address, _key(hermes, beside, openai, file, address), name)
 
 
-def _variables(environ: Mapping[str, str], prefix: str) -> _Place:
+def _variables(environ: Mapping[str, str], prefix: str) -> _ModelSource:
     values = (
         environ.get(f"{prefix}_{name}", "").strip() for name in ("BASE_URL", "API_KEY", "MODEL")
     )
-    return _Place(*(value or None for value in values))
+    return _ModelSource(*(value or None for value in values))
 
 
-def _first_with_model(*places: _Place | None) -> _Place | None:
+def _first_with_model(*places: _ModelSource | None) -> _ModelSource | None:
     return next((place for place in places if place is not None and place.model), None)
 
 
-def _stands_before(beside: _Place | None, named_by: _Place, places: tuple[_Place, ...]) -> bool:
+def _stands_before(
+    beside: _ModelSource | None, named_by: _ModelSource, places: tuple[_ModelSource, ...]
+) -> bool:
     """Tell whether an address was given, and by a place with more say than the name's."""
     if beside is None or beside.base_url is None:
         return False
@@ -184,7 +186,11 @@ def _stands_before(beside: _Place | None, named_by: _Place, places: tuple[_Place
 
 
 def _key(
-    hermes: _Place, beside: _Place | None, openai: _Place, file: _Place, address: str
+    hermes: _ModelSource,
+    beside: _ModelSource | None,
+    openai: _ModelSource,
+    file: _ModelSource,
+    address: str,
 ) -> str | None:
     if hermes.api_key or (beside and beside.api_key):
         return hermes.api_key or (beside.api_key if beside else None)

@@ -19,15 +19,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes_sessions.agent.clients.chat_stream import BROKE_OFF, reply_events
+from hermes_sessions.agent.clients.chat_stream import REPLY_CUT_OFF, reply_events
 from hermes_sessions.agent.clients.endpoint_address import EndpointAddress
 from hermes_sessions.agent.clients.endpoint_errors import (
-    MOST_ATTEMPTS,
-    failure_of,
-    retry_after_of,
-    wait_before,
+    MAX_ATTEMPTS,
+    error_from_response,
+    parse_retry_after,
+    retry_delay,
 )
-from hermes_sessions.agent.clients.model_call import Call, ReplyStream
+from hermes_sessions.agent.clients.model_call import ModelCall, ReplyStream
 from hermes_sessions.agent.clients.port import (
     Event,
     ModelError,
@@ -35,7 +35,7 @@ from hermes_sessions.agent.clients.port import (
     ModelRefused,
     ModelUnavailable,
     Request,
-    Waiting,
+    RetryWait,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ from typing import Literal
 # an answer does not depend on is left out of the next attempt, and from then on.
 
 
-Concession = Literal["stream_options", "max_tokens", "temperature", "tools", "stream"]
+UnsupportedOption = Literal["stream_options", "max_tokens", "temperature", "tools", "stream"]
 
 
 _UNSUPPORTED = r"(?:unsupported|n[o']t support|unknown|unrecognized|deprecated|only)"
@@ -69,7 +69,7 @@ _NO_TOOLS = re.compile(
 _NO_STREAM = re.compile(r"\bstream(?:ing)?\b.*not support|not support.*\bstream", re.DOTALL)
 
 
-def body_of(request: Request, conceded: Collection[Concession]) -> dict[str, Any]:
+def request_body(request: Request, conceded: Collection[UnsupportedOption]) -> dict[str, Any]:
     """Return the body of a request, without what the endpoint does not know."""
     body: dict[str, Any] = {"model": request.model, "messages": list(request.messages)}
     if "stream" not in conceded:
@@ -87,7 +87,7 @@ def body_of(request: Request, conceded: Collection[Concession]) -> dict[str, Any
     return body
 
 
-def concession_for(message: str, body: Mapping[str, Any]) -> Concession | None:
+def find_unsupported_option(message: str, body: Mapping[str, Any]) -> UnsupportedOption | None:
     """Return what to leave out of ``body`` because a refusal names it, or None."""
     text = message.lower()
     if "stream_options" in body and "stream_options" in text:
@@ -107,7 +107,7 @@ _MOST_OF_AN_ERROR = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long to wait for an endpoint, in seconds."""
 
     #: For a connection.
@@ -125,7 +125,7 @@ def _new_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Chance:
+class ClockAndRandom:
     """Time and randomness, so that a test need not wait."""
 
     monotonic: Callable[[], float] = time.monotonic
@@ -145,8 +145,8 @@ class OpenAICompatibleClient:
         *,
         api_key: str | None = None,
         model: str | None = None,
-        patience: Patience | None = None,
-        chance: Chance | None = None,
+        patience: Timeouts | None = None,
+        chance: ClockAndRandom | None = None,
     ) -> None:
         """Make a client; nothing is sent yet.
 
@@ -156,13 +156,13 @@ class OpenAICompatibleClient:
         """
         self._address = EndpointAddress(base_url, api_key)
         self._model = model
-        self._patience = patience or Patience()
-        self._chance = chance or Chance()
+        self._patience = patience or Timeouts()
+        self._chance = chance or ClockAndRandom()
         self._http = self._address.open_http()
         self._lock = threading.Lock()
-        self._calls: set[Call] = set()
+        self._calls: set[ModelCall] = set()
         #: What to leave out, by model.
-        self._conceded: dict[str, frozenset[Concession]] = {}
+        self._unsupported: dict[str, frozenset[UnsupportedOption]] = {}
         self._is_closed = False
 
     @property
@@ -194,7 +194,7 @@ class OpenAICompatibleClient:
 
         Raises ModelUnavailable, ModelRefused or ModelGarbled.
         """
-        call = Call()
+        call = ModelCall()
         with self._in_progress(call):
             response = self._answer(self._request("GET", "models", None, call), call)
             with closing(response):
@@ -209,7 +209,7 @@ class OpenAICompatibleClient:
 
         A call that fails before its first piece is tried again, within the bound of `retrying`.
         """
-        call = Call()
+        call = ModelCall()
         return ReplyStream(call, self._events(request, call))
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class OpenAICompatibleClient:
             call.shut()
         self._http.close()
 
-    def _events(self, request: Request, call: Call) -> Generator[Event]:
+    def _events(self, request: Request, call: ModelCall) -> Generator[Event]:
         begun = self._chance.monotonic()
         attempt = 1
         with self._in_progress(call):
@@ -232,12 +232,12 @@ class OpenAICompatibleClient:
                         has_spoken = True
                         yield event
                     return
-                except _Conceded as conceded:
-                    self._concede(request.model, conceded.what)
+                except _OptionUnsupported as conceded:
+                    self._stop_sending(request.model, conceded.what)
                     continue
                 except ModelUnavailable as error:
                     attempt += 1
-                    wait = wait_before(
+                    wait = retry_delay(
                         attempt,
                         elapsed=self._chance.monotonic() - begun,
                         bound=self._patience.retry,
@@ -247,22 +247,22 @@ class OpenAICompatibleClient:
                     if has_spoken or wait is None or call.is_shut.is_set():
                         raise
                     reason = self._address.without_key(str(error))
-                yield Waiting(wait, attempt, MOST_ATTEMPTS, reason)
+                yield RetryWait(wait, attempt, MAX_ATTEMPTS, reason)
                 if self._chance.wait(call.is_shut, wait):
                     return
 
-    def _attempt(self, request: Request, call: Call) -> Iterator[Event]:
-        body = body_of(request, self._conceded.get(request.model, frozenset()))
+    def _attempt(self, request: Request, call: ModelCall) -> Iterator[Event]:
+        body = request_body(request, self._unsupported.get(request.model, frozenset()))
         sent = self._request("POST", "chat/completions", body, call)
         with closing(self._answer(sent, call, body)) as response:
             yield from reply_events(self._portions(response), self._chance.new_id)
 
-    def _concede(self, model: str, what: Concession) -> None:
+    def _stop_sending(self, model: str, what: UnsupportedOption) -> None:
         with self._lock:
-            self._conceded[model] = self._conceded.get(model, frozenset()) | {what}
+            self._unsupported[model] = self._unsupported.get(model, frozenset()) | {what}
 
     def _request(
-        self, method: str, path: str, body: dict[str, Any] | None, call: Call
+        self, method: str, path: str, body: dict[str, Any] | None, call: ModelCall
     ) -> httpx.Request:
         content = None
         if body is not None:
@@ -286,7 +286,7 @@ class OpenAICompatibleClient:
         )
 
     def _answer(
-        self, request: httpx.Request, call: Call, body: dict[str, Any] | None = None
+        self, request: httpx.Request, call: ModelCall, body: dict[str, Any] | None = None
     ) -> httpx.Response:
         """Return a response that is no error, its head read; raise what an error means."""
         import httpx
@@ -309,13 +309,13 @@ class OpenAICompatibleClient:
             return response
         with closing(response):
             text = self._beginning(response)
-            failure = failure_of(response.status_code, text)
+            failure = error_from_response(response.status_code, text)
             if isinstance(failure, ModelUnavailable):
-                failure.retry_after = retry_after_of(response.headers, self._chance.now())
+                failure.retry_after = parse_retry_after(response.headers, self._chance.now())
             elif body is not None and not getattr(failure, "too_long", False):
-                what = concession_for(text.decode("utf-8", "replace"), body)
+                what = find_unsupported_option(text.decode("utf-8", "replace"), body)
                 if what is not None:
-                    raise _Conceded(what)
+                    raise _OptionUnsupported(what)
             raise failure
 
     def _portions(self, response: httpx.Response) -> Iterator[bytes]:
@@ -331,7 +331,7 @@ class OpenAICompatibleClient:
         except httpx.DecodingError as error:
             raise ModelGarbled("The endpoint sent bytes that cannot be unpacked.") from error
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise ModelUnavailable(BROKE_OFF) from error
+            raise ModelUnavailable(REPLY_CUT_OFF) from error
 
     def _beginning(self, response: httpx.Response) -> bytes:
         """Return the first part of an error, as much of it as comes."""
@@ -346,7 +346,7 @@ class OpenAICompatibleClient:
         return text
 
     @contextmanager
-    def _in_progress(self, call: Call) -> Iterator[None]:
+    def _in_progress(self, call: ModelCall) -> Iterator[None]:
         """Keep the call where `close` finds it, and the key out of its errors."""
         with self._lock:
             self._calls.add(call)
@@ -360,9 +360,9 @@ class OpenAICompatibleClient:
                 self._calls.discard(call)
 
 
-class _Conceded(Exception):
+class _OptionUnsupported(Exception):
     """The endpoint does not know a part of the request that can be left out."""
 
-    def __init__(self, what: Concession) -> None:
+    def __init__(self, what: UnsupportedOption) -> None:
         self.what = what
         super().__init__(what)

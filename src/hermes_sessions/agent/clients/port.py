@@ -58,7 +58,7 @@ class ReasoningPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class RetryWait:
     """The endpoint could not answer, and is asked again after so many seconds."""
 
     seconds: float
@@ -100,7 +100,7 @@ class Reply:
     model: str | None = None
 
 
-Event = TextPiece | ReasoningPiece | Waiting | Reply
+Event = TextPiece | ReasoningPiece | RetryWait | Reply
 
 
 class ModelError(HermesSessionsError):

@@ -52,7 +52,7 @@ def contents(backup: Backup) -> str:
 
 
 @contextmanager
-def progress_shown(console: Console, label: str) -> Iterator[Callable[[str, int, int], None]]:
+def progress_callback(console: Console, label: str) -> Iterator[Callable[[str, int, int], None]]:
     """Lend what shows the progress of work that has several parts."""
     with console.progress(label, 1) as progress:
         yield lambda _what, done, total: progress.reach(done, max(total, 1))

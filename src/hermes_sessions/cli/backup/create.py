@@ -12,12 +12,12 @@ from hermes_sessions.cli.backup.common import (
     configured_place,
     contents,
     place,
-    progress_shown,
+    progress_callback,
 )
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import counted, size
-from hermes_sessions.cli.store import opened, show_warnings
+from hermes_sessions.cli.store import open_store_at, show_warnings
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import StoreMissing
 from hermes_sessions.storage.care.backups import (
@@ -39,7 +39,7 @@ from hermes_sessions.storage.provider import SessionDBProvider
     help="In the form that restores on every database; servers always have it.",
 )
 @click.option("--no-prune", is_flag=True, help="Leave old backups alone.")
-@speaks_to_console
+@pass_console
 def create(
     console: Console, *, store: str | None, directory: str | None, portable: bool, no_prune: bool
 ) -> None:
@@ -53,7 +53,7 @@ def create(
     where = place(directory)
     with (
         _opened(store) as provider,
-        progress_shown(console, "Backing up") as on_progress,
+        progress_callback(console, "Backing up") as on_progress,
     ):
         made = create_backup(
             provider, where, portable=portable, on_progress=on_progress, now=console.clock
@@ -75,7 +75,7 @@ def create(
 def _opened(store: str | None) -> Iterator[SessionDBProvider]:
     with ExitStack() as stack:
         try:
-            provider = stack.enter_context(opened(store, read_only=True))
+            provider = stack.enter_context(open_store_at(store, read_only=True))
         except StoreMissing as error:
             # A URL may hold a password.
             named = configured_place() if store is None else store.partition("://")[0]

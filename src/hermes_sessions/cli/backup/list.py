@@ -6,7 +6,7 @@ import click
 
 from hermes_sessions.cli.backup.common import as_json, contents, directory_option, place
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import date_and_time, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.storage.care.backups import Backup, list_backups
@@ -14,7 +14,7 @@ from hermes_sessions.storage.care.backups import Backup, list_backups
 
 @click.command("list", short_help="List the backups.")
 @directory_option
-@speaks_to_console
+@pass_console
 def list_command(console: Console, *, directory: str | None) -> None:
     """List the backups, newest first, with their state.
 

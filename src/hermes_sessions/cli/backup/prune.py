@@ -8,7 +8,7 @@ import click
 
 from hermes_sessions.cli.backup.common import as_json, directory_option, place
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import number_of_days, speaks_to_console, whole_number, yes_option
+from hermes_sessions.cli.options import number_of_days, pass_console, whole_number, yes_option
 from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.config import load_settings
@@ -48,7 +48,7 @@ def _if_given(check: _Check) -> Callable[..., float | None]:
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @directory_option
 @yes_option
-@speaks_to_console
+@pass_console
 def prune(
     console: Console,
     *,

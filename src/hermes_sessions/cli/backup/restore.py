@@ -12,10 +12,10 @@ from hermes_sessions.cli.backup.common import (
     contents,
     directory_option,
     place,
-    progress_shown,
+    progress_callback,
 )
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.options import pass_console, yes_option
 from hermes_sessions.cli.render.humanize import date_and_time
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import configured_file, show_warnings
@@ -35,7 +35,7 @@ from hermes_sessions.storage.transfer.copy_ledger import identity_of
 )
 @directory_option
 @yes_option
-@speaks_to_console
+@pass_console
 def restore(
     console: Console, *, backup: str, into: str | None, directory: str | None, yes: bool
 ) -> None:
@@ -54,7 +54,7 @@ def restore(
     ):
         console.tell("Nothing was changed.")
         raise click.exceptions.Exit(1)
-    with progress_shown(console, "Restoring") as on_progress:
+    with progress_callback(console, "Restoring") as on_progress:
         if into is not None or load_settings().sessiondb.provider == "sqlite":
             target = into if into is not None else configured_file()
             done = restore_backup(path, target, on_progress=on_progress, now=console.clock)

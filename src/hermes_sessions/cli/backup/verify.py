@@ -11,10 +11,10 @@ from hermes_sessions.cli.backup.common import (
     contents,
     directory_option,
     place,
-    progress_shown,
+    progress_callback,
 )
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.errors import BackupRefused
 from hermes_sessions.storage.care.backups import list_backups, verify_backup
@@ -24,7 +24,7 @@ from hermes_sessions.storage.care.backups.backup_directory import find_backup
 @click.command(short_help="Read backups back and compare everything in them.")
 @click.argument("backups", metavar="[BACKUP]...", nargs=-1)
 @directory_option
-@speaks_to_console
+@pass_console
 def verify(console: Console, *, backups: tuple[str, ...], directory: str | None) -> None:
     """Verify backups, or all of them: every byte, every number of rows, every session's checksum.
 
@@ -37,7 +37,7 @@ def verify(console: Console, *, backups: tuple[str, ...], directory: str | None)
     results: list[dict[str, Any]] = []
     for path in paths:
         try:
-            with progress_shown(console, "Verifying") as on_progress:
+            with progress_callback(console, "Verifying") as on_progress:
                 found = verify_backup(path, lambda done, total: on_progress("", done, total))
         except BackupRefused as error:
             failed = {"name": path.name, "path": str(path), "problem": str(error)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.store import open_for_writing
 from hermes_sessions.errors import InvalidInput, NotFound, StoreError
@@ -30,7 +30,7 @@ _LOCAL_MODES = 3
 
 
 @contextmanager
-def keys_kept() -> Iterator[None]:
+def buffered_keys() -> Iterator[None]:
     """Have keys wait for the next prompt, each by itself; only Ctrl-C acts at once.
 
     Otherwise the terminal would gather them into lines, and take Ctrl-D for the end of one.
@@ -50,12 +50,12 @@ def keys_kept() -> Iterator[None]:
 # A chat whose terminal is closed, or that is told to end: what was said is kept.
 
 
-class HungUp(SystemExit):
+class TerminationRequested(SystemExit):
     """The process was told to end."""
 
 
 @contextmanager
-def unwinding_when_told_to_end() -> Iterator[None]:
+def raise_on_termination() -> Iterator[None]:
     """Let SIGHUP and SIGTERM unwind the block once, instead of ending the process on the spot.
 
     Raises HungUp within the block, whose code is that of a process ended by the signal.
@@ -66,7 +66,7 @@ def unwinding_when_told_to_end() -> Iterator[None]:
         # Whoever insists has to wait no longer.
         for each in before:
             signal.signal(each, signal.SIG_DFL)
-        raise HungUp(128 + number)
+        raise TerminationRequested(128 + number)
 
     for number, handler in before.items():
         # What somebody chose to ignore, as nohup does, stays ignored.
@@ -98,7 +98,7 @@ def unwinding_when_told_to_end() -> Iterator[None]:
 @click.option("-m", "--model", metavar="NAME", help="The model to ask.")
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint.")
 @click.option("--incognito", is_flag=True, help="Store nothing of it; it is gone when you leave.")
-@speaks_to_console
+@pass_console
 def chat(
     console: Console,
     *,
@@ -116,10 +116,10 @@ def chat(
     """
     # Loaded when somebody talks: other commands start faster without.
     from hermes_sessions.agent.clients.model_selection import choose_model
-    from hermes_sessions.cli.chat.controller import CLOSED, Talk
+    from hermes_sessions.cli.chat.controller import CLOSED, ChatController
     from hermes_sessions.cli.chat.prompt import can_prompt
-    from hermes_sessions.cli.chat.repl import Conversing
-    from hermes_sessions.cli.chat.slash_commands import Commands
+    from hermes_sessions.cli.chat.repl import ChatRepl
+    from hermes_sessions.cli.chat.slash_commands import SlashCommands
     from hermes_sessions.config import load_settings
 
     is_conversation = query is None and sys.stdin.isatty()
@@ -140,7 +140,7 @@ def chat(
             local_model.fetch(say=console.tell)
         with closing(chosen.open()) as client:
             keeps_questions = question is None
-            talk = Talk(
+            talk = ChatController(
                 console,
                 db,
                 client,
@@ -150,22 +150,22 @@ def chat(
                 keeps_questions=keeps_questions,
                 is_incognito=incognito,
             )
-            talk.away.take_up()
+            talk.outage.store_leftovers()
             try:
-                with unwinding_when_told_to_end():
+                with raise_on_termination():
                     if question is not None:
                         talk.ask_once(question)
                     else:
-                        conversing = Conversing(
-                            talk, Commands(talk, console, chosen), console, settings
+                        repl = ChatRepl(
+                            talk, SlashCommands(talk, console, chosen), console, settings
                         )
-                        with keys_kept() if can_prompt(console) else nullcontext():
-                            conversing.run()
-            except HungUp:
+                        with buffered_keys() if can_prompt(console) else nullcontext():
+                            repl.run()
+            except TerminationRequested:
                 talk.conversation.leave(CLOSED)
                 raise
             finally:
-                talk.away.close()
+                talk.outage.close()
 
 
 def _opened(console: Console, *, is_conversation: bool, incognito: bool) -> SessionDB:

@@ -11,7 +11,7 @@ from prompt_toolkit.document import Document
 from hermes_sessions.agent.command_table import commands_for
 
 
-class Candidate(NamedTuple):
+class Suggestion(NamedTuple):
     """What can be written, and what it is."""
 
     text: str
@@ -21,7 +21,7 @@ class Candidate(NamedTuple):
 class CommandCompleter(Completer):
     """Completes the first line, when it is a command."""
 
-    def __init__(self, arguments: Callable[[str], Iterable[Candidate]]) -> None:
+    def __init__(self, arguments: Callable[[str], Iterable[Suggestion]]) -> None:
         """*arguments* gives what can follow a command, by its name without the slash."""
         self._arguments = arguments
 
@@ -36,7 +36,7 @@ class CommandCompleter(Completer):
         word, blank, rest = line.partition(" ")
         if not blank:
             found: Iterable[Any] = (
-                Candidate(f"/{name}", command.summary)
+                Suggestion(f"/{name}", command.summary)
                 for command in commands_for("cli")
                 for name in (command.name, *command.aliases)
             )

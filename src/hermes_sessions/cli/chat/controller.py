@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_sessions.agent.chat_spool import AWAY
+from hermes_sessions.agent.chat_spool import STORE_UNAVAILABLE_ERRORS
 from hermes_sessions.agent.clients.port import ModelRefused
 from hermes_sessions.agent.compaction import estimated_tokens, is_nearly_full
 from hermes_sessions.agent.conversation import Conversation, Origin
@@ -19,8 +19,8 @@ from hermes_sessions.agent.title_generator import title_session
 from hermes_sessions.agent.tools.builtin import default_tools
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended
-from hermes_sessions.cli.chat.incognito import LEFT, ON, NeverAway
-from hermes_sessions.cli.chat.outage import Away
+from hermes_sessions.cli.chat.incognito import LEFT, ON, IncognitoOutageHandler
+from hermes_sessions.cli.chat.outage import OutageHandler
 from hermes_sessions.cli.chat.turn_view import TurnView
 from hermes_sessions.cli.render.chat import recap, wrapped
 from hermes_sessions.cli.render.humanize import counted
@@ -47,7 +47,7 @@ _PROMPT: Final = "You are Hermes, a helpful assistant in a terminal. Be concise 
 _TITLE_SECONDS: Final = 3.0
 
 
-class Talk:
+class ChatController:
     """One chat: asking once, or all that a conversation needs besides reading what is typed."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Talk:
         keeps_questions: bool = True,
         is_incognito: bool = False,
     ) -> None:
-        """Without *keeps_questions*, a question that cannot be stored is refused; see `Away`.
+        """Refuse a question that cannot be stored unless *keeps_questions*; see `OutageHandler`.
         *is_incognito* says that *db* is in memory, and that nothing may reach a disk.
         """
         self.is_incognito = is_incognito
@@ -74,10 +74,10 @@ class Talk:
         tools = ToolRegistry() if chosen.is_local else default_tools()
         prompt = _PROMPT if chosen.is_local else f"{_PROMPT} {SYSTEM_PROMPT_SENTENCE}"
         origin = Origin("cli", system_prompt=prompt, holder=_this_chat())
-        self.away = (
-            NeverAway(console)
+        self.outage = (
+            IncognitoOutageHandler(console)
             if is_incognito
-            else Away(console, db, settings, origin, keeps_questions=keeps_questions)
+            else OutageHandler(console, db, settings, origin, keeps_questions=keeps_questions)
         )
         agent = Agent(
             db,
@@ -107,8 +107,8 @@ class Talk:
             raise InvalidInput("There is nothing to ask. Give a question: hermes chat -q 'Why?'")
         try:
             ended = self._answered(text.strip(), Interrupt())
-        except AWAY:
-            self.away.say_goodbye()
+        except STORE_UNAVAILABLE_ERRORS:
+            self.outage.report_pending()
             raise
         self._finish()
         self.conversation.leave(CLOSED)
@@ -161,9 +161,9 @@ class Talk:
         try:
             self._catch_up(text)
             ended = self._answered(text, interrupt, steering)
-        except AWAY as error:
-            return self.away.failed(error)
-        self.away.worked()
+        except STORE_UNAVAILABLE_ERRORS as error:
+            return self.outage.failed(error)
+        self.outage.worked()
         if ended is not None and ended.error is not None:
             kept = "It is in this chat" if self.is_incognito else "What was said is stored"
             self._tell(f"Error: {ended.error} {kept}; /retry asks again.")
@@ -173,39 +173,39 @@ class Talk:
     def _catch_up(self, text: str) -> None:
         """Store what waits before this is said; while the store is away, this waits, too.
 
-        Raises as `Away.catch_up`.
+        Raises as `OutageHandler.catch_up`.
         """
         try:
-            self.away.catch_up(self.conversation)
-        except AWAY:
+            self.outage.catch_up(self.conversation)
+        except STORE_UNAVAILABLE_ERRORS:
             self.conversation.keep(text)
             raise
 
     def _keep(self, session_id: str, message: Mapping[str, Any], fence: int | None) -> None:
-        self.away.keep(session_id, message, fence, self.conversation.agent.asked_model)
+        self.outage.keep(session_id, message, fence, self.conversation.agent.asked_model)
 
     def retry(self, interrupt: Interrupt) -> Ended | None:
         """Ask the last question again and show the answer; return how that ended, None when
         Ctrl-C ended it, or the store was away, which is told.
         """
         try:
-            self.away.catch_up(self.conversation)
+            self.outage.catch_up(self.conversation)
             ended = self._view.show(self.conversation.retry(interrupt=interrupt))
-        except AWAY as error:
-            self.away.failed(error)
+        except STORE_UNAVAILABLE_ERRORS as error:
+            self.outage.failed(error)
             return None
-        self.away.worked()
+        self.outage.worked()
         return ended
 
     def goodbye(self) -> None:
         """End the session, and say how to come back to it."""
         self._finish()
         try:
-            self.away.catch_up(self.conversation)
+            self.outage.catch_up(self.conversation)
             session = self.conversation.leave(CLOSED)
-        except (*AWAY, ConversationHeld, StaleFence) as error:
+        except (*STORE_UNAVAILABLE_ERRORS, ConversationHeld, StaleFence) as error:
             self._tell(f"The end of the session was not stored: {error}")
-            self.away.say_goodbye()
+            self.outage.report_pending()
             return
         if self.is_incognito:
             self._tell(LEFT)

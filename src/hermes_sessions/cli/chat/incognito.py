@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hermes_sessions.cli.chat.outage import Away
+from hermes_sessions.cli.chat.outage import OutageHandler
 from hermes_sessions.errors import InvalidInput, StoreError
 from hermes_sessions.storage.care.health import HEALTHY, HealthWatch
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -38,7 +38,7 @@ def require_stored(what: str, *, incognito: bool) -> None:
         raise InvalidInput(f"{what} is not possible in an incognito chat: nothing leaves it.")
 
 
-class NeverAway(Away):
+class IncognitoOutageHandler(OutageHandler):
     """In the place of what keeps messages in a file: it keeps none, and takes up none that other
     chats left, which are for the store that there is otherwise.
     """
@@ -55,7 +55,7 @@ class NeverAway(Away):
     def keep(self, *_what: object) -> None:
         """Keep nothing."""
 
-    def take_up(self) -> None:
+    def store_leftovers(self) -> None:
         """Take up nothing."""
 
     def catch_up(self, conversation: Conversation) -> None:
@@ -69,7 +69,7 @@ class NeverAway(Away):
         self._tell(f"Not taken: {error}")
         return False
 
-    def say_goodbye(self) -> None:
+    def report_pending(self) -> None:
         """Nothing waits."""
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hermes_sessions.agent.command_table import Typed
+from hermes_sessions.agent.command_table import TypedCommand
 from hermes_sessions.agent.interrupts import Interrupt
 
 
@@ -21,7 +21,7 @@ class Job:
     """Something to say, or a command that has to wait for the answer."""
 
     text: str = ""
-    command: Typed | None = None
+    command: TypedCommand | None = None
     #: Whether what is said right after it belongs to the same turn.
     is_open: bool = False
 
@@ -29,7 +29,7 @@ class Job:
 Do = Callable[[Job, Interrupt], None]
 
 
-class Turns(Protocol):
+class JobQueue(Protocol):
     """Does jobs, one after the other."""
 
     @property
@@ -57,7 +57,7 @@ class Turns(Protocol):
         """Interrupt, forget what waits, and return when nothing is being done any more."""
 
 
-class AtOnce:
+class ImmediateJobQueue:
     """Does each job when it comes, for a terminal that cannot show two things at a time."""
 
     is_busy = False
@@ -66,31 +66,31 @@ class AtOnce:
         self._do = do
 
     def add(self, job: Job) -> int:
-        """See `Turns.add`."""
+        """See `JobQueue.add`."""
         self._do(job, Interrupt())
         return 0
 
     def follow(self, text: str) -> None:
-        """See `Turns.follow`."""
+        """See `JobQueue.follow`."""
         self.add(Job(text))
 
     def take_open(self) -> str | None:
-        """See `Turns.take_open`."""
+        """See `JobQueue.take_open`."""
         return None
 
     def interrupt(self) -> bool:
-        """See `Turns.interrupt`."""
+        """See `JobQueue.interrupt`."""
         return False
 
     def drop(self) -> int:
-        """See `Turns.drop`."""
+        """See `JobQueue.drop`."""
         return 0
 
     def close(self) -> None:
-        """See `Turns.close`."""
+        """See `JobQueue.close`."""
 
 
-class InBackground:
+class BackgroundJobQueue:
     """Does jobs in a thread of its own."""
 
     def __init__(self, do: Do, on_change: Callable[[], None] = lambda: None) -> None:
@@ -110,12 +110,12 @@ class InBackground:
 
     @property
     def is_busy(self) -> bool:
-        """See `Turns.is_busy`."""
+        """See `JobQueue.is_busy`."""
         with self._changed:
             return self._interrupt is not None or bool(self._waiting)
 
     def add(self, job: Job) -> int:
-        """See `Turns.add`. Jobs that are `Job.is_open` and stand side by side become one."""
+        """See `JobQueue.add`. Jobs that are `Job.is_open` and stand side by side become one."""
         with self._changed:
             if job.is_open and self._waiting and self._waiting[-1].is_open:
                 self._waiting.append(_joined(self._waiting.pop(), job.text))
@@ -126,7 +126,7 @@ class InBackground:
         return before
 
     def follow(self, text: str) -> None:
-        """See `Turns.follow`."""
+        """See `JobQueue.follow`."""
         with self._changed:
             if self._waiting and self._waiting[0].is_open:
                 self._waiting.appendleft(_joined(self._waiting.popleft(), text))
@@ -136,14 +136,14 @@ class InBackground:
         self.interrupt()
 
     def take_open(self) -> str | None:
-        """See `Turns.take_open`."""
+        """See `JobQueue.take_open`."""
         with self._changed:
             if self._waiting and self._waiting[0].is_open:
                 return self._waiting.popleft().text
         return None
 
     def interrupt(self) -> bool:
-        """See `Turns.interrupt`."""
+        """See `JobQueue.interrupt`."""
         with self._changed:
             interrupt = self._interrupt
         if interrupt is None:
@@ -152,14 +152,14 @@ class InBackground:
         return True
 
     def drop(self) -> int:
-        """See `Turns.drop`."""
+        """See `JobQueue.drop`."""
         with self._changed:
             dropped = len(self._waiting)
             self._waiting.clear()
         return dropped
 
     def close(self) -> None:
-        """See `Turns.close`."""
+        """See `JobQueue.close`."""
         with self._changed:
             self._is_closed = True
             self._waiting.clear()

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_sessions.agent.chat_spool import AWAY, Keeping, Kept, directory_for
+from hermes_sessions.agent.chat_spool import (
+    STORE_UNAVAILABLE_ERRORS,
+    ChatSpool,
+    SpooledMessage,
+    chat_spool_directory,
+)
 from hermes_sessions.cli.render.chat import wrapped
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.errors import HermesSessionsError, StoreError, StoreIOError
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
 _LATER: Final = "it is stored when the store is back, or by: hermes doctor --fix"
 
 
-class Away:
+class OutageHandler:
     """Looks after what one chat could not store. One thread at a time may use it, and any may
     read `sign`.
     """
@@ -41,7 +46,7 @@ class Away:
         self._db = db
         self._origin = origin
         self._keeps_questions = keeps_questions
-        self._keeping = Keeping(directory_for(settings.home, settings.sessiondb))
+        self._keeping = ChatSpool(chat_spool_directory(settings.home, settings.sessiondb))
         self.health = HealthWatch(_first(db))
         self._kept = 0
         self._not_kept: OSError | None = None
@@ -60,7 +65,7 @@ class Away:
             return
         try:
             self._keeping.keep(
-                Kept(
+                SpooledMessage(
                     session_id,
                     self._origin.source,
                     {**message, "timestamp": self._console.clock()},
@@ -76,7 +81,7 @@ class Away:
             self._kept += 1
         self.health.waits(self._keeping.waiting)
 
-    def take_up(self) -> None:
+    def store_leftovers(self) -> None:
         """At the start: store what chats kept that are gone, and say so."""
         try:
             self._keeping.adopt()
@@ -99,15 +104,15 @@ class Away:
         """
         if not self._keeping.waiting:
             return
-        conversation.let_go()
+        conversation.release_leftover_lease()
         try:
             number = self._keeping.store_all(self._db)
         except OSError as error:
-            if isinstance(error, AWAY):
+            if isinstance(error, STORE_UNAVAILABLE_ERRORS):
                 raise
             raise StoreIOError(f"What waits in {self._keeping.directory}: {error}") from error
         self.worked()
-        conversation.go_on_with_kept()
+        conversation.switch_to_spooled_session()
         self._tell_stored(number)
 
     def worked(self) -> None:
@@ -132,7 +137,7 @@ class Away:
             self._tell(f"What was said is kept in a file here; {_LATER}")
         return not_kept is None
 
-    def say_goodbye(self) -> None:
+    def report_pending(self) -> None:
         """Say what still waits."""
         waiting = self._keeping.waiting
         if waiting:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from hermes_sessions.cli.render.safe_text import piece
 
 if TYPE_CHECKING:
-    from hermes_sessions.cli.chat.completer import Candidate
+    from hermes_sessions.cli.chat.completer import Suggestion
     from hermes_sessions.cli.chat.screen import Screen
     from hermes_sessions.cli.console import Console
 
@@ -21,7 +21,7 @@ _FURTHER: Final = "  "
 _LEAST_ROWS: Final = 3
 
 
-class Asks(Protocol):
+class LineReader(Protocol):
     """Something that can be asked for a line."""
 
     def ask(self) -> str:
@@ -38,7 +38,7 @@ class Asks(Protocol):
         """
 
 
-def ask_lines(prompt: Asks) -> Iterator[str]:
+def read_lines(prompt: LineReader) -> Iterator[str]:
     """Yield what is typed until the input ends; a line that was given up is asked for anew."""
     while True:
         try:
@@ -51,7 +51,7 @@ def ask_lines(prompt: Asks) -> Iterator[str]:
             yield text.strip()
 
 
-class Lines:
+class StdinReader:
     """Standard input, line by line, for what is no full terminal."""
 
     def __init__(self, state: Callable[[], str] = lambda: "") -> None:
@@ -59,7 +59,7 @@ class Lines:
         self._state = state
 
     def ask(self) -> str:
-        """See `Asks.ask`. A backslash at the end goes on in the next line."""
+        """See `LineReader.ask`. A backslash at the end goes on in the next line."""
         try:
             return self._read()
         except (EOFError, KeyboardInterrupt):
@@ -80,7 +80,7 @@ class Lines:
             parts.append(line[:-1])
 
     def give_back(self, text: str) -> None:
-        """See `Asks.give_back`. It stands above."""
+        """See `LineReader.give_back`. It stands above."""
 
 
 class Prompt:
@@ -98,7 +98,7 @@ class Prompt:
         *,
         is_busy: Callable[[], bool],
         interrupt: Callable[[], bool],
-        arguments: Callable[[str], Iterable[Candidate]],
+        arguments: Callable[[str], Iterable[Suggestion]],
         state: Callable[[], str] = lambda: "",
     ) -> None:
         """*arguments* gives what can follow a command, for completion; *state* what stands before
@@ -114,7 +114,7 @@ class Prompt:
         self._given_back = ""
 
     def ask(self) -> str:
-        """See `Asks.ask`. What was typed stays to be seen above what follows."""
+        """See `LineReader.ask`. What was typed stays to be seen above what follows."""
         parts: list[str] = []
         while True:
             with self._screen.beside(self._session.app):
@@ -124,11 +124,11 @@ class Prompt:
                 break
         # Somebody may have pasted what would act on the terminal; what is said stays as it is.
         shown = f"\n{_FURTHER}".join(piece("\n".join(parts)).split("\n"))
-        self._screen.show_aside(f"{self._sign}{shown}\n")
+        self._screen.write_above_prompt(f"{self._sign}{shown}\n")
         return "\n".join(parts)
 
     def give_back(self, text: str) -> None:
-        """See `Asks.give_back`."""
+        """See `LineReader.give_back`."""
         # Either the loop is there by now, or `_begin` comes later.
         self._given_back = text
         self._soon(self._take_back)
@@ -193,7 +193,7 @@ def can_prompt(console: Console) -> bool:
 def _session(
     home: Path | None,
     interrupt: Callable[[], bool],
-    arguments: Callable[[str], Iterable[Candidate]],
+    arguments: Callable[[str], Iterable[Suggestion]],
 ) -> Any:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import FileHistory, InMemoryHistory

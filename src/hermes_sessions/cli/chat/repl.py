@@ -5,17 +5,17 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from hermes_sessions.agent.command_table import Typed, UnknownCommand, read_command
+from hermes_sessions.agent.command_table import TypedCommand, UnknownCommand, parse_command
 from hermes_sessions.agent.interrupts import Interrupt
-from hermes_sessions.cli.chat.job_queue import AtOnce, InBackground, Job, Turns
-from hermes_sessions.cli.chat.prompt import Asks, Lines, Prompt, ask_lines, can_prompt
+from hermes_sessions.cli.chat.job_queue import BackgroundJobQueue, ImmediateJobQueue, Job, JobQueue
+from hermes_sessions.cli.chat.prompt import LineReader, Prompt, StdinReader, can_prompt, read_lines
 from hermes_sessions.cli.render.chat import wrapped
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.errors import ConversationHeld, HermesSessionsError, InvalidInput
 
 if TYPE_CHECKING:
-    from hermes_sessions.cli.chat.controller import Talk
-    from hermes_sessions.cli.chat.slash_commands import Commands
+    from hermes_sessions.cli.chat.controller import ChatController
+    from hermes_sessions.cli.chat.slash_commands import SlashCommands
     from hermes_sessions.cli.console import Console
     from hermes_sessions.config.settings import Settings
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 _ASKING: Final = frozenset({"retry", "compress"})
 
 
-class Conversing:
+class ChatRepl:
     """Reads lines until the input ends or somebody leaves."""
 
     def __init__(
-        self, talk: Talk, commands: Commands, console: Console, settings: Settings
+        self, talk: ChatController, commands: SlashCommands, console: Console, settings: Settings
     ) -> None:
         self._talk = talk
         self._commands = commands
         self._console = console
         self._settings = settings
-        self._turns: Turns = AtOnce(self._do)
-        self._prompt: Asks = Lines(lambda: talk.away.sign)
+        self._turns: JobQueue = ImmediateJobQueue(self._do)
+        self._prompt: LineReader = StdinReader(lambda: talk.outage.sign)
 
     def run(self) -> None:
         """Talk, from the greeting to the way back."""
@@ -49,7 +49,7 @@ class Conversing:
         from hermes_sessions.cli.chat.screen import Screen
 
         screen = Screen(sys.stdout)
-        turns = InBackground(self._do, screen.refresh)
+        turns = BackgroundJobQueue(self._do, screen.refresh)
         prompt = Prompt(
             None if self._talk.is_incognito else self._settings.home,
             self._console,
@@ -57,12 +57,12 @@ class Conversing:
             is_busy=lambda: turns.is_busy,
             interrupt=turns.interrupt,
             arguments=self._commands.arguments,
-            state=lambda: self._talk.away.sign,
+            state=lambda: self._talk.outage.sign,
         )
         self._prompt = prompt
         turns.on_failure = prompt.end
         self._turns = turns
-        with screen.takes_everything():
+        with screen.captures_output():
             try:
                 self._talk.greet()
                 self._converse(prompt)
@@ -73,8 +73,8 @@ class Conversing:
         if turns.failure is not None:
             raise turns.failure
 
-    def _converse(self, prompt: Asks) -> None:
-        for line in ask_lines(prompt):
+    def _converse(self, prompt: LineReader) -> None:
+        for line in read_lines(prompt):
             try:
                 if not self._handle(line):
                     return
@@ -87,7 +87,7 @@ class Conversing:
 
     def _handle(self, line: str) -> bool:
         """Do what a line asks for; return whether the conversation goes on."""
-        typed = read_command(line, "cli")
+        typed = parse_command(line, "cli")
         if typed is None:
             self._say(line)
         elif isinstance(typed, UnknownCommand):
@@ -142,7 +142,7 @@ class Conversing:
     def _do(self, job: Job, interrupt: Interrupt) -> None:
         """Do what had to wait; expected failures are told."""
         try:
-            if isinstance(job.command, Typed):
+            if isinstance(job.command, TypedCommand):
                 self._commands.do(job.command, interrupt)
             else:
                 is_steering = self._settings.display.busy_input_mode == "steer"

@@ -52,7 +52,7 @@ class Screen:
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._refresh_beside, application)
 
-    def show_aside(self, lines: str) -> None:
+    def write_above_prompt(self, lines: str) -> None:
         """Show whole lines above the line that is not complete yet."""
         with self._lock:
             written, end, rest = self._unwritten.rpartition("\n")
@@ -77,7 +77,7 @@ class Screen:
             self.refresh()
 
     @contextmanager
-    def takes_everything(self) -> Iterator[None]:
+    def captures_output(self) -> Iterator[None]:
         """Show what is written to the standard streams in the block."""
         streams = sys.stdout, sys.stderr
         sys.stdout = sys.stderr = _Stream(self, self._terminal)
@@ -120,7 +120,7 @@ class _Stream:
     def write(self, text: str) -> int:
         # What is said about a line that was typed must not end up in the middle of an answer.
         is_aside = threading.get_ident() == self._thread and text.endswith("\n")
-        (self._screen.show_aside if is_aside else self._screen.write)(text)
+        (self._screen.write_above_prompt if is_aside else self._screen.write)(text)
         return len(text)
 
     def flush(self) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hermes_sessions.agent.command_table import Typed, commands_for
+from hermes_sessions.agent.command_table import TypedCommand, commands_for
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.cli.chat.incognito import OFF, ON, require_stored
 from hermes_sessions.cli.render.chat import command_lines, numbered_sessions, wrapped
 from hermes_sessions.cli.render.costs import usage_lines
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.render.search_results import Surroundings, account_lines, hit_lines
+from hermes_sessions.cli.render.search_results import HitContext, hit_lines, search_report_lines
 from hermes_sessions.cli.render.text_width import cut
 from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.sessions.export_formats import FORMS
@@ -22,14 +22,14 @@ from hermes_sessions.errors import InvalidInput
 
 if TYPE_CHECKING:
     from hermes_sessions.agent.clients.model_selection import ChosenModel
-    from hermes_sessions.cli.chat.completer import Candidate
-    from hermes_sessions.cli.chat.controller import Talk
+    from hermes_sessions.cli.chat.completer import Suggestion
+    from hermes_sessions.cli.chat.controller import ChatController
     from hermes_sessions.cli.console import Console
 
 import os
 from pathlib import Path
 
-from hermes_sessions.cli.files import FileRefused, written_whole
+from hermes_sessions.cli.files import FileRefused, atomic_write
 from hermes_sessions.cli.sessions.export_formats import JSONL, form_of, write_as
 from hermes_sessions.cli.store import is_file_of_store
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -62,7 +62,7 @@ def export_session(db: SessionDB, session_id: str, asked: str) -> Path:
     if is_of_store:
         raise FileRefused(f"{path} belongs to the store itself. Choose another name.")
     record = db.export_session(session_id)
-    with written_whole(str(path), replace=False) as file:
+    with atomic_write(str(path), replace=False) as file:
         write_as(form or form_of(path.name), [record] if record else [], file)
     return path
 
@@ -74,10 +74,10 @@ _FOUND = 5
 _DIGITS = 18
 
 
-class Commands:
+class SlashCommands:
     """What is typed with a slash, done."""
 
-    def __init__(self, talk: Talk, console: Console, chosen: ChosenModel) -> None:
+    def __init__(self, talk: ChatController, console: Console, chosen: ChosenModel) -> None:
         self._talk = talk
         self._held = talk.conversation
         self._db = self._held.agent.db
@@ -86,7 +86,7 @@ class Commands:
         #: What the numbers of the last list stand for.
         self._numbered: list[str] = []
 
-    def do(self, typed: Typed, interrupt: Interrupt) -> None:
+    def do(self, typed: TypedCommand, interrupt: Interrupt) -> None:
         """Do a command, until it is done or interrupted.
 
         ``/stop``, ``/queue`` and ``/quit`` are for whoever knows what is running.
@@ -101,9 +101,9 @@ class Commands:
         else:
             getattr(self, f"_{typed.command.name}")(typed.argument)
 
-    def arguments(self, name: str) -> Iterator[Candidate]:
+    def arguments(self, name: str) -> Iterator[Suggestion]:
         """Yield what can be written after a command, for completion."""
-        from hermes_sessions.cli.chat.completer import Candidate
+        from hermes_sessions.cli.chat.completer import Suggestion
 
         if name == "resume":
             rows = self._db.list_sessions_rich(
@@ -111,11 +111,11 @@ class Commands:
             )
             for row in rows:
                 title = one_line(row["title"] or "")
-                yield Candidate(
+                yield Suggestion(
                     title or row["id"], row["id"] if title else one_line(row["preview"])
                 )
         elif name == "export":
-            yield from map(Candidate, FORMS)
+            yield from map(Suggestion, FORMS)
 
     def _tell(self, *lines: str) -> None:
         style = self._console.style
@@ -174,8 +174,8 @@ class Commands:
         style, now = self._console.style, self._console.clock()
         for hit in answer.hits:
             name = hit.title or preview_of_session(self._db, hit.session_id)
-            self._console.tell([*hit_lines(hit, Surroundings(name=name), now=now, style=style), ""])
-        self._tell(*account_lines(answer, style))
+            self._console.tell([*hit_lines(hit, HitContext(name=name), now=now, style=style), ""])
+        self._tell(*search_report_lines(answer, style))
 
     def _compress(self, focus: str, interrupt: Interrupt) -> None:
         self._tell(f"Summarising{self._console.style.ellipsis}")
@@ -220,7 +220,7 @@ class Commands:
     def _status(self, _argument: str) -> None:
         asked = replace(self._chosen, model=self._held.agent.model)
         self._tell(f"Model: {one_line(asked.description)}")
-        health = self._talk.away.health.now
+        health = self._talk.outage.health.now
         if not health.is_healthy:
             self._tell(f"Store: {health.state.value}: {one_line(health.why or '')}")
         session = self._session()

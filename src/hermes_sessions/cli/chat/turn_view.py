@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hermes_sessions.agent.clients.port import ReasoningPiece, TextPiece, Usage, Waiting
+from hermes_sessions.agent.clients.port import ReasoningPiece, RetryWait, TextPiece, Usage
 from hermes_sessions.agent.turn import Answered, Ended, ToolStarted, TurnEvent
 from hermes_sessions.cli.render.safe_text import one_line, piece
 
@@ -61,7 +61,7 @@ class TurnView:
         elif isinstance(event, ReasoningPiece):
             self._whisper(style.dim(piece(event.text)))
             self._is_thought_open = not event.text.endswith("\n")
-        elif isinstance(event, Waiting):
+        elif isinstance(event, RetryWait):
             self._console.tell(style.dim(waiting_line(event)))
         elif isinstance(event, ToolStarted):
             arguments = one_line(event.call.arguments)[:_LONGEST_ARGUMENTS]
@@ -81,7 +81,7 @@ class TurnView:
             sys.stderr.flush()
 
 
-def waiting_line(event: Waiting) -> str:
+def waiting_line(event: RetryWait) -> str:
     """Return what is said while an endpoint is given time."""
     seconds = f"{event.seconds:.1f}" if event.seconds < 1 else f"{event.seconds:.0f}"
     return one_line(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.store import open_for_writing, show_warnings
 from hermes_sessions.config import load_settings
-from hermes_sessions.storage.care.doctor.check_runner import DEFAULT_SECONDS, Subject
+from hermes_sessions.storage.care.doctor.check_runner import DEFAULT_SECONDS, ExaminedStore
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.care.doctor.report import Report
@@ -84,7 +84,7 @@ _LOOKS: Final = 3
 @click.command(short_help="Look for trouble with the store, and say what to do.")
 @click.option("--fix", is_flag=True, help="Do what can safely be done, and say what was done.")
 @click.option("--full", is_flag=True, help="Check everything, however long that takes.")
-@speaks_to_console
+@pass_console
 def doctor(console: Console, *, fix: bool, full: bool) -> None:
     """Look for trouble with the store, and say what to do about it.
 
@@ -96,12 +96,12 @@ def doctor(console: Console, *, fix: bool, full: bool) -> None:
     show_warnings(console)
     found = _looked(console, full=full)
     if fix and any(finding.fix for finding in found.findings):
-        from hermes_sessions.storage.care.doctor.check_runner import mend
+        from hermes_sessions.storage.care.doctor.check_runner import apply_fixes
 
         def open_store() -> AbstractContextManager[SessionDB]:
             return open_for_writing(console)
 
-        mended = mend(found, open_store)
+        mended = apply_fixes(found, open_store)
         found = replace(_looked(console, full=full), mended=mended)
     if console.as_json:
         console.print_json(document(found))
@@ -114,7 +114,7 @@ def doctor(console: Console, *, fix: bool, full: bool) -> None:
 def _looked(console: Console, *, full: bool) -> Report:
     from hermes_sessions.cli.doctor.checks import ALL
     from hermes_sessions.storage.care.doctor.access_checks import opened
-    from hermes_sessions.storage.care.doctor.check_runner import examine
+    from hermes_sessions.storage.care.doctor.check_runner import run_checks
 
     first = subject(console, full=full)
     looks = 0
@@ -122,15 +122,15 @@ def _looked(console: Console, *, full: bool) -> Report:
         looks += 1
         # Within the same time, however often.
         with opened(replace(first)) as looked_at:
-            report = examine(looked_at, ALL)
+            report = run_checks(looked_at, ALL)
         if not looked_at.was_disturbed or looks == _LOOKS:
             return report
 
 
-def subject(console: Console, *, full: bool = False) -> Subject:
+def subject(console: Console, *, full: bool = False) -> ExaminedStore:
     """Return the configured store as the checks see it, with the time they are given."""
     until = float("inf") if full else console.stopwatch() + DEFAULT_SECONDS
-    return Subject(
+    return ExaminedStore(
         load_settings(),
         console.environ,
         console.clock,

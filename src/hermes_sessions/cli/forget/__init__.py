@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.options import pass_console, yes_option
 from hermes_sessions.cli.render.erasure import (
     plan_document,
     plan_lines,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Rebuild a large SQLite file, too; writers wait meanwhile.",
 )
-@speaks_to_console
+@pass_console
 def forget(
     console: Console,
     *,
@@ -117,9 +117,9 @@ def _given(
 
 
 def _erasure(db: SessionDB) -> Erasure:
-    from hermes_sessions.cli.forget.places import erasure_of
+    from hermes_sessions.cli.forget.places import make_erasure
 
-    return erasure_of(db, load_settings())
+    return make_erasure(db, load_settings())
 
 
 def _platform(name: str | None) -> str | None:

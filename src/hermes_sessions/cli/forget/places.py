@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.agent.chat_spool import keeping_directory
+from hermes_sessions.agent.chat_spool import chat_spool_root
 from hermes_sessions.config.settings import Settings
 from hermes_sessions.gateway.spool_erasure import spools_of
-from hermes_sessions.lifecycle.file_erasure import IndexEntries, RestartCounts
+from hermes_sessions.lifecycle.file_erasure import RestartCountEntries, SessionsJsonEntries
 from hermes_sessions.storage.care.erasure.coordinator import Erasure, Place
 from hermes_sessions.storage.care.erasure.discovery import column
-from hermes_sessions.storage.care.erasure.file_places import Backups, Copies, Transcripts
+from hermes_sessions.storage.care.erasure.file_places import (
+    BackupPlace,
+    StoreCopyPlace,
+    TranscriptPlace,
+)
 from hermes_sessions.storage.care.erasure.receipts import Step
 from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -123,19 +127,19 @@ def _replace(file: Path, text: str) -> None:
 HISTORY_FILE = "chat_history"
 
 
-def erasure_of(db: SessionDB, settings: Settings) -> Erasure:
+def make_erasure(db: SessionDB, settings: Settings) -> Erasure:
     """Return what erases on the configured store, and everywhere around it."""
     home = settings.home
     sessions = home / "sessions"
     places: list[Place] = [
         InputHistory(db.store, home / HISTORY_FILE),
-        spools_of(home, db.store, [keeping_directory(home)]),
-        IndexEntries(sessions),
-        RestartCounts(home),
-        Transcripts(sessions),
-        Backups(settings.backups.directory, identity(db.provider)),
+        spools_of(home, db.store, [chat_spool_root(home)]),
+        SessionsJsonEntries(sessions),
+        RestartCountEntries(home),
+        TranscriptPlace(sessions),
+        BackupPlace(settings.backups.directory, identity(db.provider)),
     ]
     file = db.provider.describe().get("path")
     if file:
-        places.append(Copies(Path(file)))
+        places.append(StoreCopyPlace(Path(file)))
     return Erasure(db.store, places)

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import NotFound
 
 
 @click.command(short_help="Talk to the agent of a running gateway.")
 @click.option("--chat", "name", default="main", show_default=True, help="The conversation.")
-@speaks_to_console
+@pass_console
 def chat(console: Console, *, name: str) -> None:
     """Talk to the agent through the socket of a gateway that runs on this machine.
 
@@ -24,7 +24,7 @@ def chat(console: Console, *, name: str) -> None:
     when everything has been answered.
     """
     from hermes_sessions.gateway.platforms.local.settings import LocalSettings
-    from hermes_sessions.gateway.platforms.local.socket_client import Refused, converse
+    from hermes_sessions.gateway.platforms.local.socket_client import ConnectionRefused, converse
 
     if console.as_json:
         raise click.UsageError("--json is not for a talk. The socket speaks JSON: docs/local.md")
@@ -44,7 +44,7 @@ def chat(console: Console, *, name: str) -> None:
             f"No gateway answers at {socket}. Enable platforms.local in config.yaml and start it: "
             f"hermes gateway run"
         ) from error
-    except Refused as error:
+    except ConnectionRefused as error:
         raise NotFound(str(error)) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import relative_time
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import open_for_reading, open_for_writing
@@ -21,7 +21,7 @@ from hermes_sessions.storage.repositories.senders import Sender, Senders
 )
 @click.option("--block", nargs=2, metavar="PLATFORM ID", help="Keep somebody out.")
 @click.option("--forget", nargs=2, metavar="PLATFORM ID", help="Forget what was decided.")
-@speaks_to_console
+@pass_console
 def pair(
     console: Console,
     *,

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, whole_number
+from hermes_sessions.cli.options import pass_console, whole_number
 from hermes_sessions.cli.render.humanize import relative_time
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import open_for_reading, open_for_writing
 from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
-from hermes_sessions.gateway.overview import Waiting, waiting_messages
+from hermes_sessions.gateway.overview import QueuedMessage, waiting_messages
 from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
 
 
@@ -27,7 +27,7 @@ from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
 @click.option(
     "--limit", default="50", callback=whole_number(1), show_default=True, help="How many of each."
 )
-@speaks_to_console
+@pass_console
 def queue(
     console: Console,
     *,
@@ -86,7 +86,7 @@ def queue(
 
 
 def _redeliver(console: Console, spool: Spool) -> None:
-    number = spool.offer_again()
+    number = spool.requeue_set_aside()
     if console.as_json:
         console.print_json({"redelivered": number})
         return
@@ -112,7 +112,7 @@ def _kept_document(inbound: Inbound) -> dict[str, Any]:
     }
 
 
-def _message(message: Waiting, now: float) -> str:
+def _message(message: QueuedMessage, now: float) -> str:
     age = relative_time(message.received_at, now)
     state = f"message {message.id} {message.status}, {message.kind}, {age}"
     return f"{state}: {one_line(message.session_key)}"

@@ -20,7 +20,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.gateway.background import in_background
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.store import show_warnings
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import ConfigError, StoreError
@@ -54,7 +54,7 @@ _SOON: Final = 1.0
 @click.option(
     "--no-wait", is_flag=True, help="End with an error when the database cannot be reached."
 )
-@speaks_to_console
+@pass_console
 def run(console: Console, *, log_level: str, no_wait: bool) -> None:
     """Connect the agent to the messengers that are enabled in config.yaml, until it is stopped.
 
@@ -155,7 +155,7 @@ class _Start:
             _logger().info(
                 "stopped" if clean else "stopped; what was not finished goes on at the next start"
             )
-            if made.observing.store().state is State.DOWN:
+            if made.gateway_metrics.store().state is State.DOWN:
                 # Threads that wait for the database would keep the process.
                 self._run_file.remove()
                 _leave(wants_restart=made.wants_restart)

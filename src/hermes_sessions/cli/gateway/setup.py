@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.options import pass_console, yes_option
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hermes_sessions.cli.gateway.setup_answers import Answers, Given
+    from hermes_sessions.cli.gateway.setup_answers import GivenAnswers, SetupAnswers
     from hermes_sessions.cli.gateway.setup_files import ConfigFiles, Written
     from hermes_sessions.config.settings import PlatformSettings, Settings
     from hermes_sessions.config.yaml_editor import Value
-    from hermes_sessions.gateway.platforms.spec import Found, Setup
+    from hermes_sessions.gateway.platforms.spec import Setup, SetupResult
 
 
 @click.command(short_help="Connect a messenger: ask, check, and write the configuration.")
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--home-channel", metavar="ID", help="The chat for what nobody asked for.")
 @click.option("--no-check", is_flag=True, help="Do not ask the platform whether it works.")
 @yes_option
-@speaks_to_console
+@pass_console
 def setup(
     console: Console,
     *,
@@ -71,12 +71,12 @@ def setup(
     asks = sys.stdin.isatty() and not yes and not console.as_json
     if not asks and not yes:
         raise click.UsageError("Nobody can be asked here. With --yes, what is given is written.")
-    from hermes_sessions.cli.gateway.setup_answers import read_given
+    from hermes_sessions.cli.gateway.setup_answers import read_given_answers
 
     name = _known(platform)
     found = _find_setup(console, name, asks=asks)
-    errand = _Errand(console, settings, name, found, asks=asks, checks=not no_check)
-    given = read_given(found, pairs, secrets, token_from_env)
+    errand = _PlatformSetup(console, settings, name, found, asks=asks, checks=not no_check)
+    given = read_given_answers(found, pairs, secrets, token_from_env)
     errand.run(given, allow, pairing=pairing, home_channel=home_channel)
 
 
@@ -115,7 +115,7 @@ def _find_setup(console: Console, name: str, *, asks: bool) -> Setup:
     try:
         return find_setup(name)
     except PackageMissing as missing:
-        command = packages.command_to_install(name) if packages.is_ours() else None
+        command = packages.command_to_install(name) if packages.runs_from_clone() else None
         if command is None:
             raise
         if not asks:
@@ -127,7 +127,7 @@ def _find_setup(console: Console, name: str, *, asks: bool) -> Setup:
     return find_setup(name)
 
 
-class _Errand:
+class _PlatformSetup:
     """Setting up one platform."""
 
     def __init__(
@@ -153,7 +153,7 @@ class _Errand:
 
     def run(
         self,
-        given: Given,
+        given: GivenAnswers,
         allow: tuple[str, ...],
         *,
         pairing: bool | None,
@@ -175,11 +175,11 @@ class _Errand:
 
     # ── what the platform needs ───────────────────────────────────────────────────────────────
 
-    def _checked_answers(self, given: Given) -> tuple[Answers, Found | None]:
-        from hermes_sessions.cli.gateway.setup_answers import Interview
+    def _checked_answers(self, given: GivenAnswers) -> tuple[SetupAnswers, SetupResult | None]:
+        from hermes_sessions.cli.gateway.setup_answers import SetupQuestionnaire
         from hermes_sessions.gateway.platforms.port import PlatformError
 
-        interview = Interview(
+        interview = SetupQuestionnaire(
             self._console, self._setup, given, self._files.variables, asks=self._asks
         )
         known = self._known_values()
@@ -212,7 +212,7 @@ class _Errand:
         self._setup.read(settings, self._home)
         return settings
 
-    def _check(self, settings: PlatformSettings) -> Found | None:
+    def _check(self, settings: PlatformSettings) -> SetupResult | None:
         if not self._checks:
             return None
         if self._asks:
@@ -267,7 +267,7 @@ class _Errand:
 
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
-    def _tell(self, written: Written, answers: Answers, found: Found | None) -> None:
+    def _tell(self, written: Written, answers: SetupAnswers, found: SetupResult | None) -> None:
         notes = [*(found.notes if found else ()), *self._hidden(answers)]
         if self._console.as_json:
             self._console.print_json(
@@ -294,7 +294,7 @@ class _Errand:
         lines.append("Start it with `hermes gateway run`; if it runs: hermes gateway restart")
         self._console.print(lines)
 
-    def _hidden(self, answers: Answers) -> list[str]:
+    def _hidden(self, answers: SetupAnswers) -> list[str]:
         """Return what to say about variables that would win over what was kept."""
         environ = self._console.environ
         return [
@@ -304,7 +304,7 @@ class _Errand:
         ]
 
 
-async def _in_time(setup: Setup, settings: PlatformSettings, home: Path) -> Found:
+async def _in_time(setup: Setup, settings: PlatformSettings, home: Path) -> SetupResult:
     from hermes_sessions.gateway.platforms.port import Unreachable
 
     try:

@@ -16,7 +16,7 @@ from hermes_sessions.gateway.platforms.spec import Question, Setup
 
 
 @dataclass(slots=True)
-class Answers:
+class SetupAnswers:
     """What was answered, and what becomes of it."""
 
     #: By key; a secret as it is.
@@ -38,7 +38,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenAnswers:
     """What the command was started with."""
 
     #: By key.
@@ -52,9 +52,9 @@ class Given:
         return {**self.values, **self.variables}
 
 
-def read_given(
+def read_given_answers(
     setup: Setup, pairs: tuple[str, ...], secrets: tuple[str, ...], token: str | None
-) -> Given:
+) -> GivenAnswers:
     """Return what options say.
 
     Raises:
@@ -77,7 +77,7 @@ def read_given(
         if key not in of_secrets:
             known = ", ".join(sorted(of_secrets)) or "none"
             raise click.UsageError(f"{setup.title} has no secret {key!r}. Known: {known}.")
-    return Given(values, variables)
+    return GivenAnswers(values, variables)
 
 
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:
@@ -87,14 +87,14 @@ def _pair(text: str, option: str, form: str) -> tuple[str, str]:
     return key, value
 
 
-class Interview:
+class SetupQuestionnaire:
     """Finds an answer to every question: what was given, what is there, or by asking."""
 
     def __init__(
         self,
         console: Console,
         setup: Setup,
-        given: Given,
+        given: GivenAnswers,
         environ: Mapping[str, str],
         *,
         asks: bool,
@@ -106,13 +106,13 @@ class Interview:
         self._environ = environ
         self._asks = asks
 
-    def answers(self, known: Mapping[str, str]) -> Answers:
+    def answers(self, known: Mapping[str, str]) -> SetupAnswers:
         """Return all answers; *known* are those of before.
 
         Raises:
             click.UsageError: one is missing, and nobody can be asked.
         """
-        answers = Answers()
+        answers = SetupAnswers()
         missing = []
         for question in self._setup.questions:
             if not question.is_asked({**self._given.everything, **answers.values}):
@@ -128,7 +128,7 @@ class Interview:
         answers.written.update(self._given.values)
         return answers
 
-    def _instead(self, missing: Sequence[Question], answers: Answers) -> Iterator[str]:
+    def _instead(self, missing: Sequence[Question], answers: SetupAnswers) -> Iterator[str]:
         """Yield what may be given in the place of something that is missing."""
         said = {**self._given.everything, **answers.values}
         for other in self._setup.questions:
@@ -140,7 +140,7 @@ class Interview:
                 names = " and ".join(spared)
                 yield f"\n  or instead of {names}, {other.name}: {_how_to_give(other)}"
 
-    def _answer(self, question: Question, known: str | None, answers: Answers) -> bool:
+    def _answer(self, question: Question, known: str | None, answers: SetupAnswers) -> bool:
         key = question.key
         if key in self._given.variables:
             variable = self._given.variables[key]
@@ -164,7 +164,7 @@ class Interview:
             return question.default is not None or question.is_optional
         return True
 
-    def _ask(self, question: Question, known: str | None, answers: Answers) -> None:
+    def _ask(self, question: Question, known: str | None, answers: SetupAnswers) -> None:
         self._console.tell(["", *question.help.splitlines()])
         otherwise = _otherwise(question, known)
         label = f"{question.name} [{otherwise}]: " if otherwise else f"{question.name}: "
@@ -181,7 +181,7 @@ class Interview:
                 continue
             return
 
-    def _keep(self, question: Question, value: str, answers: Answers) -> None:
+    def _keep(self, question: Question, value: str, answers: SetupAnswers) -> None:
         if question.variable is not None:
             answers.keep(question.key, question.variable, value)
         else:

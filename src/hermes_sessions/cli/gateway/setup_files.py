@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_sessions.cli.files import FileRefused, written_whole
+from hermes_sessions.cli.files import FileRefused, atomic_write
 from hermes_sessions.config import config_file_path, load_settings
 from hermes_sessions.config.env_file import (
     env_file_path,
@@ -91,7 +91,7 @@ class ConfigFiles:
         backup = None
         if edited != self._text:
             backup = self._back_up(now)
-            with written_whole(str(self.path), replace=True) as file:
+            with atomic_write(str(self.path), replace=True) as file:
                 file.write(edited.encode())
         return Written(self.path, backup, self._variables if secrets else None)
 
@@ -105,7 +105,7 @@ class ConfigFiles:
                 self._variables.chmod(_OWNER_ALONE)
         except OSError as error:
             raise FileRefused(f"{self._variables} is not yours: {error.strerror}.") from error
-        with written_whole(str(self._variables), replace=True) as file:
+        with atomic_write(str(self._variables), replace=True) as file:
             file.write(text.encode())
 
     def _back_up(self, now: float) -> Path | None:
@@ -113,7 +113,7 @@ class ConfigFiles:
             return None
         moment = datetime.fromtimestamp(now, UTC).strftime("%Y%m%d-%H%M%S")
         backup = self.path.with_name(f"{self.path.name}.{moment}.bak")
-        with written_whole(str(backup), replace=True) as file, self.path.open("rb") as before:
+        with atomic_write(str(backup), replace=True) as file, self.path.open("rb") as before:
             shutil.copyfileobj(before, file)
         return backup
 

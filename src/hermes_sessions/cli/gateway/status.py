@@ -11,7 +11,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.gateway.background import in_background, store_seconds
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import relative_time
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import open_for_reading
@@ -20,9 +20,9 @@ from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.inbound_spool import NEXT_STEP, spool_directory
 from hermes_sessions.gateway.overview import Overview, overview
 from hermes_sessions.gateway.run_file import LocalGateway, local_gateways
-from hermes_sessions.storage.host_processes import find_out, host_name
+from hermes_sessions.storage.host_processes import host_name, identify_process
 from hermes_sessions.storage.repositories.processes import Process
-from hermes_sessions.storage.spool import Waiting, waiting_below
+from hermes_sessions.storage.spool import SpoolStatus, spool_status
 
 #: How long a gateway of this home may take to say how it is.
 _SOCKET_SECONDS = 0.5
@@ -37,7 +37,7 @@ Answer = dict[str, Any] | None
 
 
 @click.command(short_help="Show who runs, what waits and what failed.")
-@speaks_to_console
+@pass_console
 def status(console: Console) -> None:
     """Show which gateways run, what waits for an answer, and what could not be delivered.
 
@@ -151,15 +151,15 @@ def _platforms(states: Mapping[str, str]) -> list[str]:
     return [f"  {name}: {one_line(state)}" for name, state in sorted(states.items())]
 
 
-def _spooled(place: Path) -> Waiting | None:
+def _spooled(place: Path) -> SpoolStatus | None:
     """Return what is in files; None when nobody may look."""
     try:
-        return waiting_below(place)
+        return spool_status(place)
     except OSError:
         return None
 
 
-def _kept(kept: Waiting | None, place: Path) -> list[str]:
+def _kept(kept: SpoolStatus | None, place: Path) -> list[str]:
     """Return what is to be said of messages that are not in the store."""
     if kept is None:
         return [f"{place} cannot be read: it is not known whether messages wait there"]
@@ -170,13 +170,13 @@ def _kept(kept: Waiting | None, place: Path) -> list[str]:
             f"a gateway stores and answers them when it is back"
         )
     if kept.put_aside:
-        lines.append(kept.words_about_put_aside(place, NEXT_STEP))
+        lines.append(kept.describe_set_aside(place, NEXT_STEP))
     return lines
 
 
 def _silent(process: Process, now: float) -> str:
     heard = f"last heard of {relative_time(process.heartbeat_at, now)}"
-    if process.host == host_name() and find_out(process) == "another":
+    if process.host == host_name() and identify_process(process) == "another":
         heard += ", is another program now"
     return f"Silent: process {process.pid}, {heard}; what it ran goes on when a gateway starts"
 

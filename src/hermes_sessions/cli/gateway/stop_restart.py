@@ -11,14 +11,14 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.gateway.background import in_background, store_seconds
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.config import load_settings
 from hermes_sessions.config.settings import Settings
 from hermes_sessions.errors import NotFound, StoreError
 from hermes_sessions.gateway.overview import Gateways, find_gateways
 from hermes_sessions.gateway.run_file import LocalGateway, local_gateways
-from hermes_sessions.storage.host_processes import find_out, host_name, send_signal
+from hermes_sessions.storage.host_processes import host_name, identify_process, send_signal
 from hermes_sessions.storage.repositories.processes import Process
 
 _LOOK_EVERY = 0.1
@@ -44,7 +44,7 @@ class _Target(NamedTuple):
     type=click.FloatRange(0),
     help="Kill it when it has not stopped by then.  [default: agent.restart_drain_timeout + 30]",
 )
-@speaks_to_console
+@pass_console
 def stop(console: Console, *, no_wait: bool, timeout: float | None) -> None:
     """Have the gateways of this machine finish what they do and stop.
 
@@ -57,7 +57,7 @@ def stop(console: Console, *, no_wait: bool, timeout: float | None) -> None:
 
 
 @click.command(short_help="Let running turns finish, and start again.")
-@speaks_to_console
+@pass_console
 def restart(console: Console) -> None:
     """Have the gateways of this machine finish what they do and start again, with the
     configuration as it is then. Gateways of this home are found also while the database cannot be
@@ -153,7 +153,7 @@ def _signal(
             # One that is gone by now has ended, too.
             ended.append(_Target(process, instances.get(pid)))
     for pid, process in _here(gateways.silent):
-        if pid not in instances and find_out(process) == "another":
+        if pid not in instances and identify_process(process) == "another":
             left_alone.setdefault(pid, _is_another(pid))
     return ended, left_alone
 
@@ -189,7 +189,7 @@ def _wait_for_end(ended: list[_Target], limit: float) -> list[int | None]:
     """
 
     def is_over(target: _Target) -> bool:
-        return find_out(target.process) != "it"
+        return identify_process(target.process) != "it"
 
     left = _left_after(ended, is_over, limit)
     for target in left:
@@ -212,7 +212,7 @@ def _wait_for_restart(
         if target.instance is None:
             living = _in_store(console, settings, signal.SIGHUP, is_needed=True).living
             return target.process.id not in {each.id for each in living}
-        if find_out(target.process) != "it":
+        if identify_process(target.process) != "it":
             raise NotFound(
                 f"Process {target.process.pid} ended and did not start again. Its log says why; "
                 f"start it with: hermes gateway run"

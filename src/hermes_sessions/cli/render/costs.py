@@ -34,7 +34,7 @@ def known_cost(value: Record) -> float | None:
     return None
 
 
-def spent(session: Record, usage: Sequence[Record]) -> str:
+def cost_text(session: Record, usage: Sequence[Record]) -> str:
     """Return the cost of a session in words, nothing when it used nothing.
 
     *usage* are its rows per model and task; without any, the session itself says what it knows.
@@ -79,7 +79,7 @@ def usage_lines(session: Record, usage: Sequence[Record]) -> list[str]:
     lines = [
         f"Calls: {calls}" + (f", of them {one_line(of_them)}" if of_them else ""),
         f"Tokens: {', '.join(tokens)}",
-        f"Cost: {spent(session, usage) or 'unknown'}",
+        f"Cost: {cost_text(session, usage) or 'unknown'}",
     ]
     if session.get("pricing_version"):
         lines.append(f"Prices: {one_line(session['pricing_version'])}")

@@ -16,7 +16,7 @@ Record = Mapping[str, Any]
 _INDENT = "  "
 
 
-class Departure(NamedTuple):
+class DeletionCandidate(NamedTuple):
     """A session that is to go."""
 
     session: Record
@@ -25,15 +25,15 @@ class Departure(NamedTuple):
     size: int
 
 
-def amount(departures: Sequence[Departure]) -> str:
+def amount(deletions: Sequence[DeletionCandidate]) -> str:
     """Return how much that is: ``2 sessions (5 messages, 1.2 KB)``."""
-    facts = f"{counted(_messages(departures), 'message')}, {size(_bytes(departures))}"
-    return f"{counted(len(departures), 'session')} ({facts})"
+    facts = f"{counted(_messages(deletions), 'message')}, {size(_bytes(deletions))}"
+    return f"{counted(len(deletions), 'session')} ({facts})"
 
 
-def departure_lines(departures: Iterable[Departure], style: Style) -> Iterator[str]:
+def deletion_lines(deletions: Iterable[DeletionCandidate], style: Style) -> Iterator[str]:
     """Yield two lines for each: which session, and what of it goes why."""
-    for session, reason, number_of_bytes in departures:
+    for session, reason, number_of_bytes in deletions:
         yield session_name(session)
         messages = counted(session["message_count"] or 0, "message")
         facts = f"{messages}, {size(number_of_bytes)}: {one_line(reason)}"
@@ -49,22 +49,22 @@ def session_name(session: Record) -> str:
     return f"{one_line(session['id'])}{'  ' if title else ''}{title}{pinned}"
 
 
-def departures_document(departures: Sequence[Departure], *, purge: bool) -> dict[str, Any]:
+def deletions_document(deletions: Sequence[DeletionCandidate], *, purge: bool) -> dict[str, Any]:
     """Return what ``--dry-run --json`` prints."""
     return {
         "dry_run": True,
         "purge": purge,
-        "messages": _messages(departures),
-        "bytes": _bytes(departures),
+        "messages": _messages(deletions),
+        "bytes": _bytes(deletions),
         "sessions": [
-            {**session_document(d.session), "bytes": d.size, "reason": d.reason} for d in departures
+            {**session_document(d.session), "bytes": d.size, "reason": d.reason} for d in deletions
         ],
     }
 
 
-def _messages(departures: Iterable[Departure]) -> int:
-    return sum(departure.session["message_count"] or 0 for departure in departures)
+def _messages(deletions: Iterable[DeletionCandidate]) -> int:
+    return sum(departure.session["message_count"] or 0 for departure in deletions)
 
 
-def _bytes(departures: Iterable[Departure]) -> int:
-    return sum(departure.size for departure in departures)
+def _bytes(deletions: Iterable[DeletionCandidate]) -> int:
+    return sum(departure.size for departure in deletions)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_sessions.cli.render.costs import known_cost
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.search.answer import Answer
+    from hermes_sessions.storage.search.answer import SearchAnswer
 
 Record = Mapping[str, Any]
 
@@ -130,7 +130,7 @@ def message_document(message: Record) -> dict[str, Any]:
     return {key: message.get(key) for key in MESSAGE_KEYS}
 
 
-def answer_document(answer: Answer) -> dict[str, Any]:
+def answer_document(answer: SearchAnswer) -> dict[str, Any]:
     """Return the documented keys of what a search found."""
     return {
         "hits": [{key: getattr(hit, key) for key in HIT_KEYS} for hit in answer.hits],

@@ -10,7 +10,7 @@ from hermes_sessions.cli.render.safe_text import one_line
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.care.repair.report import RepairReport, TableReport
-    from hermes_sessions.storage.sqlite.repair.file_check import Finding
+    from hermes_sessions.storage.sqlite.repair.file_check import FileFinding
 
 #: How many of each kind are listed; --json has them all.
 _LISTED = 20
@@ -23,7 +23,7 @@ _WHERE = {
 }
 
 
-def findings_lines(findings: Sequence[Finding]) -> Iterator[str]:
+def findings_lines(findings: Sequence[FileFinding]) -> Iterator[str]:
     """Yield what is wrong, one line each."""
     for finding in findings[:_LISTED]:
         where = f"table {finding.where}" if finding.what == "table" else _WHERE[finding.what]

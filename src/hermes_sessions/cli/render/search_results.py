@@ -16,8 +16,8 @@ from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.shell_commands import command_on
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import cut, display_width, wrap
-from hermes_sessions.cli.render.transcript import in_one_line, painter, speaker
-from hermes_sessions.storage.search.answer import COUNT_LIMIT, Account, Answer, Hit
+from hermes_sessions.cli.render.transcript import one_line_summary, painter, speaker
+from hermes_sessions.storage.search.answer import COUNT_LIMIT, Hit, SearchAnswer, SearchReport
 from hermes_sessions.storage.search.executor import RANKED
 from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS
 
@@ -38,13 +38,13 @@ _FILTERS = {
 }
 
 
-def account_lines(answer: Answer, style: Style) -> list[str]:
+def search_report_lines(answer: SearchAnswer, style: Style) -> list[str]:
     """Return the account of an answer, laid out for the width there is."""
     text = " ".join(_sentences(answer))
     return wrap(text, max(style.width, 16)) if style.width else [text]
 
 
-def _sentences(answer: Answer) -> Iterator[str]:
+def _sentences(answer: SearchAnswer) -> Iterator[str]:
     account = answer.account
     yield _count(len(answer.hits), account)
     if account.step not in (AS_ASKED, INSIDE_WORDS):
@@ -62,7 +62,7 @@ def _sentences(answer: Answer) -> Iterator[str]:
         yield "To index them now: hermes sessions optimize"
 
 
-def _count(shown: int, account: Account) -> str:
+def _count(shown: int, account: SearchReport) -> str:
     if not shown:
         return "Nothing found."
     total = f"{account.total:,}" if account.total_is_exact else f"{account.total:,}+"
@@ -72,7 +72,7 @@ def _count(shown: int, account: Account) -> str:
     return f"{shown} of {total} matches."
 
 
-def _removed(name: str, number: int, account: Account) -> str:
+def _removed(name: str, number: int, account: SearchReport) -> str:
     # Counting stops at a limit, with the filter and without it.
     more = "+" if number + account.total >= COUNT_LIMIT else ""
     excluded = name.removeprefix("exclude_")
@@ -93,7 +93,7 @@ _MARKED = re.compile(">>>((?:(?!>>>).)*?)<<<")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class HitContext:
     """What is shown with a hit."""
 
     #: What the session is called: its title, or a preview.
@@ -108,16 +108,16 @@ class _Paint(NamedTuple):
     colour: Callable[[str], str]
 
 
-def hit_lines(hit: Hit, surroundings: Surroundings, *, now: float, style: Style) -> list[str]:
+def hit_lines(hit: Hit, hit_context: HitContext, *, now: float, style: Style) -> list[str]:
     """Return the lines that show one hit, the command that opens it last."""
-    name = one_line(surroundings.name) or style.nothing
+    name = one_line(hit_context.name) or style.nothing
     lines = [style.bold(cut(name, style.width, style.ellipsis) if style.width else name)]
     lines += [_INDENT + style.dim(line) for line in _facts(hit, now, style)]
-    if surroundings.before is not None:
-        lines.append(_neighbour(surroundings.before, style))
+    if hit_context.before is not None:
+        lines.append(_neighbour(hit_context.before, style))
     lines += _match(hit, style)
-    if surroundings.after is not None:
-        lines.append(_neighbour(surroundings.after, style))
+    if hit_context.after is not None:
+        lines.append(_neighbour(hit_context.after, style))
     # It stays whole, whatever the window does to it: it is there to be copied.
     opening = command_on("show", hit.session_id, options=("--around", str(hit.id)))
     return [*lines, _INDENT + style.dim(opening)]
@@ -143,7 +143,7 @@ def _facts(hit: Hit, now: float, style: Style) -> Iterator[str]:
 
 
 def _neighbour(message: Record, style: Style) -> str:
-    text = f"{speaker(message, style)}: {in_one_line(message, style)}"
+    text = f"{speaker(message, style)}: {one_line_summary(message, style)}"
     room = _NEIGHBOUR if style.width is None else max(style.width - len(_INDENT), _AT_LEAST)
     return _INDENT + style.dim(cut(text, room, style.ellipsis))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hermes_sessions.cli.render.costs import spent
+from hermes_sessions.cli.render.costs import cost_text
 from hermes_sessions.cli.render.humanize import counted, moment
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
@@ -67,7 +67,7 @@ def _facts(
     tokens = _tokens(session)
     if tokens:
         yield "Tokens", tokens
-    cost = spent(session, usage)
+    cost = cost_text(session, usage)
     if cost:
         yield "Cost", cost
     if session.get("archived_at"):

@@ -50,7 +50,7 @@ def painter(message: Record, style: Style) -> Callable[[str], str]:
     return {"user": style.gold, "assistant": style.green}.get(str(message.get("role")), style.dim)
 
 
-def in_one_line(message: Record, style: Style) -> str:
+def one_line_summary(message: Record, style: Style) -> str:
     """Return the beginning of what a message says, or which tools it calls, as one line."""
     text = one_line(text_of(message.get("content"))[:_CHARACTERS_OF_A_LINE])
     if not text and message.get("content"):

@@ -10,15 +10,15 @@ from typing import Literal
 import click
 
 from hermes_sessions.cli.console import Console, Progress
-from hermes_sessions.cli.options import moment, speaks_to_console
+from hermes_sessions.cli.options import moment, pass_console
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.store import opened, show_warnings
+from hermes_sessions.cli.store import open_store_at, show_warnings
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import StoreMissing, TransferRefused
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.transfer.comparison import Difference, Plan, plan
-from hermes_sessions.storage.transfer.run import Report, Transfer
+from hermes_sessions.storage.transfer.comparison import Difference, TransferPlan, plan
+from hermes_sessions.storage.transfer.run import Transfer, TransferReport
 
 #: How many lines of one kind are printed; --json has all of them.
 _SHOWN = 10
@@ -40,7 +40,7 @@ _SHOWN = 10
     help="Only what was active from this time on: 2026-05-01, 12h, today.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be copied, and write nothing.")
-@speaks_to_console
+@pass_console
 def migrate(
     console: Console,
     *,
@@ -62,13 +62,13 @@ def migrate(
     started = console.stopwatch()
     with ExitStack() as stack:
         source = _source(source, target)
-        first = stack.enter_context(opened(source, read_only=True))
+        first = stack.enter_context(open_store_at(source, read_only=True))
         if dry_run:
             second = _if_it_exists(stack, target)
             _report_plan(console, plan(first, second, merge=merge, since=earliest))
             return
-        second = stack.enter_context(opened(target, read_only=False))
-        bars = stack.enter_context(_Bars(console))
+        second = stack.enter_context(open_store_at(target, read_only=False))
+        bars = stack.enter_context(_ProgressBars(console))
         report = Transfer(first, second, merge=merge, since=earliest, on_progress=bars.reach).run()
         place = _keys(second)
     _tell(console, report, console.stopwatch() - started, is_catch_up=since is not None)
@@ -91,12 +91,12 @@ def _source(source: str | None, target: str | None) -> str:
 
 def _if_it_exists(stack: ExitStack, target: str | None) -> SessionDBProvider | None:
     try:
-        return stack.enter_context(opened(target, read_only=True))
+        return stack.enter_context(open_store_at(target, read_only=True))
     except StoreMissing:
         return None
 
 
-class _Bars:
+class _ProgressBars:
     """One progress bar after the other."""
 
     def __init__(self, console: Console) -> None:
@@ -112,7 +112,7 @@ class _Bars:
             self._bar.__enter__()
         self._bar.reach(done, total)
 
-    def __enter__(self) -> _Bars:
+    def __enter__(self) -> _ProgressBars:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -137,7 +137,7 @@ def _keys(provider: SessionDBProvider) -> str:
 # ── what is said ──────────────────────────────────────────────────────────────────────────────
 
 
-def _report_plan(console: Console, found: Plan) -> None:
+def _report_plan(console: Console, found: TransferPlan) -> None:
     # The URL that was given is not repeated: it may hold a password.
     place = found.target or "a new store"
     if console.as_json:
@@ -160,7 +160,7 @@ def _report_plan(console: Console, found: Plan) -> None:
     console.tell(_unlike(found.differences))
 
 
-def _tell(console: Console, report: Report, seconds: float, *, is_catch_up: bool) -> None:
+def _tell(console: Console, report: TransferReport, seconds: float, *, is_catch_up: bool) -> None:
     if console.as_json:
         console.print_json(
             {
@@ -190,7 +190,7 @@ def _tell(console: Console, report: Report, seconds: float, *, is_catch_up: bool
     console.tell(_unlike(report.differences))
 
 
-def _summary(report: Report, seconds: float, *, is_catch_up: bool) -> Iterator[str]:
+def _summary(report: TransferReport, seconds: float, *, is_catch_up: bool) -> Iterator[str]:
     if is_catch_up:
         yield (
             f"Copied {report.copied:,} of {report.sessions:,} sessions that were active since "
@@ -213,7 +213,9 @@ def _summary(report: Report, seconds: float, *, is_catch_up: bool) -> Iterator[s
         yield f"Removed {counted(report.removed, 'session')} deleted from the source since."
 
 
-def _kept_and_replaced(found: Report | Plan, replaced: str, left: str) -> Iterator[str]:
+def _kept_and_replaced(
+    found: TransferReport | TransferPlan, replaced: str, left: str
+) -> Iterator[str]:
     for label, ids in ((replaced, found.overwritten), (left, found.skipped)):
         if ids:
             names = ", ".join(map(one_line, ids[:_SHOWN]))

@@ -5,23 +5,23 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.store import database_lines
-from hermes_sessions.cli.store import opened, show_warnings
+from hermes_sessions.cli.store import open_store_at, show_warnings
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.transfer.copy_ledger import identity
 
 
 @click.command(short_help="Show the store, its size and its state.")
 @click.argument("store", metavar="[STORE]", required=False)
-@speaks_to_console
+@pass_console
 def status(console: Console, *, store: str | None) -> None:
     """Show where a store is, how much it holds, and whether anything is to be done.
 
     Without STORE, the configured one. Nothing is changed.
     """
     show_warnings(console)
-    with opened(store, read_only=True) as provider:
+    with open_store_at(store, read_only=True) as provider:
         db = SessionDB(provider=provider, clock=console.clock)
         index = db.search_index_status()
         steps = provider.steps()

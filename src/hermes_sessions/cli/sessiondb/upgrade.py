@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
-from hermes_sessions.cli.store import opened, show_warnings
+from hermes_sessions.cli.options import pass_console
+from hermes_sessions.cli.store import open_store_at, show_warnings
 from hermes_sessions.errors import StoreError
 
 
@@ -17,7 +17,7 @@ from hermes_sessions.errors import StoreError
     is_flag=True,
     help="Also remove what only older versions need; first end or update all of them.",
 )
-@speaks_to_console
+@pass_console
 def upgrade(console: Console, *, store: str | None, finish: bool) -> None:
     """Bring the tables of a store up to date.
 
@@ -26,7 +26,7 @@ def upgrade(console: Console, *, store: str | None, finish: bool) -> None:
     """
     show_warnings(console)
     before = _waiting(store)
-    with opened(store, read_only=False) as provider:
+    with open_store_at(store, read_only=False) as provider:
         taken = [name for name in provider.steps().taken if name in before]
         finished = list(provider.finish_steps()) if finish else []
         left = list(provider.steps().finishing)
@@ -43,7 +43,7 @@ def upgrade(console: Console, *, store: str | None, finish: bool) -> None:
 def _waiting(store: str | None) -> tuple[str, ...]:
     """Return the steps that opening the store will take; of one that cannot be read yet, none."""
     try:
-        with opened(store, read_only=True) as provider:
+        with open_store_at(store, read_only=True) as provider:
             return provider.steps().waiting
     except StoreError:
         return ()

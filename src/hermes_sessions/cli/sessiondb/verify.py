@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.store import opened
+from hermes_sessions.cli.store import open_store_at
 from hermes_sessions.storage.transfer.comparison import compare_stores
 from hermes_sessions.storage.transfer.copy_ledger import identity
 
@@ -16,14 +16,17 @@ from hermes_sessions.storage.transfer.copy_ledger import identity
 @click.command(short_help="Compare two stores.")
 @click.argument("first", metavar="STORE")
 @click.argument("second", metavar="STORE")
-@speaks_to_console
+@pass_console
 def verify(console: Console, *, first: str, second: str) -> None:
     """Compare two stores: every session with all its messages, those in the trash included, and
     what stands beside them, like holds and receipts of erasures.
 
     Both are only read. Exits with 1 when they differ, with a list of what does.
     """
-    with opened(first, read_only=True) as left, opened(second, read_only=True) as right:
+    with (
+        open_store_at(first, read_only=True) as left,
+        open_store_at(second, read_only=True) as right,
+    ):
         names = identity(left), identity(right)
         with console.progress("Comparing", 1) as progress:
             found = compare_stores(left, right, progress.reach)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.store import open_for_writing
@@ -22,7 +22,7 @@ _sessions_argument = click.argument("references", metavar="ID...", nargs=-1, req
 
 @click.command(short_help="Take sessions out of the list; nothing is deleted.")
 @_sessions_argument
-@speaks_to_console
+@pass_console
 def archive(console: Console, *, references: tuple[str, ...]) -> None:
     """Take sessions out of the list; nothing is deleted, and search finds them.
 
@@ -34,7 +34,7 @@ def archive(console: Console, *, references: tuple[str, ...]) -> None:
 
 @click.command(short_help="Put archived sessions back into the list.")
 @_sessions_argument
-@speaks_to_console
+@pass_console
 def unarchive(console: Console, *, references: tuple[str, ...]) -> None:
     """Put archived sessions back into the list.
 
@@ -45,7 +45,7 @@ def unarchive(console: Console, *, references: tuple[str, ...]) -> None:
 
 @click.command(short_help="Keep sessions from ever being pruned.")
 @_sessions_argument
-@speaks_to_console
+@pass_console
 def pin(console: Console, *, references: tuple[str, ...]) -> None:
     """Keep sessions from ever being pruned.
 
@@ -57,7 +57,7 @@ def pin(console: Console, *, references: tuple[str, ...]) -> None:
 
 @click.command(short_help="Let pinned sessions be pruned again.")
 @_sessions_argument
-@speaks_to_console
+@pass_console
 def unpin(console: Console, *, references: tuple[str, ...]) -> None:
     """Let pinned sessions be pruned again.
 

@@ -10,7 +10,7 @@ from itertools import dropwhile
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import source_option, speaks_to_console
+from hermes_sessions.cli.options import pass_console, source_option
 from hermes_sessions.cli.render.humanize import counted, moment
 from hermes_sessions.cli.render.picker import (
     LEAST_COLUMNS,
@@ -20,7 +20,7 @@ from hermes_sessions.cli.render.picker import (
     picker_lines,
 )
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.cli.render.search_results import Surroundings, hit_lines
+from hermes_sessions.cli.render.search_results import HitContext, hit_lines
 from hermes_sessions.cli.render.shell_commands import resume_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import wrap
@@ -35,13 +35,13 @@ _PREVIEWED = 6
 _LEFT = 1
 
 
-class BrowsingRefused(HermesSessionsError):
+class BrowseError(HermesSessionsError):
     """There is no terminal to browse on, or what draws on it is not installed."""
 
 
 @click.command(short_help="Find a session as you type, and resume it.")
 @source_option
-@speaks_to_console
+@pass_console
 def browse(console: Console, *, source: str | None) -> None:
     """Find a session as you type, look at it, and resume it.
 
@@ -55,7 +55,7 @@ def browse(console: Console, *, source: str | None) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "prompt_toolkit":
             raise
-        raise BrowsingRefused(
+        raise BrowseError(
             "Browsing needs prompt_toolkit. Install it with: pip install 'hermes-sessions[chat]'. "
             "Without it, use: hermes sessions list, hermes sessions search"
         ) from error
@@ -80,12 +80,10 @@ def _open(console: Console, session_id: str) -> None:
 
 def _require_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise BrowsingRefused(
-            "Browsing needs a terminal. In scripts, use: hermes sessions list --json"
-        )
+        raise BrowseError("Browsing needs a terminal. In scripts, use: hermes sessions list --json")
     size = os.get_terminal_size(sys.stdout.fileno())
     if 0 < size.columns < LEAST_COLUMNS or 0 < size.lines < LEAST_LINES:
-        raise BrowsingRefused(
+        raise BrowseError(
             f"The window is too small for browsing: {LEAST_COLUMNS} columns and {LEAST_LINES} "
             f"lines at least."
         )
@@ -145,7 +143,7 @@ class Screen:
     def _said(self, row: Row, stored: int, style: Style) -> list[str]:
         """Return where the search found something, or else the last messages."""
         if row.hit is not None:
-            found = hit_lines(row.hit, Surroundings(name=row.name), now=self._now, style=style)
+            found = hit_lines(row.hit, HitContext(name=row.name), now=self._now, style=style)
             # Name, time and place are on the screen already, and the command is Enter.
             return list(dropwhile(lambda line: not line.startswith("> "), found[:-1]))
         start = max(stored - _PREVIEWED, 0)

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.options import pass_console, yes_option
 from hermes_sessions.cli.render.deletions import (
-    Departure,
+    DeletionCandidate,
     amount,
-    departure_lines,
-    departures_document,
+    deletion_lines,
+    deletions_document,
     session_name,
 )
 from hermes_sessions.cli.render.humanize import counted
@@ -45,7 +45,7 @@ purge_option = click.option(
 @dry_run_option
 @purge_option
 @yes_option
-@speaks_to_console
+@pass_console
 def delete(
     console: Console,
     *,
@@ -71,12 +71,12 @@ def delete(
             doomed |= {member["id"]: member for member in _with_parts(db, session, only=only)}
         if dry_run or not yes:
             sessions = list(doomed.values())
-            departures = measured(db, sessions, lambda s: _reason(s, named))
+            deletions = measured(db, sessions, lambda s: _reason(s, named))
             if dry_run:
-                explain(console, departures, purge=purge)
+                explain(console, deletions, purge=purge)
                 return
             console.tell(f"  {session_name(session)}" for session in sessions)
-            confirm_removal(console, departures, purge=purge)
+            confirm_removal(console, deletions, purge=purge)
         removed = _remove(console, db, list(doomed), purge=purge)
     messages = sum(doomed[i]["message_count"] or 0 for i in removed if i in doomed)
     report_removal(console, removed, messages, purged=purge, undo=list(named))
@@ -84,25 +84,29 @@ def delete(
 
 def measured(
     db: SessionDB, sessions: Sequence[Record], reason: Callable[[Record], str]
-) -> list[Departure]:
+) -> list[DeletionCandidate]:
     """Return *sessions* as what is to go, with their sizes and the *reason* of each."""
     sizes = db.measure_sessions(session["id"] for session in sessions)
-    return [Departure(session, reason(session), sizes[session["id"]]) for session in sessions]
+    return [
+        DeletionCandidate(session, reason(session), sizes[session["id"]]) for session in sessions
+    ]
 
 
-def explain(console: Console, departures: Sequence[Departure], *, purge: bool) -> None:
+def explain(console: Console, deletions: Sequence[DeletionCandidate], *, purge: bool) -> None:
     """Print what would go, and why."""
     if console.as_json:
-        console.print_json(departures_document(departures, purge=purge))
+        console.print_json(deletions_document(deletions, purge=purge))
         return
     fate = "be deleted for good" if purge else "move to the trash"
-    console.print([*departure_lines(departures, console.style), ""])
-    console.print(f"{amount(departures)} would {fate}. Nothing was changed.")
+    console.print([*deletion_lines(deletions, console.style), ""])
+    console.print(f"{amount(deletions)} would {fate}. Nothing was changed.")
 
 
-def confirm_removal(console: Console, departures: Sequence[Departure], *, purge: bool) -> None:
+def confirm_removal(
+    console: Console, deletions: Sequence[DeletionCandidate], *, purge: bool
+) -> None:
     """Ask whether these sessions should go; end the command with exit code 1 unless they should."""
-    what = amount(departures)
+    what = amount(deletions)
     question = (
         f"Delete {what} for good? This cannot be undone." if purge else f"Move {what} to the trash?"
     )

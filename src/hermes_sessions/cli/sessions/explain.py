@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.errors import InvalidInput, NotFound
@@ -18,7 +18,7 @@ _SHOWN = 10
 
 @click.command(short_help="Say why a conversation is in the session it is in.")
 @click.argument("reference", metavar="ID|KEY...", nargs=-1, required=True)
-@speaks_to_console
+@pass_console
 def explain(console: Console, *, reference: tuple[str, ...]) -> None:
     """Say why a conversation of a messenger is in the session it is in.
 

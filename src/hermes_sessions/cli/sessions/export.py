@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hermes_sessions.cli.console import Console, Progress
-from hermes_sessions.cli.files import STANDARD_STREAM, FileRefused, written_whole
-from hermes_sessions.cli.options import source_option, speaks_to_console, time_span
+from hermes_sessions.cli.files import STANDARD_STREAM, FileRefused, atomic_write
+from hermes_sessions.cli.options import pass_console, source_option, time_span
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.session_lookup import find_session
@@ -79,7 +79,7 @@ class _Tally:
     help="Only this session: an id, the beginning of one, or a title. Can be repeated.",
 )
 @click.option("--force", is_flag=True, help="Replace FILE when it exists.")
-@speaks_to_console
+@pass_console
 def export(
     console: Console,
     *,
@@ -114,7 +114,7 @@ def export(
         total = len(ids) or db.session_count(filters["source"], include_archived=True)
         records = _named(db, ids) if ids else _filtered(console, db, filters)
         with (
-            written_whole(target, replace=force) as file,
+            atomic_write(target, replace=force) as file,
             console.progress("Exporting", total) as progress,
             closing(records),
         ):

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.deletions import session_name
 from hermes_sessions.cli.render.retention import holds_lines
 from hermes_sessions.cli.session_lookup import find_session
@@ -21,7 +21,7 @@ _sessions_argument = click.argument("references", metavar="ID...", nargs=-1, req
 @click.command(short_help="Let nothing delete a conversation.")
 @_sessions_argument
 @click.option("--reason", metavar="TEXT", required=True, help="Why; shown to whoever meets it.")
-@speaks_to_console
+@pass_console
 def hold(console: Console, *, references: tuple[str, ...], reason: str) -> None:
     """Let nothing delete a conversation: no limit, no prune, and nobody by name.
 
@@ -38,7 +38,7 @@ def hold(console: Console, *, references: tuple[str, ...], reason: str) -> None:
 
 @click.command(short_help="Let a conversation be deleted again.")
 @_sessions_argument
-@speaks_to_console
+@pass_console
 def unhold(console: Console, *, references: tuple[str, ...]) -> None:
     """Lift the holds on conversations.
 
@@ -53,7 +53,7 @@ def unhold(console: Console, *, references: tuple[str, ...]) -> None:
 
 
 @click.command(short_help="List what is on hold, and why.")
-@speaks_to_console
+@pass_console
 def holds(console: Console) -> None:
     """List what is on hold, and why."""
     with open_for_reading(console) as db:

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.files import STANDARD_STREAM, readable_twice
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.files import STANDARD_STREAM, rereadable_copy
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.store import configured_file, open_for_writing
@@ -37,7 +37,7 @@ _SHOWN = 10
     metavar="PATH",
     help="The SQLite file to import into, made when it does not exist, instead of the store.",
 )
-@speaks_to_console
+@pass_console
 def import_(console: Console, *, source: str, into: str | None) -> None:
     """Read sessions from FILE into the store.
 
@@ -46,7 +46,7 @@ def import_(console: Console, *, source: str, into: str | None) -> None:
     changes nothing else. A session that is already stored with other content is left alone, and
     the exit code is 1.
     """
-    with readable_twice(source) as path:
+    with rereadable_copy(source) as path:
         from_database = source != STANDARD_STREAM and is_database(path)
         if source != STANDARD_STREAM:
             require_importable(path)

@@ -6,7 +6,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.lazy_group import QuickCommand
-from hermes_sessions.cli.options import source_option, speaks_to_console, time_span, whole_number
+from hermes_sessions.cli.options import pass_console, source_option, time_span, whole_number
 from hermes_sessions.cli.render.session_table import LAST_ACTIVE, STARTED, session_table
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.model.scope import Scope
@@ -36,7 +36,7 @@ _ALL = -1
 @click.option(
     "--children", is_flag=True, help="Show subagents and earlier parts of conversations, too."
 )
-@speaks_to_console
+@pass_console
 def list_sessions(
     console: Console,
     *,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.humanize import counted, size
 from hermes_sessions.cli.store import open_for_writing
 
 
 @click.command(short_help="Bring the search index up to date.")
 @click.option("--rebuild", is_flag=True, help="Make the index anew from the messages.")
-@speaks_to_console
+@pass_console
 def optimize(console: Console, *, rebuild: bool) -> None:
     """Bring the search index up to date, merge its pieces and give unused space back.
 

@@ -11,8 +11,8 @@ import click
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.options import (
     number_of_days,
+    pass_console,
     source_option,
-    speaks_to_console,
     yes_option,
 )
 from hermes_sessions.cli.render.humanize import date
@@ -47,7 +47,7 @@ _BATCH = 100
 @dry_run_option
 @purge_option
 @yes_option
-@speaks_to_console
+@pass_console
 def prune(
     console: Console,
     *,

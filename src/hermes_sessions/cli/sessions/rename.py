@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.store import open_for_writing
@@ -15,7 +15,7 @@ from hermes_sessions.errors import NotFound
 @click.command(short_help="Set or clear the title of a session.")
 @click.argument("reference", metavar="ID")
 @click.argument("words", metavar="TITLE...", nargs=-1, required=True)
-@speaks_to_console
+@pass_console
 def rename(console: Console, *, reference: str, words: tuple[str, ...]) -> None:
     """Set the title of a session; a blank title clears it.
 

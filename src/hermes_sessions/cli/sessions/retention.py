@@ -6,7 +6,7 @@ import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.cli.lazy_group import LazyCommand, LazyGroup, show_help_without_command
-from hermes_sessions.cli.options import speaks_to_console, yes_option
+from hermes_sessions.cli.options import pass_console, yes_option
 from hermes_sessions.cli.render.retention import (
     consent_line,
     limits_lines,
@@ -39,7 +39,7 @@ def retention(context: click.Context) -> None:
 
 
 @click.command(short_help="Show what is over a limit; nothing is changed.")
-@speaks_to_console
+@pass_console
 def plan(console: Console) -> None:
     """Show what is over a limit now, and why. Nothing is changed."""
     with open_for_reading(console) as db:
@@ -52,7 +52,7 @@ def plan(console: Console) -> None:
 
 @click.command(short_help="See the plan, and agree to the limits.")
 @yes_option
-@speaks_to_console
+@pass_console
 def approve(console: Console, *, yes: bool) -> None:
     """Show what is over a limit now, and ask whether you agree to the limits.
 
@@ -78,7 +78,7 @@ def approve(console: Console, *, yes: bool) -> None:
 
 @click.command(short_help="Move what is over a limit to the trash.")
 @dry_run_option
-@speaks_to_console
+@pass_console
 def run(console: Console, *, dry_run: bool) -> None:
     """Move what is over a limit to the trash, if the limits were approved.
 
@@ -112,7 +112,7 @@ def run(console: Console, *, dry_run: bool) -> None:
 
 
 @click.command(short_help="Show the limits, and whether they are approved.")
-@speaks_to_console
+@pass_console
 def status(console: Console) -> None:
     """Show the limits, whether they are approved, and how much is over them."""
     with open_for_reading(console) as db:

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, time_span, whole_number
-from hermes_sessions.cli.render.search_results import Surroundings, account_lines, hit_lines
+from hermes_sessions.cli.options import pass_console, time_span, whole_number
+from hermes_sessions.cli.render.search_results import HitContext, hit_lines, search_report_lines
 from hermes_sessions.cli.render.shell_commands import command_line
 from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.store import open_for_searching
-from hermes_sessions.storage.search.answer import Answer, Hit
+from hermes_sessions.storage.search.answer import Hit, SearchAnswer
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import Conditions
 from hermes_sessions.text.query.parser import FILTER_NAMES
@@ -78,7 +78,7 @@ def _several(name: str, metavar: str, text: str) -> Callable[..., Any]:
 )
 @click.option("--cursor", metavar="PLACE", help="Go on where an earlier answer ended.")
 @click.option("--exact", is_flag=True, help="Only what matches as asked; do not relax the query.")
-@speaks_to_console
+@pass_console
 def search(
     console: Console,
     *,
@@ -170,33 +170,35 @@ def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> Con
 # ── what is said ──────────────────────────────────────────────────────────────────────────────
 
 
-def _print_text(console: Console, db: SessionDB, answer: Answer, conditions: Conditions) -> None:
+def _print_text(
+    console: Console, db: SessionDB, answer: SearchAnswer, conditions: Conditions
+) -> None:
     style, now = console.style, console.clock()
     names: dict[str, str] = {}
     for hit in answer.hits:
         if hit.session_id not in names:
             names[hit.session_id] = hit.title or preview_of_session(db, hit.session_id)
-        surroundings = _surroundings(db, hit, names[hit.session_id])
-        console.print([*hit_lines(hit, surroundings, now=now, style=style), ""])
-    console.print(account_lines(answer, style))
+        hit_context = _hit_context(db, hit, names[hit.session_id])
+        console.print([*hit_lines(hit, hit_context, now=now, style=style), ""])
+    console.print(search_report_lines(answer, style))
     if answer.next_cursor:
         # "7d" means another moment when the next page is asked for.
         moments = {"since": _written(conditions.after), "until": _written(conditions.before)}
         console.print(f"Next page: {_next_page(answer.next_cursor, moments)}")
 
 
-def _surroundings(db: SessionDB, hit: Hit, name: str) -> Surroundings:
+def _hit_context(db: SessionDB, hit: Hit, name: str) -> HitContext:
     window = db.get_messages_around(hit.session_id, hit.id, window=1)["window"]
     places = [message["id"] for message in window]
     if hit.id not in places:
-        return Surroundings(name=name)
+        return HitContext(name=name)
     at = places.index(hit.id)
     before = window[at - 1] if at > 0 else None
     after = window[at + 1] if at + 1 < len(window) else None
     if hit.matched == "title":
         # The title was found; the hit is how its session begins.
-        return Surroundings(name=name, after=window[at])
-    return Surroundings(name=name, before=before, after=after)
+        return HitContext(name=name, after=window[at])
+    return HitContext(name=name, before=before, after=after)
 
 
 def _written(moment: float | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console, whole_number
+from hermes_sessions.cli.options import pass_console, whole_number
 from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.errors import NotFound
@@ -56,7 +56,7 @@ def _message_number(
     help="Show the messages around this one (a number that search gives), not the last.",
 )
 @click.option("--full", is_flag=True, help="Show every message, and all of its text.")
-@speaks_to_console
+@pass_console
 def show(
     console: Console, *, reference: tuple[str, ...], count: int, around: int | None, full: bool
 ) -> None:

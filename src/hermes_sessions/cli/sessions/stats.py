@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import speaks_to_console
+from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.render.store import (
     sizes_lines,
     space_lines,
@@ -35,7 +35,7 @@ SECONDS: Final = 20.0
     "--full", is_flag=True, help="With --space, look at the whole store, however long that takes."
 )
 @click.option("--usage", is_flag=True, help="Show tokens and cost, too; looks at every session.")
-@speaks_to_console
+@pass_console
 def stats(console: Console, *, sizes: bool, space: bool, full: bool, usage: bool) -> None:
     """Count sessions and messages, by source.
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from hermes_sessions.cli.console import Console
-from hermes_sessions.cli.options import number_of_days, speaks_to_console, yes_option
+from hermes_sessions.cli.options import number_of_days, pass_console, yes_option
 from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.session_lookup import find_in_trash
@@ -40,7 +40,7 @@ _STEPS = 50
     help="With --empty: only what was deleted that many days ago.",
 )
 @yes_option
-@speaks_to_console
+@pass_console
 def trash(console: Console, *, empty: bool, older_than: float, yes: bool) -> None:
     """List deleted sessions, latest first, or delete them for good.
 
@@ -101,7 +101,7 @@ def _purge(console: Console, db: SessionDB, times: Sequence[float]) -> None:
 
 @click.command(short_help="Bring sessions back from the trash.")
 @click.argument("references", metavar="ID...", nargs=-1, required=True)
-@speaks_to_console
+@pass_console
 def restore(console: Console, *, references: tuple[str, ...]) -> None:
     """Bring sessions back from the trash.
 

@@ -45,7 +45,7 @@ _FULL: Final = PlainTextResponse(
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ServerLimits:
     """How long, and how many, are waited for."""
 
     #: Seconds in which the head of a request must have arrived.
@@ -71,7 +71,7 @@ class Listener:
         section: str,
         host: str,
         port: int,
-        patience: Patience,
+        patience: ServerLimits,
         probes: Collection[str] = (),
     ) -> None:
         """*section* of the configuration is named when the address cannot be used. With port 0 a

@@ -173,7 +173,7 @@ _TICKS: Final = "```"
 _SIGNS: Final = (("bolded", "*"), ("struck", "~"), ("starred", "_"), ("lined", "_"))
 
 
-class SignMarkup(ABC):
+class SymbolMarkup(ABC):
     """Writes Markdown with signs; a messenger's own class says what it does otherwise."""
 
     bullet: ClassVar[str]

@@ -16,7 +16,7 @@ _LOCK: Final = "packages.lock"
 _SOURCES: Final = 4
 
 
-def is_ours() -> bool:
+def runs_from_clone() -> bool:
     """Tell whether this Python runs in the environment that ``./hermes`` made for a clone."""
     root = _HERE.parents[_SOURCES - 1]
     return (root / "hermes").is_file() and Path(sys.prefix).resolve() == (root / ".venv").resolve()

@@ -20,7 +20,7 @@ from hermes_sessions.gateway.platforms.port import (
 # How adapters hand over what arrived: nothing is confirmed to a platform that is not kept.
 
 
-async def is_taken(
+async def deliver_inbound(
     services: Services | None,
     inbound: Inbound,
     *,
@@ -63,14 +63,14 @@ def pause_after(failures: int) -> float:
     return min(2.0 ** min(max(failures, 1) - 1, 10), _LONGEST)
 
 
-class Ending:
+class StopSignal:
     """Whether to go on, asked for by whoever disconnects."""
 
     def __init__(self) -> None:
         self._asked_for = asyncio.Event()
 
     @property
-    def is_asked_for(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Whether it is over."""
         return self._asked_for.is_set()
 
@@ -78,7 +78,7 @@ class Ending:
         """Let it be over."""
         self._asked_for.set()
 
-    async def or_result(self, awaitable: Awaitable[T]) -> T:
+    async def result_unless_stopped(self, awaitable: Awaitable[T]) -> T:
         """Return what *awaitable* does, unless the end is asked for first; then it is cancelled,
         and when that was so before, it does not even begin.
 
@@ -88,7 +88,7 @@ class Ending:
         wanted = asyncio.ensure_future(awaitable)
         end = asyncio.ensure_future(self._asked_for.wait())
         try:
-            if self.is_asked_for:
+            if self.is_stop_requested:
                 raise Stopped
             await asyncio.wait({wanted, end}, return_when=asyncio.FIRST_COMPLETED)
             if wanted.done():
@@ -104,12 +104,12 @@ class Ending:
     async def pause(self, sleep: Sleep, seconds: float) -> None:
         """Return after so many seconds, or when the end is asked for."""
         with suppress(Stopped):
-            await self.or_result(sleep(seconds))
+            await self.result_unless_stopped(sleep(seconds))
 
 
 async def keep_receiving(
     receive: Callable[[], Awaitable[bool]],
-    ending: Ending,
+    ending: StopSignal,
     *,
     sleep: Sleep,
     platform: str,
@@ -120,7 +120,7 @@ async def keep_receiving(
     should; otherwise, and after errors, there are pauses. *lost* hears of the platform's errors.
     """
     failures = 0
-    while not ending.is_asked_for:
+    while not ending.is_stop_requested:
         try:
             failures = 0 if await receive() else failures + 1
             pause = pause_after(failures) if failures else 0.0

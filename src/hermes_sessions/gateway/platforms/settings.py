@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hermes_sessions.config.error_text import closest
-from hermes_sessions.config.key_types import Kind, NotAllowed, Surroundings, Text, WholeNumber
+from hermes_sessions.config.error_text import closest_match
+from hermes_sessions.config.key_types import Kind, NotAllowed, ParseContext, Text, WholeNumber
 from hermes_sessions.errors import ConfigError
 
 # ``webhook`` of a platform that is told our address by hand: where we listen for its calls.
@@ -66,14 +66,14 @@ def read_keys(
     for name, value in values.items():
         kind = kinds.get(name)
         if kind is None:
-            guess = closest(name, list(kinds), at_least=0.6)
+            guess = closest_match(name, list(kinds), at_least=0.6)
             hint = f"did you mean {guess}?" if guess else f"known: {', '.join(sorted(kinds))}."
             raise ConfigError(f"{section} has no key {name}; {hint}")
         if isinstance(value, (Mapping, tuple, list)):
             raise ConfigError(f"{section}.{name} must be a single value; allowed: {kind.allowed}.")
         try:
-            surroundings = Surroundings(home or Path("/"), {})
-            result = None if value is None else kind.parse(str(value), surroundings)
+            context = ParseContext(home or Path("/"), {})
+            result = None if value is None else kind.parse(str(value), context)
         except NotAllowed:
             raise ConfigError(
                 f"{section}.{name} is not allowed; allowed: {kind.allowed}."
@@ -109,7 +109,7 @@ def read_own_keys(
         ConfigError: a key is misspelt, or a value is not allowed.
     """
     for name in values:
-        guess = closest(name, [*kinds, *others], at_least=0.75)
+        guess = closest_match(name, [*kinds, *others], at_least=0.75)
         if guess is not None and guess != name:
             raise ConfigError(f"{section} has no key {name}; did you mean {guess}?")
     own = {name: value for name, value in values.items() if name in kinds}

@@ -43,7 +43,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SetupResult:
     """What a check found out."""
 
     #: Who the agent is there, as people see it.
@@ -66,7 +66,7 @@ class Setup:
     read: Callable[[PlatformSettings, Path], object]
     #: Asks the platform whether it is, and changes nothing. Raises LoginRefused or ConfigError when
     #: it is not, and Unreachable or RateLimited when nobody can say.
-    check: Callable[[PlatformSettings, Path], Awaitable[Found]]
+    check: Callable[[PlatformSettings, Path], Awaitable[SetupResult]]
     #: How ids of people are found; None where nobody is listed.
     people: str | None = None
     #: How the id of a chat is found; None where nobody can be written to first.

@@ -28,7 +28,7 @@ _WHITE: Final = re.compile(r"\s*\n|\s+")
 _LANGUAGE: Final = re.compile(r"[^\s`]{1,32}")
 
 
-class Part(NamedTuple):
+class TextPart(NamedTuple):
     """A part, and which characters of the whole it holds."""
 
     text: str
@@ -55,7 +55,7 @@ def split(text: str, limits: Limits) -> list[str]:
     return [part.text for part in cut(text, limits.text, limits.length_unit)]
 
 
-def cut(text: str, limit: int, unit: LengthUnit = "characters") -> Iterator[Part]:
+def cut(text: str, limit: int, unit: LengthUnit = "characters") -> Iterator[TextPart]:
     """Yield *text* in parts of at most *limit*, none of them blank.
 
     Cuts are made between paragraphs if possible, else lines, sentences, words, visible characters;
@@ -117,7 +117,7 @@ class _Cutter:
     limit: int
     unit: LengthUnit
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[TextPart]:
         fences = [fence for fence in find_fences(self.text) if self._leaves_room(fence)]
         number = 0
         start, end = 0, len(self.text)
@@ -134,12 +134,12 @@ class _Cutter:
         opening = max(fence.inside - fence.start, measure(fence.opener, self.unit))
         return opening + measure(fence.closer, self.unit) <= self.limit // 2
 
-    def _next(self, start: int, opener: str, fences: Sequence[Fence]) -> tuple[Part, int]:
+    def _next(self, start: int, opener: str, fences: Sequence[Fence]) -> tuple[TextPart, int]:
         """Return the part that begins at *start*, and where the next one does."""
         room = self.limit - measure(opener, self.unit)
         furthest = self._reach(start, room)
         if furthest == len(self.text):
-            return Part(opener + self.text[start:], start, furthest), furthest
+            return TextPart(opener + self.text[start:], start, furthest), furthest
         around = next((each for each in fences if each.start < furthest < each.end), None)
         if around is None:
             return self._cut_prose(start, self._best_place(start, furthest, fences), opener)
@@ -159,10 +159,10 @@ class _Cutter:
         is_half_full = fence.start - start >= (furthest - start) // 2
         return is_half_full and self._reach(fence.start, self.limit) >= fence.end
 
-    def _cut_prose(self, start: int, place: int, opener: str) -> tuple[Part, int]:
+    def _cut_prose(self, start: int, place: int, opener: str) -> tuple[TextPart, int]:
         white = _WHITE.match(self.text, place)
         kept = self.text[start:place].rstrip()
-        part = Part(opener + kept, start, start + len(kept))
+        part = TextPart(opener + kept, start, start + len(kept))
         return part, white.end() if white else place
 
     def _best_place(self, start: int, furthest: int, fences: Sequence[Fence]) -> int:
@@ -187,7 +187,7 @@ class _Cutter:
                     return start + place
         return _whole(self.text, furthest, after=start)
 
-    def _cut_code(self, start: int, room: int, opener: str, fence: Fence) -> tuple[Part, int]:
+    def _cut_code(self, start: int, room: int, opener: str, fence: Fence) -> tuple[TextPart, int]:
         """Cut inside a block: between lines if possible, and nothing of the code is dropped."""
         furthest = self._reach(start, room - measure(fence.closer, self.unit))
         begin = max(start, fence.inside)
@@ -196,7 +196,7 @@ class _Cutter:
         if self.text[place] != "\n":
             line = self.text.rfind("\n", begin + 1, place)
             place = line if line > begin else _whole(self.text, place, after=begin)
-        part = Part(opener + self.text[start:place] + fence.closer, start, place)
+        part = TextPart(opener + self.text[start:place] + fence.closer, start, place)
         following = place + (self.text[place] == "\n")
         return part, fence.end if following >= fence.closing else following
 

@@ -19,12 +19,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from hermes_sessions.gateway.platforms.http_server import Listener, Patience
+from hermes_sessions.gateway.platforms.http_server import Listener, ServerLimits
 
 #: What is larger than a platform's calls is not kept, and beyond this not even received.
 _MAX_RECEIVED: Final = 16 * 1024**2
 _BODY_SECONDS: Final = 10.0
-_PATIENCE: Final = Patience(connections=200, stop_seconds=30)
+_PATIENCE: Final = ServerLimits(connections=200, stop_seconds=30)
 
 #: Takes the body of a call, None for one that is no JSON or too large; tells whether it may be
 #: confirmed.
@@ -41,7 +41,7 @@ class Proof(Protocol):
         """Return whether the call is the platform's, after all of the body."""
 
 
-class ByHead:
+class HeaderProof:
     """A proof that the head gave."""
 
     def hear(self, chunk: bytes) -> None:
@@ -70,7 +70,7 @@ class Signature:
         return hmac.compare_digest(self._given, self._mark + self._made.hexdigest().encode())
 
 
-class Address(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen, and the section of the configuration that says so."""
 
     section: str
@@ -84,7 +84,7 @@ class Webhook:
 
     def __init__(
         self,
-        address: Address,
+        address: ListenAddress,
         take: Take,
         proof_of: Callable[[Request], Proof | None],
         *,

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.storage.mysql.connections import Node, Options
-from hermes_sessions.storage.provider import Wishes
+from hermes_sessions.storage.provider import OpenOptions
 from hermes_sessions.storage.servers.driver import MOST_SECONDS
 
 if TYPE_CHECKING:
@@ -135,13 +135,13 @@ def options_from_settings(settings: MySQLSettings) -> Options:
     return options._replace(**{name: keys[name] for name in keys if name not in in_url})
 
 
-def wished(options: Options, wishes: Wishes) -> Options:
+def with_open_options(options: Options, open_options: OpenOptions) -> Options:
     """Return the options with what a caller asks for."""
     # How durable a commit is, is the server's to say (innodb_flush_log_at_trx_commit).
     return options._replace(
-        read_only=wishes.read_only,
-        lock_timeout=wishes.lock_timeout or options.lock_timeout,
-        seconds_left=wishes.seconds_left,
+        read_only=open_options.read_only,
+        lock_timeout=open_options.lock_timeout or options.lock_timeout,
+        seconds_left=open_options.seconds_left,
     )
 
 

@@ -23,10 +23,10 @@ from pymysql.converters import conversions
 
 from hermes_sessions.errors import InvalidInput, StoreUnreachable
 from hermes_sessions.storage.mysql.error_translation import is_node_unavailable
-from hermes_sessions.storage.mysql.response_timeouts import Answers
+from hermes_sessions.storage.mysql.response_timeouts import ServerResponses
 from hermes_sessions.storage.mysql.server_session import ServerSession
 from hermes_sessions.storage.servers import driver
-from hermes_sessions.storage.servers.response_timeouts import AnswerLimits
+from hermes_sessions.storage.servers.response_timeouts import ResponseTimeouts
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Options(NamedTuple):
     lock_timeout: float = 16.0
     statement_timeout: float = 120.0
     read_only: bool = False
-    #: See `Wishes.seconds_left`.
+    #: See `OpenOptions.seconds_left`.
     seconds_left: Callable[[], float] | None = None
 
     @property
@@ -106,7 +106,7 @@ class Connections:
         self._prepared: weakref.WeakKeyDictionary[pymysql.Connection[Any], ServerSession] = (
             weakref.WeakKeyDictionary()
         )
-        self._limits = AnswerLimits(options, stops_writes=False)
+        self._limits = ResponseTimeouts(options, stops_writes=False)
         self._room = threading.Semaphore(options.max_connections)
         self._idle: deque[ServerSession] = deque()
         self._closed = False
@@ -160,7 +160,7 @@ class Connections:
     def release(self, session: ServerSession, *, keep: bool = True) -> None:
         """Take a session back; without *keep*, it is closed."""
         if session.process != os.getpid():
-            driver.leave_to_parent(session)
+            driver.keep_until_exit(session)
             return
         keep = keep and session.is_usable
         if not keep:
@@ -265,7 +265,7 @@ class Connections:
             connection,
             lock_timeout=self.options.lock_timeout,
             statement_timeout=self.options.statement_timeout,
-            answers=Answers(connection, self._limits, is_alive),
+            answers=ServerResponses(connection, self._limits, is_alive),
         )
 
     def _open(self, options: Options, seconds: float) -> pymysql.Connection[Any]:
@@ -314,9 +314,9 @@ class Connections:
         self._closed = True
         self._close_idle()
 
-    def start_over_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """Go on in a forked process without what was inherited, which belongs to the parent."""
-        driver.leave_to_parent(list(self._idle))
+        driver.keep_until_exit(list(self._idle))
         self._room = threading.Semaphore(self.options.max_connections)
         self._idle = deque()
 

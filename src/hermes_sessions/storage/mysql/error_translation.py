@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pymysql
 
 from hermes_sessions import errors
-from hermes_sessions.storage.servers.driver import Failures
+from hermes_sessions.storage.servers.driver import DriverErrors
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.mysql.server_session import ServerSession
@@ -183,7 +183,7 @@ def _first_line(error: pymysql.Error) -> str:
     return text.strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
-def is_passing(error: pymysql.Error) -> bool:
+def is_retryable(error: pymysql.Error) -> bool:
     """Whether the server gave up this attempt only: a conflict with others, or a deadlock."""
     return number_of(error) in _AGAIN
 
@@ -203,4 +203,6 @@ def is_node_unavailable(error: pymysql.Error) -> bool:
     return is_connection_lost(error, None) or number_of(error) in _FULL
 
 
-FAILURES: Final = Failures(pymysql.Error, translate, is_passing, is_collision, is_connection_lost)
+DRIVER_ERRORS: Final = DriverErrors(
+    pymysql.Error, translate, is_retryable, is_collision, is_connection_lost
+)

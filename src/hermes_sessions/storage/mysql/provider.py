@@ -14,7 +14,7 @@ from hermes_sessions.storage.mysql import message_append, schema
 from hermes_sessions.storage.mysql.connection_options import (
     options_from_settings,
     options_from_url,
-    wished,
+    with_open_options,
 )
 from hermes_sessions.storage.mysql.connections import (
     Connections,
@@ -23,7 +23,7 @@ from hermes_sessions.storage.mysql.connections import (
     PoolExhausted,
 )
 from hermes_sessions.storage.mysql.error_translation import (
-    FAILURES,
+    DRIVER_ERRORS,
     is_connection_lost,
     number_of,
     translate,
@@ -32,16 +32,16 @@ from hermes_sessions.storage.mysql.search_index import FulltextIndex
 from hermes_sessions.storage.mysql.server_session import Script, ServerSession
 from hermes_sessions.storage.mysql.transaction import MySQLTransaction
 from hermes_sessions.storage.provider import (
-    NO_WISHES,
+    DEFAULT_OPEN_OPTIONS,
     Dialect,
     NewRow,
+    OpenOptions,
     ReadTransaction,
     Space,
-    Wishes,
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.servers.driver import Failures, Mode
+from hermes_sessions.storage.servers.driver import DriverErrors, Mode
 from hermes_sessions.storage.servers.migrations import Migration
 from hermes_sessions.storage.servers.provider import (
     OUR_TABLES,
@@ -49,7 +49,7 @@ from hermes_sessions.storage.servers.provider import (
     nothing_to_resolve,
 )
 from hermes_sessions.storage.servers.response_timeouts import MIGRATION_SECONDS
-from hermes_sessions.storage.servers.unit_of_work import RunAgain, run_unit
+from hermes_sessions.storage.servers.unit_of_work import RetryUnit, run_unit
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import SessionDBSettings
@@ -127,7 +127,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         "binary logs, replicas and dumps for as long as you keep those."
     )
     dialect: ClassVar[Dialect] = DIALECT
-    _failures: ClassVar[Failures] = FAILURES
+    _driver_errors: ClassVar[DriverErrors] = DRIVER_ERRORS
     _options: Options
 
     def __init__(self, options: Options) -> None:
@@ -136,16 +136,20 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         self._options = options
 
     @classmethod
-    def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> MySQLSessionDBProvider:
+    def from_url(
+        cls, url: str, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
+    ) -> MySQLSessionDBProvider:
         """``mysql://user:password@host:port/database``; see `options_from_url`."""
-        return cls(wished(options_from_url(url), wishes)).initialize()
+        return cls(with_open_options(options_from_url(url), open_options)).initialize()
 
     @classmethod
     def from_settings(
-        cls, settings: SessionDBSettings, wishes: Wishes = NO_WISHES
+        cls, settings: SessionDBSettings, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
     ) -> MySQLSessionDBProvider:
         """See `SessionDBProvider.from_settings`."""
-        return cls(wished(options_from_settings(settings.mysql), wishes)).initialize()
+        return cls(
+            with_open_options(options_from_settings(settings.mysql), open_options)
+        ).initialize()
 
     def initialize(self, pool: Pool | None = None) -> MySQLSessionDBProvider:
         """Connect, create or update the tables, and return the provider itself.
@@ -190,7 +194,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         except pymysql.Error as error:
             ours = translate(error, connections.location)
             if is_connection_lost(error, None):
-                raise RunAgain(ours) from error
+                raise RetryUnit(ours) from error
             raise ours from error
 
     def _transaction(
@@ -241,7 +245,7 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         tx.commit(mark, is_noted=True)
         return int(numbers[(script.inserting or 0) - 1] or 0)
 
-    def _is_put_to_rest(
+    def _is_reset(
         self,
         connections: Connections,  # noqa: ARG002
         lent: ServerSession,
@@ -254,9 +258,9 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
     @property
     def search_index(self) -> FulltextIndex:
         """See `SessionDBProvider.search_index`."""
-        return FulltextIndex(self._make_index_anew)
+        return FulltextIndex(self._recreate_index)
 
-    def _make_index_anew(self) -> None:
+    def _recreate_index(self) -> None:
         # Others search and index meanwhile, perhaps make it anew themselves: for all of them there
         # is one at every moment.
         mark = secrets.token_hex(4)

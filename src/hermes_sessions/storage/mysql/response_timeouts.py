@@ -1,4 +1,4 @@
-"""Reading a server's answers, for as long as `AnswerLimits` says."""
+"""Reading a server's answers, for as long as `ResponseTimeouts` says."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pymysql
 from hermes_sessions.storage.servers.response_timeouts import (
     KEEPALIVE,
     LOST_AFTER_SECONDS,
-    AnswerLimits,
-    Silence,
+    ResponseTimeouts,
+    ResponseWait,
 )
 
 #: Names of options of the system's, not all of which are known everywhere, and their values.
@@ -27,7 +27,7 @@ _TCP: Final = {
 _BUFFERED: Final = 64 * 1024
 
 
-class Answers(io.RawIOBase):
+class ServerResponses(io.RawIOBase):
     """What arrives on one connection. The driver reads here instead of from its socket: there, a
     read that took too long could not be gone on with.
     """
@@ -35,10 +35,10 @@ class Answers(io.RawIOBase):
     def __init__(
         self,
         connection: pymysql.Connection[Any],
-        limits: AnswerLimits,
+        limits: ResponseTimeouts,
         is_alive: Callable[[], bool] | None,
     ) -> None:
-        """Limit all that *connection* waits for; see `Silence` for *is_alive*."""
+        """Limit all that *connection* waits for; see `ResponseWait` for *is_alive*."""
         self._connection = vars(connection)
         self._socket: socket.socket = self._connection["_sock"]
         self._limits = limits
@@ -88,7 +88,7 @@ class Answers(io.RawIOBase):
         """See `io.RawIOBase.readinto`; raises `TimeoutError` when the connection is given up."""
         # A commit is given up before a question whether the server lives would be answered.
         is_asked = self._seconds > self._limits.commit
-        silence = Silence(self._limits, self._seconds, self._is_alive if is_asked else None)
+        silence = ResponseWait(self._limits, self._seconds, self._is_alive if is_asked else None)
         while True:
             try:
                 return self._socket.recv_into(buffer)

@@ -30,7 +30,7 @@ from hermes_sessions.storage.servers.migrations import (
     BackUp,
     Migration,
     missing,
-    only_by_an_owner,
+    owner_required,
 )
 from hermes_sessions.storage.servers.response_timeouts import MIGRATION_TURN_SECONDS
 from hermes_sessions.storage.tables import (
@@ -83,7 +83,7 @@ _FAMILY: Final = ascii_lower("REGEXP_REPLACE(title, ' #[0-9]+$', '')")
 _TITLE_KEY: Final = f'"title_key" {_TITLE} GENERATED ALWAYS AS ({_FAMILY}) STORED'
 
 #: The only token of document 0, which every sound index has.
-WATCHMAN: Final = "w__"
+SENTINEL_WORD: Final = "w__"
 #: Tokens stand between blanks, also at both ends. They are ASCII, which is compared fastest.
 SEARCH_INDEX: Final = """CREATE TABLE IF NOT EXISTS search_documents (
     number BIGINT NOT NULL PRIMARY KEY,
@@ -96,9 +96,10 @@ _FIRST_STATE: Final = (
     "INSERT INTO search_state (segmenter, indexed_through) "
     "SELECT 0, 0 FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM search_state)"
 )
-POST_WATCHMAN: Final = (
+INSERT_SENTINEL: Final = (
     f"INSERT INTO search_documents (number, written, tokens) "
-    f"VALUES (0, UTC_TIMESTAMP(6), ' {WATCHMAN} ') ON DUPLICATE KEY UPDATE tokens = VALUES(tokens)"
+    f"VALUES (0, UTC_TIMESTAMP(6), ' {SENTINEL_WORD} ') "
+    f"ON DUPLICATE KEY UPDATE tokens = VALUES(tokens)"
 )
 
 _NOTED_COLUMNS: Final = ("content", "content_type", "tool_name", "tool_calls", "timestamp")
@@ -249,7 +250,7 @@ MIGRATIONS: Final = (
         (
             _FIRST_STATE,
             SEARCH_INDEX,
-            POST_WATCHMAN,
+            INSERT_SENTINEL,
             *_triggers(_TRIGGERS),
         ),
     ),
@@ -291,7 +292,7 @@ def make_current(session: ServerSession, *, may_write: bool, back_up: BackUp) ->
         except pymysql.err.OperationalError as error:
             if not done or number_of(error) not in _DENIED:
                 raise
-            raise StoreReadOnly(_only_by_another(session, done)) from error
+            raise StoreReadOnly(_owner_required(session, done)) from error
     if may_write:
         _make_missing_triggers(session, notes_changes=_CHANGES in done)
     return max(done.values(), default=WRITER_LEVEL)
@@ -346,9 +347,9 @@ def finish(session: ServerSession, back_up: BackUp) -> tuple[str, ...]:
     return tuple(sorted(set(_migrate(session, back_up, finishing=True)) - set(before)))
 
 
-def _only_by_another(session: ServerSession, done: Mapping[str, int]) -> str:
+def _owner_required(session: ServerSession, done: Mapping[str, int]) -> str:
     [(user,)] = session.execute("SELECT CURRENT_USER()").fetchall()
-    return only_by_an_owner(
+    return owner_required(
         missing(MIGRATIONS, done), f"the user {user!r}", "a user with CREATE, ALTER and TRIGGER"
     )
 

@@ -21,15 +21,15 @@ import pymysql
 
 from hermes_sessions.errors import StoreReadOnly
 from hermes_sessions.storage.mysql.error_translation import number_of
-from hermes_sessions.storage.mysql.schema import POST_WATCHMAN, WATCHMAN
+from hermes_sessions.storage.mysql.schema import INSERT_SENTINEL, SENTINEL_WORD
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,
+    IdRange,
     IndexDamaged,
     Order,
-    Span,
     order_by,
 )
 from hermes_sessions.storage.search.sql_conditions import Where
@@ -152,14 +152,14 @@ class FulltextIndex(ServerIndex[_Query]):
         except StoreReadOnly as refused:
             # This user may change rows, but not tables.
             tx.run("DELETE FROM search_documents")
-            tx.run(POST_WATCHMAN)
+            tx.run(INSERT_SENTINEL)
             if not self.is_sound(tx):
                 raise StoreReadOnly(
                     "The search index is damaged, and this user may not make it anew. Run "
                     "`hermes sessions optimize` once as a user with CREATE and DROP."
                 ) from refused
         else:
-            tx.run(POST_WATCHMAN)
+            tx.run(INSERT_SENTINEL)
 
     def is_sound(self, tx: ReadTransaction) -> bool:
         """See `SearchIndex.is_sound`."""
@@ -167,14 +167,14 @@ class FulltextIndex(ServerIndex[_Query]):
             row = tx.one(
                 f"SELECT (SELECT COUNT(*) FROM search_documents WHERE {_MATCH}), "
                 f"(SELECT tokens FROM search_documents WHERE number = 0)",
-                (f"+{WATCHMAN}",),
+                (f"+{SENTINEL_WORD}",),
             )
         except pymysql.Error as error:
             if number_of(error) in _DAMAGE:
                 return False
             raise
         # That there is an answer says that there is an index: how fresh it is does not matter.
-        return row is not None and row[1] == f" {WATCHMAN} "
+        return row is not None and row[1] == f" {SENTINEL_WORD} "
 
     def _compiled(self, node: Node) -> tuple[Expression, _Query] | None:
         superset = _Superset()
@@ -188,7 +188,13 @@ class FulltextIndex(ServerIndex[_Query]):
         return _noticing_damage()
 
     def _matching(
-        self, tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
+        self,
+        tx: ReadTransaction,
+        query: _Query,
+        where: Where,
+        limit: int,
+        order: Order,
+        span: IdRange,
     ) -> list[int]:
         if order not in ("last stored", "first stored") or limit > _MOST_LOOKED_FOR:
             return _asked(tx, query, where, limit, order, span)
@@ -262,8 +268,8 @@ def _store(tx: WriteTransaction, documents: Sequence[Document]) -> None:
 
 
 def _looked_at(
-    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
-) -> tuple[list[int], Span | None]:
+    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: IdRange
+) -> tuple[list[int], IdRange | None]:
     """Return matches among the first documents in this order, and where to go on, if at all.
 
     FULLTEXT collects every document that has a word before it gives the first. What many have is
@@ -279,7 +285,7 @@ def _looked_at(
         if row is None or row[0] is None:
             return found, None
         edge = row[0] - size if is_last else row[0] + size
-        near = span._replace(above=max(edge, span.above)) if is_last else Span(span.above, edge)
+        near = span._replace(above=max(edge, span.above)) if is_last else IdRange(span.above, edge)
         bound = near.as_sql("number")
         rows = tx.all(
             f"SELECT number FROM search_documents "
@@ -304,7 +310,7 @@ def _looked_at(
 
 
 def _asked(
-    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: Span
+    tx: ReadTransaction, query: _Query, where: Where, limit: int, order: Order, span: IdRange
 ) -> list[int]:
     """Return matches that FULLTEXT finds."""
     matching = query.numbers(span.as_sql("number"))

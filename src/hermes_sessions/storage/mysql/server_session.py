@@ -13,7 +13,7 @@ from pymysql.constants import FIELD_TYPE, SERVER_STATUS
 
 from hermes_sessions.errors import StatementRefused, StoreUnreachable
 from hermes_sessions.storage.mysql.error_translation import is_connection_lost
-from hermes_sessions.storage.mysql.response_timeouts import Answers
+from hermes_sessions.storage.mysql.response_timeouts import ServerResponses
 from hermes_sessions.storage.servers import driver
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class ServerSession:
         *,
         lock_timeout: float,
         statement_timeout: float,
-        answers: Answers,
+        answers: ServerResponses,
     ) -> None:
         """Tell the server how we work; *answers* are those that arrive on *connection*."""
         self.connection = connection

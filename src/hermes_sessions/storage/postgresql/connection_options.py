@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.storage.postgresql.connections import Options
-from hermes_sessions.storage.provider import Wishes
+from hermes_sessions.storage.provider import OpenOptions
 from hermes_sessions.storage.servers.driver import MOST_SECONDS
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ _KINDS: Final[dict[str, type[Any]]] = {
 _COMMITS: Final = ("on", "off", "local", "remote_write", "remote_apply")
 
 
-def options_from_url(url: str, wishes: Wishes) -> Options:
+def options_from_url(url: str, open_options: OpenOptions) -> Options:
     """Return the options that a ``postgresql://`` URL names.
 
     Raises:
         InvalidInput: it cannot be read. The message does not repeat it: it may hold a password.
     """
     conninfo, ours = _read(url)
-    return _wished(Options(conninfo=conninfo, **ours), wishes)
+    return _with_open_options(Options(conninfo=conninfo, **ours), open_options)
 
 
 _UNREADABLE: Final = (
@@ -84,7 +84,7 @@ def _value(name: str, text: str) -> Any:
     raise InvalidInput(f"{name} in the URL must be {expected}, not {text!r}.")
 
 
-def options_from_settings(settings: PostgreSQLSettings, wishes: Wishes) -> Options:
+def options_from_settings(settings: PostgreSQLSettings, open_options: OpenOptions) -> Options:
     """Return the options that the configuration names; what its URL names counts more.
 
     Raises:
@@ -134,16 +134,16 @@ def options_from_settings(settings: PostgreSQLSettings, wishes: Wishes) -> Optio
         statement_timeout=settings.statement_timeout,
         synchronous_commit=None if commit == "server" else commit,
     )
-    return _wished(options._replace(**ours), wishes)
+    return _with_open_options(options._replace(**ours), open_options)
 
 
-def _wished(options: Options, wishes: Wishes) -> Options:
-    if wishes.durability == "normal":
+def _with_open_options(options: Options, open_options: OpenOptions) -> Options:
+    if open_options.durability == "normal":
         options = options._replace(synchronous_commit="off")
-    elif wishes.durability == "full" and options.synchronous_commit == "off":
+    elif open_options.durability == "full" and options.synchronous_commit == "off":
         options = options._replace(synchronous_commit="on")
     return options._replace(
-        read_only=wishes.read_only,
-        lock_timeout=wishes.lock_timeout or options.lock_timeout,
-        seconds_left=wishes.seconds_left,
+        read_only=open_options.read_only,
+        lock_timeout=open_options.lock_timeout or options.lock_timeout,
+        seconds_left=open_options.seconds_left,
     )

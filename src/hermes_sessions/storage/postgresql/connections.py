@@ -24,13 +24,13 @@ from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.storage.postgresql.response_timeouts import Answers
+from hermes_sessions.storage.postgresql.response_timeouts import ServerResponses
 from hermes_sessions.storage.servers import driver
 from hermes_sessions.storage.servers.driver import Mode
 from hermes_sessions.storage.servers.response_timeouts import (
     KEEPALIVE,
     LOST_AFTER_SECONDS,
-    AnswerLimits,
+    ResponseTimeouts,
 )
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Options(NamedTuple):
     #: on, off, local, remote_write, remote_apply; None leaves it to the server.
     synchronous_commit: str | None = None
     read_only: bool = False
-    #: See `Wishes.seconds_left`.
+    #: See `OpenOptions.seconds_left`.
     seconds_left: Callable[[], float] | None = None
 
     def __repr__(self) -> str:
@@ -94,8 +94,8 @@ class Connections:
         self.is_bare = pool is not None
         self._lock = threading.Lock()
         self._idle: deque[psycopg.Connection] = deque()
-        self._limits = AnswerLimits(options)
-        self._answers: weakref.WeakKeyDictionary[psycopg.Connection, Answers] = (
+        self._limits = ResponseTimeouts(options)
+        self._answers: weakref.WeakKeyDictionary[psycopg.Connection, ServerResponses] = (
             weakref.WeakKeyDictionary()
         )
         self._pool: ConnectionPool[psycopg.Connection] | None = None
@@ -121,7 +121,7 @@ class Connections:
             return len(self._idle)
         return int(self._pool.get_stats()["pool_size"])
 
-    def answers_on(self, connection: psycopg.Connection) -> Answers:
+    def answers_on(self, connection: psycopg.Connection) -> ServerResponses:
         """How long the answers on a lent connection are waited for, and what is prepared on it.
 
         Where a pooler stands in between (`is_bare`), nothing can be prepared.
@@ -131,7 +131,7 @@ class Connections:
     def _bind(self, connection: psycopg.Connection) -> None:
         # How to reach the server of an application's connection, only the application knows.
         is_alive = self._is_alive if self._given is None else None
-        answers = self._answers[connection] = Answers(self._limits, is_alive)
+        answers = self._answers[connection] = ServerResponses(self._limits, is_alive)
         answers.bind(connection)
 
     def _is_alive(self, silent: psycopg.Connection) -> bool:
@@ -359,9 +359,9 @@ class Connections:
                 self._give_back(self._pool, self._idle.pop())
             self._pool.close(timeout=1.0)
 
-    def start_over_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """Go on in a forked process without what was inherited, which belongs to the parent."""
-        driver.leave_to_parent((self._pool, list(self._idle)))
+        driver.keep_until_exit((self._pool, list(self._idle)))
         self._lock = threading.Lock()
         self._idle = deque()
         self._pool = None

@@ -7,7 +7,7 @@ from typing import Final
 import psycopg
 
 from hermes_sessions import errors
-from hermes_sessions.storage.servers.driver import Failures
+from hermes_sessions.storage.servers.driver import DriverErrors
 
 #: By SQLSTATE, or its class (first two characters).
 _BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
@@ -79,7 +79,7 @@ def _first_line(error: psycopg.Error) -> str:
     return primary or str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
-def is_passing(error: psycopg.Error) -> bool:
+def is_retryable(error: psycopg.Error) -> bool:
     """Whether the server gave up this attempt only: a conflict with others, or a deadlock."""
     return error.sqlstate in _AGAIN
 
@@ -96,4 +96,6 @@ def is_connection_lost(error: psycopg.Error, connection: psycopg.Connection | No
     return connection is not None and connection.broken
 
 
-FAILURES: Final = Failures(psycopg.Error, translate, is_passing, is_collision, is_connection_lost)
+DRIVER_ERRORS: Final = DriverErrors(
+    psycopg.Error, translate, is_retryable, is_collision, is_connection_lost
+)

@@ -15,7 +15,7 @@ from psycopg import pq
 from psycopg.errors import InvalidSqlStatementName
 
 from hermes_sessions.storage.codec import encode_text
-from hermes_sessions.storage.postgresql.response_timeouts import Answers
+from hermes_sessions.storage.postgresql.response_timeouts import ServerResponses
 from hermes_sessions.storage.provider import NewRow
 from hermes_sessions.storage.servers.driver import HAS_NO_OTHER_TIP
 from hermes_sessions.storage.tables import MESSAGES
@@ -92,7 +92,7 @@ def _as_text(value: Any) -> bytes | None:
 
 def run_prepared(
     connection: psycopg.Connection,
-    answers: Answers,
+    answers: ServerResponses,
     wanted: Statement,
     params: list[bytes | None],
 ) -> int | None:
@@ -115,7 +115,7 @@ def run_prepared(
 
 def _run_known(
     connection: psycopg.Connection,
-    answers: Answers,
+    answers: ServerResponses,
     wanted: Statement,
     params: list[bytes | None],
 ) -> int | None:
@@ -125,7 +125,7 @@ def _run_known(
 
 def run_once(
     connection: psycopg.Connection,
-    answers: Answers,
+    answers: ServerResponses,
     wanted: Statement,
     params: list[bytes | None],
 ) -> int | None:
@@ -139,7 +139,7 @@ def _number(result: pq.abc.PGresult) -> int | None:
     return None if found is None else int(found)
 
 
-def _result(connection: psycopg.Connection, answers: Answers) -> pq.abc.PGresult:
+def _result(connection: psycopg.Connection, answers: ServerResponses) -> pq.abc.PGresult:
     """Wait for the answer, as long as for a commit."""
     pgconn = connection.pgconn
     wait = answers.wait_for(connection)

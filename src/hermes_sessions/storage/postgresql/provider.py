@@ -20,26 +20,26 @@ from hermes_sessions.storage.postgresql.connections import (
     Options,
     require_schema_name,
 )
-from hermes_sessions.storage.postgresql.error_translation import FAILURES, translate
+from hermes_sessions.storage.postgresql.error_translation import DRIVER_ERRORS, translate
 from hermes_sessions.storage.postgresql.transaction import (
     PsycopgTransaction,
     is_at_rest,
     is_ended,
 )
 from hermes_sessions.storage.provider import (
-    NO_WISHES,
+    DEFAULT_OPEN_OPTIONS,
     Dialect,
     NewRow,
+    OpenOptions,
     ReadTransaction,
     Space,
-    Wishes,
     WriteTransaction,
 )
-from hermes_sessions.storage.servers.driver import Failures, Mode
+from hermes_sessions.storage.servers.driver import DriverErrors, Mode
 from hermes_sessions.storage.servers.migrations import Migration
 from hermes_sessions.storage.servers.provider import OUR_TABLES, ServerProvider
 from hermes_sessions.storage.servers.response_timeouts import MIGRATION_SECONDS
-from hermes_sessions.storage.servers.unit_of_work import RunAgain
+from hermes_sessions.storage.servers.unit_of_work import RetryUnit
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
@@ -65,7 +65,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         "log, log archives, replicas and dumps for as long as you keep those."
     )
     dialect: ClassVar[Dialect] = DIALECT
-    _failures: ClassVar[Failures] = FAILURES
+    _driver_errors: ClassVar[DriverErrors] = DRIVER_ERRORS
     _options: Options
 
     def __init__(self, conninfo: str = "", options: Options | None = None) -> None:
@@ -82,18 +82,20 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         self._options = options
 
     @classmethod
-    def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> PostgreSQLSessionDBProvider:
+    def from_url(
+        cls, url: str, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
+    ) -> PostgreSQLSessionDBProvider:
         """A libpq URI, whose query may also name schema, max_connections, lock_timeout,
         statement_timeout and synchronous_commit.
         """
-        return cls("", options_from_url(url, wishes)).initialize()
+        return cls("", options_from_url(url, open_options)).initialize()
 
     @classmethod
     def from_settings(
-        cls, settings: SessionDBSettings, wishes: Wishes = NO_WISHES
+        cls, settings: SessionDBSettings, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
     ) -> PostgreSQLSessionDBProvider:
         """See `SessionDBProvider.from_settings`."""
-        return cls("", options_from_settings(settings.postgresql, wishes)).initialize()
+        return cls("", options_from_settings(settings.postgresql, open_options)).initialize()
 
     def initialize(self, pool: ConnectionPool[Any] | None = None) -> PostgreSQLSessionDBProvider:
         """Connect, create or update the tables, and return the provider itself.
@@ -134,7 +136,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         except PoolClosed as error:
             raise StoreClosed("Cannot operate on a closed pool. Open a new one.") from error
         except psycopg.OperationalError as error:
-            raise RunAgain(translate(error, connections.location)) from error
+            raise RetryUnit(translate(error, connections.location)) from error
 
     def _transaction(
         self,
@@ -165,7 +167,7 @@ class PostgreSQLSessionDBProvider(ServerProvider[Connections, psycopg.Connection
         tx.commit(mark, is_noted=True)
         return found
 
-    def _is_put_to_rest(self, connections: Connections, lent: psycopg.Connection) -> bool:
+    def _is_reset(self, connections: Connections, lent: psycopg.Connection) -> bool:
         return is_ended(lent, connections.answers_on(lent), "ROLLBACK")
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────

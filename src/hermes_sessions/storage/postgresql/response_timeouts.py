@@ -1,4 +1,4 @@
-"""Waiting for a server's answers, for as long as `AnswerLimits` says."""
+"""Waiting for a server's answers, for as long as `ResponseTimeouts` says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psycopg.abc import PQGen
 from psycopg.errors import Diagnostic
 from psycopg.waiting import Ready, Wait
 
-from hermes_sessions.storage.servers.response_timeouts import AnswerLimits, Silence
+from hermes_sessions.storage.servers.response_timeouts import ResponseTimeouts, ResponseWait
 
 T = TypeVar("T")
 
@@ -21,16 +21,16 @@ T = TypeVar("T")
 _REPLICATION_WAIT: Final = "SyncRepWaitForLSN"
 
 
-class Answers:
+class ServerResponses:
     """What is known about one connection, and how long its answers are waited for.
 
     A connection that is given up is closed at once and never used again.
     """
 
     def __init__(
-        self, limits: AnswerLimits, is_alive: Callable[[psycopg.Connection], bool] | None
+        self, limits: ResponseTimeouts, is_alive: Callable[[psycopg.Connection], bool] | None
     ) -> None:
-        """See `Silence` for *is_alive*."""
+        """See `ResponseWait` for *is_alive*."""
         #: The names of the statements that were prepared on it.
         self.prepared: set[bytes] = set()
         self._limits = limits
@@ -62,10 +62,10 @@ class Answers:
         """Let what commits in the block wait as long as a commit may."""
         return self.allowing(self._limits.commit)
 
-    def _silence(self, connection: psycopg.Connection) -> Silence:
+    def _silence(self, connection: psycopg.Connection) -> ResponseWait:
         # A commit is given up before a question whether the server lives would be answered.
         is_asked = self._is_alive is not None and self._seconds > self._limits.commit
-        return Silence(
+        return ResponseWait(
             self._limits,
             self._seconds,
             partial(self._is_alive, connection) if self._is_alive and is_asked else None,
@@ -89,7 +89,7 @@ class Answers:
 
         Raises `psycopg.OperationalError`, there, when the connection is given up.
         """
-        silence = Silence(self._limits, self._limits.commit)
+        silence = ResponseWait(self._limits, self._limits.commit)
         descriptor = connection.pgconn.socket
 
         def wait(writing: bool) -> None:
@@ -116,7 +116,7 @@ class Answers:
 
 
 def _until(
-    steps: PQGen[T], connection: psycopg.Connection, silence: Silence
+    steps: PQGen[T], connection: psycopg.Connection, silence: ResponseWait
 ) -> Generator[Wait, Ready | int, T]:
     try:
         wanted = next(steps)

@@ -17,7 +17,7 @@ from hermes_sessions.storage.servers.migrations import (
     BackUp,
     Migration,
     missing,
-    only_by_an_owner,
+    owner_required,
 )
 from hermes_sessions.storage.servers.response_timeouts import (
     MIGRATION_SECONDS,
@@ -58,14 +58,14 @@ _TITLE_KEY: Final = """"title_key" TEXT COLLATE "C" GENERATED ALWAYS AS (
     END) STORED"""
 
 #: The only lexeme of document 0, which every sound index has.
-WATCHMAN: Final = "w__"
-POST_WATCHMAN: Final = (
-    f"INSERT INTO search_documents (number, tokens) VALUES (0, '{WATCHMAN}:1'::TSVECTOR)"
+SENTINEL_WORD: Final = "w__"
+INSERT_SENTINEL: Final = (
+    f"INSERT INTO search_documents (number, tokens) VALUES (0, '{SENTINEL_WORD}:1'::TSVECTOR)"
 )
 SEARCH_INDEX: Final = f"""
 CREATE TABLE search_documents (number BIGINT PRIMARY KEY, tokens TSVECTOR NOT NULL);
 CREATE INDEX idx_search_documents_tokens ON search_documents USING GIN (tokens);
-{POST_WATCHMAN}
+{INSERT_SENTINEL}
 """
 
 #: Whatever changes a message or a title, by whoever, is noted; see ``searching.upkeep``.
@@ -327,7 +327,7 @@ def _require_owner(connection: psycopg.Connection, schema: str, steps: list[Migr
     ).fetchone()
     if found is not None and not found[2]:
         owner, role, _ = found
-        raise StoreReadOnly(only_by_an_owner(steps, f"the role {role!r}", f"the role {owner!r}"))
+        raise StoreReadOnly(owner_required(steps, f"the role {role!r}", f"the role {owner!r}"))
 
 
 def _is_absent(connection: psycopg.Connection, schema: str) -> bool:

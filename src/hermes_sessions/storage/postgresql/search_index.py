@@ -20,18 +20,18 @@ import psycopg
 from hermes_sessions.errors import StoreReadOnly
 from hermes_sessions.storage.postgresql.schema import (
     INDEX_LOCK,
-    POST_WATCHMAN,
+    INSERT_SENTINEL,
     SEARCH_INDEX,
-    WATCHMAN,
+    SENTINEL_WORD,
 )
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.search.compiled_index import Expression, compile_tree
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,
+    IdRange,
     IndexDamaged,
     Order,
-    Span,
     order_by,
 )
 from hermes_sessions.storage.search.sql_conditions import Where
@@ -111,7 +111,7 @@ class TSVectorIndex(ServerIndex[str]):
         # Asked without touching the table first: a failed statement would end the transaction.
         return tx.one(_SOUND) == (1,) and tx.one(
             "SELECT number FROM search_documents WHERE number = 0 AND tokens @@ CAST(? AS TSQUERY)",
-            (f"'{WATCHMAN}'",),
+            (f"'{SENTINEL_WORD}'",),
         ) == (0,)
 
     def _compiled(self, node: Node) -> tuple[Expression, str] | None:
@@ -122,7 +122,7 @@ class TSVectorIndex(ServerIndex[str]):
         return _noticing_damage()
 
     def _matching(
-        self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: Span
+        self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: IdRange
     ) -> list[int]:
         bound = span.as_sql("number")
         # Fenced: else the planner walks all messages backwards for a word that hardly any has.
@@ -191,7 +191,7 @@ def _empty(tx: WriteTransaction) -> None:
             "`hermes sessions optimize` once as the role that owns the tables."
         )
     tx.run("DELETE FROM search_documents")
-    tx.run(POST_WATCHMAN)
+    tx.run(INSERT_SENTINEL)
 
 
 @contextmanager

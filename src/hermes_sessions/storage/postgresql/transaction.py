@@ -14,7 +14,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 
 from hermes_sessions.storage.codec import decode_row, encode_params
-from hermes_sessions.storage.postgresql.response_timeouts import Answers
+from hermes_sessions.storage.postgresql.response_timeouts import ServerResponses
 from hermes_sessions.storage.provider import Params, Row
 from hermes_sessions.storage.servers.unit_of_work import noted
 
@@ -38,7 +38,7 @@ class PsycopgTransaction:
 
     __slots__ = ("_answers", "_cursor", "lent")
 
-    def __init__(self, connection: psycopg.Connection, answers: Answers) -> None:
+    def __init__(self, connection: psycopg.Connection, answers: ServerResponses) -> None:
         self.lent = connection
         self._answers = answers
         self._cursor = psycopg.RawCursor(connection)
@@ -115,7 +115,7 @@ class PsycopgTransaction:
 
 
 def is_ended(
-    connection: psycopg.Connection, answers: Answers, how: Literal["COMMIT", "ROLLBACK"]
+    connection: psycopg.Connection, answers: ServerResponses, how: Literal["COMMIT", "ROLLBACK"]
 ) -> bool:
     """End a transaction that may be left; return whether the connection can be used again."""
     if not is_at_rest(connection) and not connection.closed:

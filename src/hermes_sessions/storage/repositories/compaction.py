@@ -1,6 +1,6 @@
 """The right to compact a session: one holder at a time, for a limited time.
 
-A holder whose name ends with the mark of a process (``host_processes.this_process``) has the lock
+A holder whose name ends with ``host_processes.this_process_mark`` has the lock
 no longer than that process lives, where that can be told.
 """
 
@@ -15,7 +15,7 @@ from hermes_sessions.model.ids import require_bounded, require_new_id
 from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.host_processes import has_ended
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.leases import guard
+from hermes_sessions.storage.repositories.leases import lock_session
 from hermes_sessions.storage.repositories.lineage import follow_compression
 from hermes_sessions.storage.repositories.messages import append_prepared
 from hermes_sessions.storage.repositories.new_message import prepare
@@ -57,7 +57,7 @@ class Continuations:
         ]
 
         def work(tx: WriteTransaction) -> None:
-            guard(tx, self._store, session_id, fence)
+            lock_session(tx, self._store, session_id, fence)
             row = tx.one(
                 f"SELECT source, user_id, model, model_config, system_prompt, title "
                 f"FROM sessions WHERE id = ? AND {VISIBLE}",

@@ -15,7 +15,7 @@ from typing import Final
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput, RetentionNotApproved
 from hermes_sessions.model.lineage import SUBAGENT
-from hermes_sessions.storage.batched_work import repeat
+from hermes_sessions.storage.batched_work import run_in_batches
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.derived_columns import settle
@@ -23,10 +23,10 @@ from hermes_sessions.storage.repositories.holds import (
     conversations_on_hold,
     require_no_hold,
 )
-from hermes_sessions.storage.repositories.leases import held_conversations, require_free
+from hermes_sessions.storage.repositories.leases import leased_conversations, require_free
 from hermes_sessions.storage.repositories.lineage import (
-    found_conversation,
     place_family,
+    start_conversation,
     subagents_of,
 )
 from hermes_sessions.storage.repositories.meta import Meta
@@ -40,7 +40,7 @@ from hermes_sessions.storage.repositories.stale_sessions import (
     settle_first,
     unsettled_conversations,
 )
-from hermes_sessions.storage.repositories.trash import DOOMED, hide
+from hermes_sessions.storage.repositories.trash import DELETION_PENDING, hide
 from hermes_sessions.storage.store import Store
 
 logger = Logger(__name__)
@@ -69,7 +69,7 @@ _LAST_RUN: Final = "last_auto_prune"
 Progress = Callable[[int], None]
 
 
-class Retention:
+class Deletion:
     """What leaves the store."""
 
     def __init__(self, store: Store) -> None:
@@ -83,7 +83,7 @@ class Retention:
             gone = self._store.provider.write(partial(_doom, self._store, session_id))
             if gone:
                 existed += 1
-                self.erase_doomed()
+                self.finish_pending_deletions()
                 _remove_files(gone, sessions_dir)
         return existed
 
@@ -93,13 +93,13 @@ class Retention:
         with self._store.provider.read() as tx:
             rows = tx.all(
                 "SELECT id, conversation_id FROM sessions WHERE trashed_at <= ? AND trashed_at > ?",
-                (cutoff, DOOMED),
+                (cutoff, DELETION_PENDING),
             )
             on_hold = conversations_on_hold(tx, self._store) if rows else set()
         purged = [row[0] for row in rows if row[1] not in on_hold]
         for session_id in purged:
             self._store.provider.write(partial(_doom_trashed, session_id))
-            self.erase_doomed()
+            self.finish_pending_deletions()
         _remove_files(purged, sessions_dir)
         return len(purged)
 
@@ -132,7 +132,7 @@ class Retention:
             settle(self._store)
         with self._store.provider.read() as tx:
             waiting = self._finished(tx, cutoff, source)[::-1]
-        self.erase_doomed()
+        self.finish_pending_deletions()
         pruned = 0
         while waiting:
             gone = self._store.provider.write(
@@ -140,7 +140,7 @@ class Retention:
             )
             del waiting[len(waiting) - gone.conversations :]
             if gone.unfinished:
-                self.erase_doomed()
+                self.finish_pending_deletions()
             pruned += len(gone.session_ids)
             _remove_files(gone.session_ids, sessions_dir)
             if on_progress is not None:
@@ -151,7 +151,7 @@ class Retention:
         """See `SessionDB.prune_empty_ghost_sessions`."""
         now = self._store.clock()
         with self._store.provider.read() as tx:
-            held = held_conversations(tx, now) | conversations_on_hold(tx, self._store)
+            held = leased_conversations(tx, now) | conversations_on_hold(tx, self._store)
             rows = tx.all(
                 f"SELECT id, conversation_id FROM sessions WHERE source = ? AND title IS NULL "
                 f"AND ended_at IS NOT NULL AND started_at < ? AND message_count = 0 "
@@ -204,16 +204,16 @@ class Retention:
         """Move what the configured limits come to to the trash, if somebody agreed to them."""
         if self._store.retention is None or not self._store.retention.is_any:
             return 0
-        from hermes_sessions.storage.care.retention.enforcement import RetentionCare
+        from hermes_sessions.storage.care.retention.enforcement import RetentionEnforcer
 
         try:
-            return len(RetentionCare(self._store).run(None).moved)
+            return len(RetentionEnforcer(self._store).run(None).moved)
         except RetentionNotApproved as error:
             logger.warning("%s", error)
             return 0
 
     def _finished(self, tx: ReadTransaction, cutoff: float, source: str | None) -> list[str]:
-        held = held_conversations(tx, self._store.clock())
+        held = leased_conversations(tx, self._store.clock())
         held |= conversations_on_hold(tx, self._store)
         if not self._store.provider.read_only:
             # What another program changed, and is not settled yet, may be newer than it seems.
@@ -229,10 +229,13 @@ class Retention:
             return _ANY_TIME
         return self._store.clock() - older_than_days * _DAY
 
-    def erase_doomed(self) -> None:
+    def finish_pending_deletions(self) -> None:
         """Finish every deletion that was begun, in short steps."""
-        repeat(
-            self._store.provider, _erase_step, "Deleting sessions", (_COUNT_DOOMED, (DOOMED,) * 2)
+        run_in_batches(
+            self._store.provider,
+            _erase_step,
+            "Deleting sessions",
+            (_COUNT_DOOMED, (DELETION_PENDING,) * 2),
         )
 
 
@@ -248,7 +251,7 @@ class _Gone:
 def _prune_step(tx: WriteTransaction, store: Store, waiting: list[str], cutoff: float) -> _Gone:
     gone = _Gone()
     messages = 0
-    held = held_conversations(tx, store.clock()) | conversations_on_hold(tx, store)
+    held = leased_conversations(tx, store.clock()) | conversations_on_hold(tx, store)
     held |= unsettled_conversations(tx)
     while waiting and messages < _STEP and not gone.unfinished:
         conversation_id = waiting.pop()
@@ -269,7 +272,7 @@ def _prune_step(tx: WriteTransaction, store: Store, waiting: list[str], cutoff: 
         messages += size
         require_free(tx, store, victims)
         for victim in victims:
-            hide(tx, victim, DOOMED)
+            hide(tx, victim, DELETION_PENDING)
         for victim in victims:
             detach_children(tx, victim, victims)
         if size > _STEP:
@@ -305,9 +308,9 @@ def _doom(store: Store, session_id: str, tx: WriteTransaction) -> list[str]:
     """Begin to delete a visible session and its subagents; return their ids."""
     require_no_hold(tx, [session_id])
     require_free(tx, store, [session_id, *subagents_of(tx, session_id)])
-    if not hide(tx, session_id, DOOMED):
+    if not hide(tx, session_id, DELETION_PENDING):
         return []
-    gone = [session_id, *(s for s in subagents_of(tx, session_id) if hide(tx, s, DOOMED))]
+    gone = [session_id, *(s for s in subagents_of(tx, session_id) if hide(tx, s, DELETION_PENDING))]
     for victim in gone:
         detach_children(tx, victim, gone)
     row = tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
@@ -322,7 +325,7 @@ def _doom(store: Store, session_id: str, tx: WriteTransaction) -> list[str]:
 def _doom_trashed(session_id: str, tx: WriteTransaction) -> None:
     tx.run(
         "UPDATE sessions SET trashed_at = ? WHERE id = ? AND trashed_at IS NOT NULL",
-        (DOOMED, session_id),
+        (DELETION_PENDING, session_id),
     )
     detach_children(tx, session_id)
 
@@ -339,7 +342,7 @@ def detach_children(tx: WriteTransaction, session_id: str, leaving: Collection[s
     )
     for (child,) in rows:
         if child not in leaving:
-            found_conversation(tx, child)
+            start_conversation(tx, child)
 
 
 def _messages_of(tx: ReadTransaction, session_id: str) -> int:
@@ -349,7 +352,7 @@ def _messages_of(tx: ReadTransaction, session_id: str) -> int:
 
 def _erase_step(tx: WriteTransaction) -> int:
     """Delete some messages of a doomed session, or the rest and its row; return how many rows."""
-    row = tx.one("SELECT id FROM sessions WHERE trashed_at = ? LIMIT 1", (DOOMED,))
+    row = tx.one("SELECT id FROM sessions WHERE trashed_at = ? LIMIT 1", (DELETION_PENDING,))
     if row is None:
         return 0
     session_id = row[0]

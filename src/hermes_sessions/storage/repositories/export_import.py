@@ -26,7 +26,7 @@ from hermes_sessions.storage.repositories.rows import (
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import USAGE_COLUMNS
-from hermes_sessions.storage.session_import.run import Import
+from hermes_sessions.storage.session_import.run import ImportRun
 from hermes_sessions.storage.store import Store
 
 _SELECT_SESSIONS: Final = f"SELECT {names(SESSION_COLUMNS)}, last_active, extra FROM sessions"
@@ -43,7 +43,7 @@ _TITLE: Final = SESSION_COLUMNS.index("title")
 _TOOL_CALLS: Final = MESSAGE_COLUMNS.index("tool_calls")
 
 
-class Exchange:
+class ExportImport:
     """Sessions going out and coming in."""
 
     def __init__(self, store: Store) -> None:
@@ -102,7 +102,7 @@ class Exchange:
         iterated twice, such as `hermes_sessions.storage.jsonl.JsonlFile`, to avoid that.
         """
         repeatable = list(sessions) if iter(sessions) is sessions else sessions
-        return Import(self._store, leave_out_invalid=leave_out_invalid).run(repeatable)
+        return ImportRun(self._store, leave_out_invalid=leave_out_invalid).run(repeatable)
 
 
 def export_records(tx: ReadTransaction) -> Iterator[Record]:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.leases import HOLDS, holder_has_ended
+from hermes_sessions.storage.repositories.leases import LEASE_IS_HELD, holder_has_ended
 from hermes_sessions.storage.repositories.lineage import follow_compression
 from hermes_sessions.storage.repositories.rows import VISIBLE, scope_condition
 from hermes_sessions.storage.repositories.sessions import Sessions
@@ -36,7 +36,7 @@ IS_IN_THREAD: Final = (
 _PAGE: Final = 500
 
 
-class PointedSession(NamedTuple):
+class LaneSession(NamedTuple):
     """What is known about the session that a lane points at."""
 
     id: str
@@ -60,15 +60,15 @@ class PointedSession(NamedTuple):
         return self.trashed_at is None
 
 
-def find(tx: ReadTransaction, session_id: str) -> PointedSession | None:
+def find(tx: ReadTransaction, session_id: str) -> LaneSession | None:
     """Return a session, also one in the trash, or None."""
     row = tx.one(f"{_SELECT} WHERE s.id = ?", (session_id,))
     return None if row is None else _pointed(row)
 
 
-def find_many(tx: ReadTransaction, session_ids: Iterable[str]) -> dict[str, PointedSession]:
+def find_many(tx: ReadTransaction, session_ids: Iterable[str]) -> dict[str, LaneSession]:
     """Return the sessions that exist, by id."""
-    wanted, found = list(session_ids), dict[str, PointedSession]()
+    wanted, found = list(session_ids), dict[str, LaneSession]()
     for start in range(0, len(wanted), _PAGE):
         part = wanted[start : start + _PAGE]
         for row in tx.all(f"{_SELECT} WHERE s.id IN ({placeholders(len(part))})", part):
@@ -76,14 +76,14 @@ def find_many(tx: ReadTransaction, session_ids: Iterable[str]) -> dict[str, Poin
     return found
 
 
-def find_in_scope(tx: ReadTransaction, session_id: str, scope: Scope) -> PointedSession | None:
+def find_in_scope(tx: ReadTransaction, session_id: str, scope: Scope) -> LaneSession | None:
     """Return a session that whoever asks may see, or None."""
     seen, params = scope_condition(scope, lambda name: f"s.{name}")
     row = tx.one(f"{_SELECT} WHERE s.id = ? AND s.{VISIBLE} AND {seen}", (session_id, *params))
     return None if row is None else _pointed(row)
 
 
-def tip_of(tx: ReadTransaction, session: PointedSession) -> PointedSession:
+def tip_of(tx: ReadTransaction, session: LaneSession) -> LaneSession:
     """Return the session in which a thread goes on after compaction; itself when nothing does."""
     if session.tip_id == session.id:
         return session
@@ -113,7 +113,7 @@ def exists(tx: ReadTransaction, session_id: str) -> bool:
 
 def begin(
     tx: WriteTransaction, session_id: str, *, source: str, user_id: str | None, now: float
-) -> PointedSession:
+) -> LaneSession:
     """Create a session."""
     Sessions.insert(
         tx,
@@ -129,7 +129,7 @@ def begin(
         None,
         None,
     )
-    return PointedSession(session_id, session_id, user_id, tip_id=session_id)
+    return LaneSession(session_id, session_id, user_id, tip_id=session_id)
 
 
 def end(tx: WriteTransaction, session_id: str, reason: str, *, now: float, left_by: int) -> None:
@@ -160,14 +160,14 @@ def is_running(tx: ReadTransaction, chain_id: str, now: float) -> bool:
     row = tx.one(
         "SELECT l.process_id FROM turns t "
         "JOIN leases l ON l.chain_id = t.chain_id AND l.token = t.token "
-        f"WHERE t.chain_id = ? AND t.ended_at IS NULL AND {HOLDS} LIMIT 1",
+        f"WHERE t.chain_id = ? AND t.ended_at IS NULL AND {LEASE_IS_HELD} LIMIT 1",
         (chain_id, now, now),
     )
     return row is not None and not holder_has_ended(tx, row[0])
 
 
-def _pointed(row: Row) -> PointedSession:
-    found = PointedSession(*row)
+def _pointed(row: Row) -> LaneSession:
+    found = LaneSession(*row)
     return found._replace(
         chain_id=found.chain_id or found.id, estimated_cost_usd=float(found.estimated_cost_usd)
     )

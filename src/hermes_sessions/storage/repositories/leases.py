@@ -27,7 +27,7 @@ from hermes_sessions.storage.host_processes import (
     host_name,
     is_mark,
     is_running,
-    this_process,
+    this_process_mark,
 )
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.processes import Processes
@@ -48,7 +48,7 @@ from hermes_sessions.storage.store import Store
 #: what is known about its tokens, and made again gives one out twice.
 TOKENS_PER_SECOND: Final = 1_000_000
 #: As `LeaseRow.is_current`, for the same time given twice.
-HOLDS: Final = "l.expires_at > ? AND l.taken_at - l.expires_at + l.taken_at <= ?"
+LEASE_IS_HELD: Final = "l.expires_at > ? AND l.taken_at - l.expires_at + l.taken_at <= ?"
 
 
 _SELECT_LEASE: Final = (
@@ -183,7 +183,9 @@ def set_fence(tx: WriteTransaction, chain: Chain, fence: int | None) -> None:
     )
 
 
-def make_way(tx: WriteTransaction, store: Store, session_id: str, fence: int | None) -> None:
+def release_expired_lease_or_raise(
+    tx: WriteTransaction, store: Store, session_id: str, fence: int | None
+) -> None:
     """Raise why a write with this token is refused, or remove the obstacle: the lease of a holder
     that has ended, or has not renewed it in time.
 
@@ -208,12 +210,12 @@ def make_way(tx: WriteTransaction, store: Store, session_id: str, fence: int | N
         free_chain(tx, chain)
 
 
-def guard(tx: WriteTransaction, store: Store, session_id: str, fence: int | None) -> None:
+def lock_session(tx: WriteTransaction, store: Store, session_id: str, fence: int | None) -> None:
     """Keep a session's row still until commit, for a writer with this token. A session that does
     not exist is left to the caller.
 
     Raises:
-        StaleFence, ConversationHeld: see `make_way`.
+        StaleFence, ConversationHeld: see `release_expired_lease_or_raise`.
     """
     for_update = store.provider.dialect.for_update
     if for_update:
@@ -228,7 +230,7 @@ def guard(tx: WriteTransaction, store: Store, session_id: str, fence: int | None
         f"SELECT fence FROM sessions WHERE id = ? AND {VISIBLE}{for_update}", (session_id,)
     )
     if row is not None and row[0] != fence:
-        make_way(tx, store, session_id, fence)
+        release_expired_lease_or_raise(tx, store, session_id, fence)
 
 
 def require_free(tx: WriteTransaction, store: Store, session_ids: Iterable[str]) -> None:
@@ -238,10 +240,10 @@ def require_free(tx: WriteTransaction, store: Store, session_ids: Iterable[str])
         ConversationHeld: somebody does.
     """
     for session_id in session_ids:
-        guard(tx, store, session_id, None)
+        lock_session(tx, store, session_id, None)
 
 
-def forget_the_gone(tx: WriteTransaction, store: Store, conversation_id: str) -> None:
+def release_expired_leases(tx: WriteTransaction, store: Store, conversation_id: str) -> None:
     """Take away every lease in a conversation whose holder has ended or is overdue."""
     for (chain_id,) in tx.all(
         "SELECT DISTINCT chain_id FROM sessions WHERE conversation_id = ? AND fence IS NOT NULL",
@@ -252,11 +254,11 @@ def forget_the_gone(tx: WriteTransaction, store: Store, conversation_id: str) ->
             free_chain(tx, chain)
 
 
-def held_conversations(tx: ReadTransaction, now: float) -> set[str]:
+def leased_conversations(tx: ReadTransaction, now: float) -> set[str]:
     """Return the conversations of which a chain is held."""
     rows = tx.all(
         "SELECT s.conversation_id, l.process_id FROM leases l JOIN sessions s ON s.id = l.chain_id "
-        f"WHERE {HOLDS}",
+        f"WHERE {LEASE_IS_HELD}",
         (now, now),
     )
     return {row[0] for row in rows if not holder_has_ended(tx, row[1])}
@@ -339,7 +341,14 @@ class Leases:
         tx.run(
             "UPDATE leases SET token = ?, holder = ?, process_id = ?, taken_at = ?, expires_at = ? "
             "WHERE chain_id = ?",
-            (token, holder.words, holder.process_id or this_process(), now, now + ttl, chain.id),
+            (
+                token,
+                holder.words,
+                holder.process_id or this_process_mark(),
+                now,
+                now + ttl,
+                chain.id,
+            ),
         )
         set_fence(tx, chain, token)
         return Lease(chain.id, session_id, token, holder.words, holder.process_id, now + ttl)

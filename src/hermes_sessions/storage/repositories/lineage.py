@@ -194,7 +194,7 @@ def restore_parents(tx: WriteTransaction, edges: Sequence[tuple[str, str]]) -> N
     forget_notes(tx, unexplained)
 
 
-def found_conversation(tx: WriteTransaction, session_id: str) -> None:
+def start_conversation(tx: WriteTransaction, session_id: str) -> None:
     """Make a session whose parent is gone the first of its own conversation, with all below it."""
     waiting, seen = [session_id], {session_id}
     while waiting:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge
 from hermes_sessions.model.ids import require_bounded
-from hermes_sessions.storage.batched_work import repeat
+from hermes_sessions.storage.batched_work import run_in_batches
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import ReadTransaction, Row, WriteTransaction, placeholders
 from hermes_sessions.storage.store import Store
@@ -39,7 +39,7 @@ _COUNT_OLD: Final = (
 )
 
 
-class Item(NamedTuple):
+class MailboxItem(NamedTuple):
     """One row that waits or runs."""
 
     id: int
@@ -55,7 +55,7 @@ class Item(NamedTuple):
     received_at: float
 
 
-class Put(NamedTuple):
+class EnqueueResult(NamedTuple):
     """What became of something that was received; durable when it is returned."""
 
     #: None when it was refused.
@@ -68,7 +68,7 @@ class Put(NamedTuple):
     is_refused: bool = False
 
 
-class Waiting(NamedTuple):
+class WaitingLane(NamedTuple):
     """A lane with something to do."""
 
     lane_id: int
@@ -79,7 +79,7 @@ class Waiting(NamedTuple):
     oldest_item: int
 
 
-class CommandNote(NamedTuple):
+class PendingCommand(NamedTuple):
     """A command that is being carried out, or was when its process died."""
 
     id: int
@@ -106,7 +106,7 @@ class Mailbox:
         payload: Mapping[str, Any] | None = None,
         dedupe: str | None = None,
         limit: int | None = DEFAULT_LIMIT,
-    ) -> Put:
+    ) -> EnqueueResult:
         """Add to the end of a lane's mailbox, in which at most *limit* wait.
 
         *dedupe* tells a message that is delivered again from a new one, in whatever lane.
@@ -123,16 +123,16 @@ class Mailbox:
         self._check_size(text, stored_payload)
         depth = self.depth(tx, lane_id)
         if (known := self.find_duplicate(tx, dedupe)) is not None:
-            return Put(known, depth, is_duplicate=True)
+            return EnqueueResult(known, depth, is_duplicate=True)
         if limit is not None and depth >= limit:
-            return Put(None, depth, is_refused=True)
+            return EnqueueResult(None, depth, is_refused=True)
         item_id = tx.insert(
             "INSERT INTO mailbox "
             "(lane_id, dedupe, kind, sender, text, payload, status, received_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (lane_id, dedupe, kind, sender, text, stored_payload, "waiting", self._store.clock()),
         )
-        return Put(item_id, depth + 1)
+        return EnqueueResult(item_id, depth + 1)
 
     def note(
         self,
@@ -142,19 +142,19 @@ class Mailbox:
         *,
         reason: str,
         kind: Kind = "command",
-    ) -> Put:
+    ) -> EnqueueResult:
         """Remember that something was received that needs no turn, and when it is received again,
         say so.
         """
         if (known := self.find_duplicate(tx, dedupe)) is not None:
-            return Put(known, 0, is_duplicate=True)
+            return EnqueueResult(known, 0, is_duplicate=True)
         now = self._store.clock()
         item_id = tx.insert(
             "INSERT INTO mailbox (lane_id, dedupe, kind, status, received_at, finished_at, reason) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
             (lane_id, dedupe, kind, "done", now, now, reason),
         )
-        return Put(item_id, 0)
+        return EnqueueResult(item_id, 0)
 
     # ── commands that are carried out at once ─────────────────────────────────────────────────
 
@@ -166,7 +166,7 @@ class Mailbox:
         *,
         reason: str,
         payload: Mapping[str, Any],
-    ) -> Put:
+    ) -> EnqueueResult:
         """Note a command that somebody begins to carry out, unless it was received before.
 
         Raises:
@@ -175,13 +175,13 @@ class Mailbox:
         stored_payload = _payload_text(payload)
         self._check_size(None, stored_payload)
         if (known := self.find_duplicate(tx, dedupe)) is not None:
-            return Put(known, 0, is_duplicate=True)
+            return EnqueueResult(known, 0, is_duplicate=True)
         item_id = tx.insert(
             "INSERT INTO mailbox (lane_id, dedupe, kind, payload, status, received_at, reason) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
             (lane_id, dedupe, "command", stored_payload, "doing", self._store.clock(), reason),
         )
-        return Put(item_id, 0)
+        return EnqueueResult(item_id, 0)
 
     @staticmethod
     def command_happened(tx: WriteTransaction, item_id: int) -> None:
@@ -208,7 +208,7 @@ class Mailbox:
         tx.run("UPDATE mailbox SET payload = ? WHERE id = ?", (_payload_text(payload), item_id))
 
     @staticmethod
-    def find_command(tx: ReadTransaction, item_id: int) -> CommandNote | None:
+    def find_command(tx: ReadTransaction, item_id: int) -> PendingCommand | None:
         """Return a command that is being carried out, or None."""
         row = tx.one(
             "SELECT id, lane_id, payload, status FROM mailbox WHERE id = ? AND status IN (?, ?)",
@@ -217,7 +217,7 @@ class Mailbox:
         return None if row is None else _command(row)
 
     @staticmethod
-    def commands_in_hand(tx: ReadTransaction, namespace: str) -> list[CommandNote]:
+    def commands_in_hand(tx: ReadTransaction, namespace: str) -> list[PendingCommand]:
         """Return the commands that are being carried out, oldest first."""
         rows = tx.all(
             "SELECT mailbox.id, mailbox.lane_id, mailbox.payload, mailbox.status FROM mailbox "
@@ -270,7 +270,7 @@ class Mailbox:
         return None if row is None else int(row[0])
 
     @staticmethod
-    def waiting_lanes(tx: ReadTransaction, namespace: str, limit: int) -> list[Waiting]:
+    def waiting_lanes(tx: ReadTransaction, namespace: str, limit: int) -> list[WaitingLane]:
         """Return lanes in which something waits, those that have waited longest first."""
         rows = tx.all(
             "SELECT lanes.id, lanes.session_key, lanes.session_id, COUNT(*), MIN(mailbox.id) "
@@ -280,15 +280,15 @@ class Mailbox:
             "ORDER BY MIN(mailbox.id) LIMIT ?",
             ("waiting", namespace, limit),
         )
-        return [Waiting(*row) for row in rows]
+        return [WaitingLane(*row) for row in rows]
 
     @staticmethod
-    def waiting(tx: ReadTransaction, lane_id: int) -> list[Item]:
+    def waiting(tx: ReadTransaction, lane_id: int) -> list[MailboxItem]:
         """Return what waits in a lane, in order."""
         return _items(tx, "lane_id = ? AND status = ?", (lane_id, "waiting"))
 
     @staticmethod
-    def of_turn(tx: ReadTransaction, turn_id: int) -> list[Item]:
+    def of_turn(tx: ReadTransaction, turn_id: int) -> list[MailboxItem]:
         """Return what a turn has taken and not finished, in order."""
         return _items(tx, "turn_id = ? AND status = ?", (turn_id, "running"))
 
@@ -362,7 +362,7 @@ class Mailbox:
 
         From then on a message that is delivered again is a new one.
         """
-        return repeat(
+        return run_in_batches(
             self._store.provider,
             lambda tx: _forget(tx, namespace, older_than, batch),
             "Forgetting finished messages",
@@ -386,13 +386,13 @@ def _forget(tx: WriteTransaction, namespace: str, older_than: float, batch: int)
     return removed
 
 
-def _command(row: Row) -> CommandNote:
-    return CommandNote(row[0], row[1], from_json(row[2], {}), row[3] == "happened")
+def _command(row: Row) -> PendingCommand:
+    return PendingCommand(row[0], row[1], from_json(row[2], {}), row[3] == "happened")
 
 
-def _items(tx: ReadTransaction, condition: str, params: tuple[Any, ...]) -> list[Item]:
+def _items(tx: ReadTransaction, condition: str, params: tuple[Any, ...]) -> list[MailboxItem]:
     rows = tx.all(f"SELECT {_ITEM} FROM mailbox WHERE {condition} ORDER BY id", params)
-    return [Item(*row)._replace(payload=from_json(row[5], {})) for row in rows]
+    return [MailboxItem(*row)._replace(payload=from_json(row[5], {})) for row in rows]
 
 
 def _payload_text(payload: Mapping[str, Any] | None) -> str | None:

@@ -21,7 +21,11 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.repositories.leases import fence_condition, guard, make_way
+from hermes_sessions.storage.repositories.leases import (
+    fence_condition,
+    lock_session,
+    release_expired_lease_or_raise,
+)
 from hermes_sessions.storage.repositories.new_message import NewMessage, calls_in, prepare
 from hermes_sessions.storage.repositories.rows import (
     MESSAGE_FIELDS,
@@ -203,7 +207,7 @@ class Messages:
             prepared.append(self._prepare(fields, now + index * _MICROSECOND))
 
         def work(tx: WriteTransaction) -> None:
-            guard(tx, self._store, session_id, fence)
+            lock_session(tx, self._store, session_id, fence)
             delete_messages(tx, session_id)
             if prepared:
                 append_prepared(tx, self._store, session_id, prepared, fence)
@@ -215,7 +219,7 @@ class Messages:
         """See `SessionDB.clear_messages`."""
 
         def work(tx: WriteTransaction) -> None:
-            guard(tx, self._store, session_id, fence)
+            lock_session(tx, self._store, session_id, fence)
             delete_messages(tx, session_id)
 
         self._store.provider.write(work)
@@ -345,7 +349,7 @@ def _reserve_ordinals(
 
     row = reserved()
     if row is None:
-        make_way(tx, store, session_id, fence)
+        release_expired_lease_or_raise(tx, store, session_id, fence)
         row = reserved()
     if row is None:
         raise UnknownSession(session_id)

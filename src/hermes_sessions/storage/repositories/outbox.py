@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, Literal, NamedTuple
 
 from hermes_sessions.errors import NotFound
-from hermes_sessions.storage.batched_work import repeat
+from hermes_sessions.storage.batched_work import run_in_batches
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import Row, WriteTransaction, placeholders
 from hermes_sessions.storage.store import Store
@@ -278,7 +278,7 @@ class Outbox:
 
         return self._store.provider.write(work, isolated=False)
 
-    def free_claims_of_the_dead(self) -> int:
+    def release_claims_of_ended_processes(self) -> int:
         """Let what processes claimed that have ended, or were found dead, be claimed by others at
         once; return how many replies that were.
         """
@@ -435,7 +435,7 @@ class Outbox:
         total = 0
         for status in ("sent", "dead"):
             some = partial(self._forget, status=status, before=finished_before, batch=batch)
-            total += repeat(
+            total += run_in_batches(
                 self._store.provider,
                 some,
                 "Forgetting finished replies",

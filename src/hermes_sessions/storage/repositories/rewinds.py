@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.leases import guard
+from hermes_sessions.storage.repositories.leases import lock_session
 from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
@@ -40,7 +40,7 @@ class Rewinds:
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> Record:
-            guard(tx, self._store, session_id, fence)
+            lock_session(tx, self._store, session_id, fence)
             return self._rewind(tx, session_id, message_id, now)
 
         return self._store.provider.write(work)
@@ -55,7 +55,7 @@ class Rewinds:
 
         def work(tx: WriteTransaction) -> tuple[Record, list[Record]] | None:
             # The session is locked from here on: nothing is added in between.
-            guard(tx, self._store, session_id, fence)
+            lock_session(tx, self._store, session_id, fence)
             recent = _recent_user_messages(tx, session_id, turns)
             if not recent:
                 return None
@@ -109,7 +109,7 @@ class Rewinds:
         now = self._store.clock()
 
         def work(tx: WriteTransaction) -> int:
-            guard(tx, self._store, session_id, fence)
+            lock_session(tx, self._store, session_id, fence)
             return self._restore(tx, session_id, rewind_id, now)
 
         return self._store.provider.write(work)

@@ -11,9 +11,9 @@ from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.rows import Record
 from hermes_sessions.storage.repositories.stale_sessions import settle_first
-from hermes_sessions.storage.search.answer import Answer
-from hermes_sessions.storage.search.executor import Finder, Request, Sort
-from hermes_sessions.storage.search.index_maintenance import Upkeep
+from hermes_sessions.storage.search.answer import SearchAnswer
+from hermes_sessions.storage.search.executor import SearchExecutor, SearchRequest, Sort
+from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.query.filters import HAS_VALUES, Conditions
 
@@ -50,8 +50,10 @@ class Search:
     def __init__(self, store: Store, on_backlog: Callable[[int], None] = lambda _: None) -> None:
         """*on_backlog* is told how many messages are left to be indexed after a search."""
         self._store = store
-        self._upkeep = Upkeep(store, store.provider.search_index)
-        self._finder = Finder(store, store.provider.search_index, self._upkeep, on_backlog)
+        self._maintenance = IndexMaintenance(store, store.provider.search_index)
+        self._executor = SearchExecutor(
+            store, store.provider.search_index, self._maintenance, on_backlog
+        )
 
     def messages(
         self,
@@ -80,7 +82,7 @@ class Search:
             roles=tuple(role_filter or ()),
             include_rewound=include_inactive,
         )
-        request = Request(
+        request = SearchRequest(
             text=query or "",
             conditions=(conditions, documented),
             scope=scope,
@@ -90,7 +92,7 @@ class Search:
             count=False,
         )
         settle_first(self._store)
-        answer = self._finder.answer(request)
+        answer = self._executor.answer(request)
         return [{name: getattr(hit, name) for name in _DOCUMENTED} for hit in answer.hits]
 
     def answer(
@@ -104,7 +106,7 @@ class Search:
         relax: bool,
         count: bool,
         scope: Scope,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """See `SessionDB.search`."""
         self._check_open()
         _require_types(query, scope, limit=limit)
@@ -113,8 +115,8 @@ class Search:
         conditions = _checked(conditions)
         started = time.perf_counter()
         settle_first(self._store)
-        answer = self._finder.answer(
-            Request(
+        answer = self._executor.answer(
+            SearchRequest(
                 text=query or "",
                 conditions=(conditions,),
                 scope=scope,
@@ -135,15 +137,15 @@ class Search:
     def status(self) -> Record:
         """See `SessionDB.search_index_status`."""
         with self._store.provider.read() as tx:
-            lag = self._upkeep.lag(tx)
+            lag = self._maintenance.lag(tx)
         return {"complete": lag.complete, "pending": lag.pending, "indexed_through": lag.through}
 
     def optimize(self, *, rebuild: bool, on_progress: Callable[[int, int], None] | None) -> Record:
         """See `SessionDB.optimize_search`."""
         if rebuild:
-            self._upkeep.start_anew()
+            self._maintenance.discard_index()
         with self._store.provider.read() as tx:
-            lag = self._upkeep.lag(tx)
+            lag = self._maintenance.lag(tx)
         total = lag.pending + lag.titles
         indexed = 0
 
@@ -153,8 +155,8 @@ class Search:
             if on_progress is not None:
                 on_progress(indexed, max(total, indexed))
 
-        self._upkeep.catch_up(on_step=note)
-        rebuilt = self._upkeep.tidy()
+        self._maintenance.catch_up(on_step=note)
+        rebuilt = self._maintenance.tidy()
         return {"indexed": indexed, "rebuilt": rebuild or rebuilt}
 
     def catch_up(self, is_unwanted: Callable[[], bool] = lambda: False) -> None:
@@ -164,17 +166,19 @@ class Search:
         would cost more than the messages themselves.
         """
         with self._store.provider.read() as tx:
-            lag = self._upkeep.lag(tx)
+            lag = self._maintenance.lag(tx)
         waiting = lag.pending + lag.titles if lag.usable else None
         if waiting != 0:
-            self._upkeep.catch_up(waiting, patience=_BACKGROUND_PATIENCE, is_unwanted=is_unwanted)
+            self._maintenance.catch_up(
+                waiting, patience=_BACKGROUND_PATIENCE, is_unwanted=is_unwanted
+            )
         if not is_unwanted():
-            self._upkeep.tidy_once(patience=_BACKGROUND_PATIENCE)
+            self._maintenance.tidy_once(patience=_BACKGROUND_PATIENCE)
 
     def finish(self) -> None:
         """Index a bounded part of what waits, before a process ends."""
         try:
-            self._upkeep.catch_up(
+            self._maintenance.catch_up(
                 _ON_CLOSE, patience=_BACKGROUND_PATIENCE, seconds=_SECONDS_ON_CLOSE
             )
         except HermesSessionsError as error:

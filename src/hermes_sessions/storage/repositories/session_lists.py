@@ -37,7 +37,7 @@ _FROM_TIP: Final = frozenset(
 _EVERYTHING: Final = 2**62
 
 
-class Listing:
+class SessionLists:
     """Sessions as people see them."""
 
     def __init__(self, store: Store) -> None:

@@ -19,7 +19,7 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
-from hermes_sessions.storage.repositories.leases import guard, require_free
+from hermes_sessions.storage.repositories.leases import lock_session, require_free
 from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
@@ -116,7 +116,7 @@ class Sessions:
             if parent_id is not None:
                 edge = _edge_to(tx, parent_id, edge_kind, config, values["source"])
                 if edge.kind == COMPRESSION:
-                    guard(tx, self._store, parent_id, fence)
+                    lock_session(tx, self._store, parent_id, fence)
             self.insert(tx, values, parent_id, edge_kind, config)
             return
         trashed_at, stored_parent, source = existing
@@ -132,7 +132,7 @@ class Sessions:
         if stored_parent is None and parent_id is not None and parent_id != session_id:
             edge = _edge_to(tx, parent_id, edge_kind, config, source)
             if edge.kind == COMPRESSION:
-                guard(tx, self._store, parent_id, fence)
+                lock_session(tx, self._store, parent_id, fence)
                 require_free(tx, self._store, [session_id])
             adopt(tx, session_id, parent_id, edge.kind)
             tx.run(

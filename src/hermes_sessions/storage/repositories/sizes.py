@@ -16,7 +16,7 @@ from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.model.retention import CLASSES, SessionClass, class_of
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, Record
-from hermes_sessions.storage.repositories.trash import DOOMED
+from hermes_sessions.storage.repositories.trash import DELETION_PENDING
 from hermes_sessions.storage.store import Store
 
 _TEXTS: Final = ("content", *MESSAGE_TEXTS, *MESSAGE_JSON)
@@ -63,7 +63,7 @@ class Sizes:
                 f"FROM messages m JOIN sessions s ON s.id = m.session_id "
                 f"WHERE s.trashed_at IS NULL OR s.trashed_at > ? "
                 f"GROUP BY s.source, m.role, subagent, archived, trashed",
-                (SUBAGENT, DOOMED),
+                (SUBAGENT, DELETION_PENDING),
             ):
                 number = int(size)
                 kinds["text_bytes"] += number
@@ -100,7 +100,7 @@ class Sizes:
                 "SELECT source, CASE WHEN edge_kind = ? THEN 1 ELSE 0 END AS subagent, COUNT(*), "
                 "SUM(message_count) FROM sessions WHERE trashed_at IS NULL OR trashed_at > ? "
                 "GROUP BY source, subagent",
-                (SUBAGENT, DOOMED),
+                (SUBAGENT, DELETION_PENDING),
             ):
                 counted = {"sessions": int(sessions), "messages": int(messages or 0)}
                 classes[_class(source, is_subagent)].update(counted)
@@ -147,7 +147,7 @@ def _measure_texts(tx: ReadTransaction, has_time: Callable[[], bool]) -> _Texts:
             f"SUM(t.size), COUNT(*), MIN(t.id) FROM (SELECT m.id, m.session_id, {_BYTES} AS size "
             f"FROM messages m WHERE m.id < ? ORDER BY m.id DESC LIMIT {_MESSAGES_AT_ONCE}) t "
             f"JOIN sessions s ON s.id = t.session_id GROUP BY s.source, subagent, doomed",
-            (SUBAGENT, DOOMED, before),
+            (SUBAGENT, DELETION_PENDING, before),
         )
         for source, is_subagent, is_doomed, size, _, _ in rows:
             if not is_doomed:

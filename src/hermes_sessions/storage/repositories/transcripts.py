@@ -26,7 +26,7 @@ from hermes_sessions.storage.store import Store
 _SHOWN = "session_id = ? AND active = 1"
 
 
-class Anchors:
+class MessageWindows:
     """Windows into a transcript; their cost does not depend on its length."""
 
     def __init__(self, store: Store) -> None:
@@ -148,7 +148,7 @@ _COLUMNS: Final = (
 _IN_FORCE: Final = "active = 1 AND compacted = 0"
 
 
-class Conversations:
+class TranscriptReplay:
     """Replay of transcripts."""
 
     def __init__(self, store: Store) -> None:

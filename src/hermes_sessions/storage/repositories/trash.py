@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.holds import require_no_hold
-from hermes_sessions.storage.repositories.leases import forget_the_gone, require_free
+from hermes_sessions.storage.repositories.leases import release_expired_leases, require_free
 from hermes_sessions.storage.repositories.lineage import place_family, subagents_of
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
@@ -19,7 +19,7 @@ from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.store import Store
 
 #: `trashed_at` of a session that is being deleted for good; see retention.
-DOOMED = 0
+DELETION_PENDING = 0
 
 
 class Trash:
@@ -88,7 +88,7 @@ class Trash:
                         restored.append(candidate)
             for conversation_id in _families(tx, restored):
                 # A chain changes when its beginning comes back; who is gone does not hold it.
-                forget_the_gone(tx, self._store, conversation_id)
+                release_expired_leases(tx, self._store, conversation_id)
                 place_family(tx, conversation_id)
             return restored
 
@@ -100,7 +100,7 @@ class Trash:
             rows = tx.all(
                 f"SELECT {names(SESSION_COLUMNS)}, trashed_title, trashed_at, preview, last_active "
                 f"FROM sessions WHERE trashed_at > ? ORDER BY trashed_at DESC, id DESC",
-                (DOOMED,),
+                (DELETION_PENDING,),
             )
         columns = (*SESSION_COLUMNS, "trashed_title", "trashed_at", "preview", "last_active")
         records = []
@@ -127,7 +127,8 @@ def hide(tx: WriteTransaction, session_id: str, when: float) -> bool:
 
 def _show(tx: WriteTransaction, session_id: str) -> bool:
     row = tx.one(
-        "SELECT trashed_title FROM sessions WHERE id = ? AND trashed_at > ?", (session_id, DOOMED)
+        "SELECT trashed_title FROM sessions WHERE id = ? AND trashed_at > ?",
+        (session_id, DELETION_PENDING),
     )
     if row is None:
         return False

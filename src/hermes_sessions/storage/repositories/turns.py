@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.storage.batched_work import repeat
+from hermes_sessions.storage.batched_work import run_in_batches
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.leases import Lease, require_lease
 from hermes_sessions.storage.store import Store
@@ -31,13 +31,13 @@ _OLD_PROCESSES: Final = (
 )
 
 
-class RecoveryRows:
+class TurnRecovery:
     """Queries over ``processes``, ``turns`` and ``lanes`` together."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def in_arrears(self, namespace: str) -> list[str]:
+    def processes_with_unfinished_turns(self, namespace: str) -> list[str]:
         """Return the processes that ended, or were found dead, with unfinished turns."""
         with self._store.provider.read() as tx:
             rows = tx.all(
@@ -67,7 +67,7 @@ class RecoveryRows:
         does.
         """
         return sum(
-            repeat(
+            run_in_batches(
                 self._store.provider,
                 partial(some, namespace=namespace, older_than=older_than, batch=batch),
                 what,

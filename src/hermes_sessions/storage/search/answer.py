@@ -132,7 +132,7 @@ class Hit:
 
 
 @dataclass(slots=True, kw_only=True)
-class Account:
+class SearchReport:
     """How an answer came about."""
 
     query: str
@@ -161,10 +161,10 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class SearchAnswer:
     """Hits in order, the account, and where the next page begins."""
 
     hits: list[Hit]
-    account: Account
+    account: SearchReport
     #: Pass it as *cursor* to get the next page; None when there is none.
     next_cursor: str | None = None

@@ -29,7 +29,7 @@ LINGER: Final = 2.0
 LONGEST_STEP: Final = 30.0
 
 
-class Keeper:
+class BackgroundIndexer:
     """Calls *work* in a thread of its own when there is something to index.
 
     *work* is given a function that says whether it is to stop: the handle is being closed, or the
@@ -149,22 +149,22 @@ class _Forking:
     """
 
     def __init__(self) -> None:
-        self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+        self._keepers: weakref.WeakSet[BackgroundIndexer] = weakref.WeakSet()
         self._registered = False
 
-    def watch(self, keeper: Keeper) -> None:
-        self._keepers.add(keeper)
+    def watch(self, indexer: BackgroundIndexer) -> None:
+        self._keepers.add(indexer)
         if not self._registered and hasattr(os, "register_at_fork"):
             self._registered = True
             os.register_at_fork(
-                before=lambda: self._tell(Keeper.pause),
-                after_in_parent=lambda: self._tell(Keeper.resume),
-                after_in_child=lambda: self._tell(Keeper.resume_in_child),
+                before=lambda: self._tell(BackgroundIndexer.pause),
+                after_in_parent=lambda: self._tell(BackgroundIndexer.resume),
+                after_in_child=lambda: self._tell(BackgroundIndexer.resume_in_child),
             )
 
-    def _tell(self, verb: Callable[[Keeper], None]) -> None:
-        for keeper in list(self._keepers):
-            verb(keeper)
+    def _tell(self, verb: Callable[[BackgroundIndexer], None]) -> None:
+        for indexer in list(self._keepers):
+            verb(indexer)
 
 
 _forking: Final = _Forking()

@@ -14,16 +14,16 @@ from typing import Final
 
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
-from hermes_sessions.storage.search.answer import COUNT_LIMIT, Account
-from hermes_sessions.storage.search.index_maintenance import Lag
+from hermes_sessions.storage.search.answer import COUNT_LIMIT, SearchReport
+from hermes_sessions.storage.search.index_maintenance import IndexLag
 from hermes_sessions.storage.search.index_port import (
     Candidates,
+    IdRange,
     Order,
     SearchIndex,
-    Span,
     every_message,
 )
-from hermes_sessions.storage.search.snippet_builder import Found, load
+from hermes_sessions.storage.search.snippet_builder import MatchedMessage, load
 from hermes_sessions.storage.search.sql_conditions import (
     Where,
     after_key,
@@ -34,7 +34,7 @@ from hermes_sessions.storage.search.sql_conditions import (
     scope_as_sql,
 )
 from hermes_sessions.text.query.filters import Conditions
-from hermes_sessions.text.query.matcher import Analysed, matches
+from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.tree import Node, Substring, terms_of
 
 #: Messages that are not indexed yet and are looked at one by one, at most.
@@ -51,7 +51,7 @@ _SCAN_STEP: Final = 500
 Key = tuple[float, str, int]
 
 
-class View:
+class CandidateReader:
     """Matches among the messages that *scope* keeps, all that is *given* as parameters and what is
     *asked* in the text, up to the id *through*.
     """
@@ -60,14 +60,14 @@ class View:
         self,
         tx: ReadTransaction,
         index: SearchIndex,
-        lag: Lag,
+        lag: IndexLag,
         dialect: Dialect,
         *,
         scope: Scope,
         given: Sequence[Conditions],
         asked: Conditions,
         through: int | None,
-        account: Account,
+        account: SearchReport,
     ) -> None:
         self._tx = tx
         self._index = index
@@ -84,9 +84,9 @@ class View:
         self._given = by_subject(as_sql(given, dialect, known))
         self._asked = by_subject(as_sql([asked], dialect, known))
         self.through = _newest_id(tx) if through is None else through
-        self._tail: dict[int, Found] = {}
+        self._tail: dict[int, MatchedMessage] = {}
         #: By tree: the first messages of sessions whose title may match.
-        self._first_of_titled: dict[Node, list[Found]] = {}
+        self._first_of_titled: dict[Node, list[MatchedMessage]] = {}
         if lag.not_indexed:
             account.not_indexed = lag.not_indexed if scope.is_owner else self._pending()
         if not lag.usable and lag.pending:
@@ -106,7 +106,7 @@ class View:
             where &= condition.negated() if name == removed_by else condition
         return where
 
-    def say_what_is_kept_apart(self) -> None:
+    def note_contradicting_filters(self) -> None:
         """Say so if a filter in the text asks for what one of the parameters rules out."""
         for subject, asked in self._asked.items():
             if subject not in self._given:
@@ -151,9 +151,9 @@ class View:
         oldest: bool = False,
         beyond: Key | None = None,
         where: Where | None = None,
-    ) -> list[Found]:
+    ) -> list[MatchedMessage]:
         """Return the first *count* matches by time, all if there are fewer; without a tree, of all
-        messages. *beyond* is the `Found.time_key` of the last one that is not wanted.
+        messages. *beyond* is the `MatchedMessage.time_key` of the last one that is not wanted.
         """
         where = self.where() if where is None else where
         if beyond is not None:
@@ -166,7 +166,9 @@ class View:
         found.sort(key=lambda item: item.time_key, reverse=not oldest)
         return found[:count]
 
-    def last_stored(self, node: Node, count: int, *, where: Where | None = None) -> list[Found]:
+    def last_stored(
+        self, node: Node, count: int, *, where: Where | None = None
+    ) -> list[MatchedMessage]:
         """Return *count* of the newest matches; where clocks differ, not quite by time."""
         if self._lag.ordered_from:
             return self.matches(node, count, where=where)
@@ -177,31 +179,39 @@ class View:
         found.sort(key=lambda item: item.id, reverse=True)
         return found[:count]
 
-    def _span(self) -> Span:
+    def _span(self) -> IdRange:
         """Return where the index is up to date, as far as ids are wanted."""
-        return Span(0, min(self._lag.through, self.through) + 1)
+        return IdRange(0, min(self._lag.through, self.through) + 1)
 
-    def _by_time(self, node: Node | None, where: Where, count: int, *, oldest: bool) -> list[Found]:
+    def _by_time(
+        self, node: Node | None, where: Where, count: int, *, oldest: bool
+    ) -> list[MatchedMessage]:
         """Return at least the first *count* matches by time, if there are so many.
 
-        Above `Lag.ordered_from` ids and times agree, so that the first ones are found without
+        Above `IndexLag.ordered_from` ids and times agree, so that the first ones are found without
         looking at all; below, the database sorts.
         """
         end = (self.through if node is None else min(self._lag.through, self.through)) + 1
         # Whether messages that are not indexed are in order, is not known.
         edge = self._lag.ordered_from if node is not None or not self._lag.pending else end - 1
         stored: Order = "first stored" if oldest else "last stored"
-        found = list(islice(self._walk(node, where, stored, Span(edge, end), count), count))
+        found = list(islice(self._walk(node, where, stored, IdRange(edge, end), count), count))
         if len(found) == count:
-            found += self._strays(node, where, found, Span(edge, end), oldest=oldest)
+            found += self._strays(node, where, found, IdRange(edge, end), oldest=oldest)
         if edge and (oldest or len(found) < count):
             order: Order = "oldest" if oldest else "newest"
-            found += islice(self._walk(node, where, order, Span(0, edge + 1), count), count)
+            found += islice(self._walk(node, where, order, IdRange(0, edge + 1), count), count)
         return found
 
     def _strays(
-        self, node: Node | None, where: Where, found: list[Found], span: Span, *, oldest: bool
-    ) -> list[Found]:
+        self,
+        node: Node | None,
+        where: Where,
+        found: list[MatchedMessage],
+        span: IdRange,
+        *,
+        oldest: bool,
+    ) -> list[MatchedMessage]:
         """Return matches that belong among *found* by their time although not by their ids."""
         last = found[-1].id
         times = [item.match.timestamp for item in found]
@@ -216,9 +226,9 @@ class View:
             (last, certain),
         )
         if oldest:
-            span = Span(last, min(row[0], span.below) if row and span.below else span.below)
+            span = IdRange(last, min(row[0], span.below) if row and span.below else span.below)
         else:
-            span = Span(max(row[0], span.above) if row else span.above, last)
+            span = IdRange(max(row[0], span.above) if row else span.above, last)
         if span.below is not None and span.below - span.above <= 1:
             return []
         where &= Where(f"m.timestamp {'<=' if oldest else '>='} ?", (edge,))
@@ -226,10 +236,10 @@ class View:
         return list(islice(self._walk(node, where, order, span, len(found)), len(found)))
 
     def _walk(
-        self, node: Node | None, where: Where, order: Order, span: Span, count: int
-    ) -> Iterator[Found]:
+        self, node: Node | None, where: Where, order: Order, span: IdRange, count: int
+    ) -> Iterator[MatchedMessage]:
         """Yield matches in this order, read in pieces, the first of *count* candidates."""
-        last: Found | None = None
+        last: MatchedMessage | None = None
         size = max(1, min(count, EVERY_MATCH))
         while span.below is None or span.below - span.above > 1:
             candidates = self._candidates(node, where, order, span, size, last)
@@ -260,9 +270,9 @@ class View:
         node: Node | None,
         where: Where,
         order: Order,
-        span: Span,
+        span: IdRange,
         limit: int,
-        last: Found | None = None,
+        last: MatchedMessage | None = None,
     ) -> Candidates:
         if last is not None and order in ("newest", "oldest"):
             where &= after_key(last.time_key, oldest=order == "oldest")
@@ -271,7 +281,7 @@ class View:
             return Candidates(ids, exact=True, narrowed=True)
         return self._index.messages(self._tx, node, where, limit=limit, order=order, span=span)
 
-    def _is_match(self, item: Found, node: Node) -> bool:
+    def _is_match(self, item: MatchedMessage, node: Node) -> bool:
         self.budget -= 1
         self._account.scanned += 1
         return item.is_match(node)
@@ -289,7 +299,7 @@ class View:
         if note not in self._account.notes:
             self._account.notes.append(note)
 
-    def _unindexed_matches(self, node: Node | None, where: Where) -> list[Found]:
+    def _unindexed_matches(self, node: Node | None, where: Where) -> list[MatchedMessage]:
         """Return matches among messages the index does not hold yet, or not as they are now."""
         if node is None or self._lag.not_indexed == 0:
             return []
@@ -309,7 +319,7 @@ class View:
         # A message may be found by several readings of a question, and shown by one of them.
         return [replace(item) for item in items if item.is_match(node)]
 
-    def _outside(self, where: Where, count: int, *, oldest: bool) -> list[Found]:
+    def _outside(self, where: Where, count: int, *, oldest: bool) -> list[MatchedMessage]:
         """Return the first messages by time of those with ids that say nothing about it."""
         if not self._lag.outside:
             return []
@@ -339,14 +349,16 @@ class View:
         decided = self._walk(node, where, "last stored", self._span(), COUNT_LIMIT)
         return sum(1 for _ in islice(decided, COUNT_LIMIT))
 
-    def say_what_is_cut(self) -> None:
+    def note_truncated_messages(self) -> None:
         """Say so if messages are searched that are too long to be indexed as a whole."""
         if self._lag.usable and self._index.has_cut(self._tx, self.where()):
             self._note("Of very long messages, only the beginning and the end are searched.")
 
     # ── titles ────────────────────────────────────────────────────────────────────────────────
 
-    def by_title(self, node: Node, wanted: Callable[[Found], bool] = lambda _: True) -> list[Found]:
+    def by_title(
+        self, node: Node, wanted: Callable[[MatchedMessage], bool] = lambda _: True
+    ) -> list[MatchedMessage]:
         """Return the first message of each session whose title matches, as ``title``; as
         ``message`` if its own text matches, too. Only those that are *wanted* are looked at.
         """
@@ -358,7 +370,7 @@ class View:
                 item.matched = "message"
         return found
 
-    def _load_by_title(self, node: Node) -> list[Found]:
+    def _load_by_title(self, node: Node) -> list[MatchedMessage]:
         ids: list[int] = []
         looked_at = 0
         for sessions in self._titled(node):
@@ -414,13 +426,13 @@ class View:
             f"ORDER BY s.last_active DESC, s.id LIMIT ?",
             (*where.params, SCANNED_TITLES),
         )
-        matching = (row[0] for row in rows if matches(node, Analysed([row[1]])))
+        matching = (row[0] for row in rows if matches(node, TokenizedDocument([row[1]])))
         while sessions := list(islice(matching, 2 * MOST_TITLES)):
             yield sessions
 
 
 _QUEUED: Final = "SELECT message_id FROM search_queue"
-#: See `Lag.outside`.
+#: See `IndexLag.outside`.
 _OUTSIDE: Final = Where("m.id < 1")
 
 

@@ -12,9 +12,9 @@ from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Candidates,
+    IdRange,
     Order,
     SearchIndex,
-    Span,
     every_message,
 )
 from hermes_sessions.storage.search.sql_conditions import Where
@@ -146,7 +146,7 @@ class CompiledIndex(SearchIndex, Generic[Q]):
 
     @abstractmethod
     def _matching(
-        self, tx: ReadTransaction, query: Q, where: Where, limit: int, order: Order, span: Span
+        self, tx: ReadTransaction, query: Q, where: Where, limit: int, order: Order, span: IdRange
     ) -> list[int]:
         """Return messages that match, as `SearchIndex.messages` does."""
 
@@ -176,7 +176,7 @@ class CompiledIndex(SearchIndex, Generic[Q]):
         *,
         limit: int,
         order: Order = "last stored",
-        span: Span = EVERYWHERE,
+        span: IdRange = EVERYWHERE,
     ) -> Candidates:
         """See `SearchIndex.messages`."""
         compiled = self._compiled(node)

@@ -18,9 +18,9 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.search.answer import (
     COUNT_LIMIT,
-    Account,
-    Answer,
     Cursor,
+    SearchAnswer,
+    SearchReport,
     checksum,
     read_cursor,
     write_cursor,
@@ -31,12 +31,12 @@ from hermes_sessions.storage.search.candidate_reader import (
     SCANNED,
     SCANNED_TITLES,
     TAIL,
+    CandidateReader,
     Key,
-    View,
 )
-from hermes_sessions.storage.search.index_maintenance import Upkeep
+from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.search.index_port import IndexDamaged, SearchIndex
-from hermes_sessions.storage.search.snippet_builder import Found, show
+from hermes_sessions.storage.search.snippet_builder import MatchedMessage, show
 from hermes_sessions.storage.search.sql_conditions import Where, as_sql, scope_as_sql
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.query.filters import Conditions, read_filters
@@ -69,8 +69,8 @@ __all__ = [
     "SCANNED_TITLES",
     "SCANNED_UNASKED",
     "TAIL",
-    "Finder",
-    "Request",
+    "SearchExecutor",
+    "SearchRequest",
     "Sort",
 ]
 
@@ -95,7 +95,7 @@ _OTHER_PARAMS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class SearchRequest:
     """What is asked: the text, and everything around it."""
 
     text: str
@@ -117,23 +117,23 @@ class Request:
         return checksum(self.text, self.conditions, self.scope, self.sort, self.relax)
 
 
-class Finder:
+class SearchExecutor:
     """Answers requests on one store."""
 
     def __init__(
         self,
         store: Store,
         index: SearchIndex,
-        upkeep: Upkeep,
+        maintenance: IndexMaintenance,
         on_backlog: Callable[[int], None] = lambda _: None,
     ) -> None:
         """*on_backlog* is told how many messages are left to be indexed after a search."""
         self._store = store
         self._index = index
-        self._upkeep = upkeep
+        self._maintenance = maintenance
         self._on_backlog = on_backlog
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: SearchRequest) -> SearchAnswer:
         """Return hits and the account of them. Any text is a question; none raises.
 
         Raises:
@@ -148,37 +148,37 @@ class Finder:
         repairs = [*query.repairs, *(f"{problem}; left out" for problem in problems)]
         if query.node is None and not any(c.given() for c in (*request.conditions, asked)):
             notes = ["There is nothing to search for."]
-            return Answer(
-                hits=[], account=Account(query=request.text, repairs=repairs, notes=notes)
+            return SearchAnswer(
+                hits=[], account=SearchReport(query=request.text, repairs=repairs, notes=notes)
             )
         request = replace(request, asked=asked)
         start = cursor or Cursor(question=question, asked_at=now, offset=request.offset)
         try:
-            account = Account(query=request.text, repairs=repairs)
+            account = SearchReport(query=request.text, repairs=repairs)
             return self._answer(request, query.node, account, start)
         except IndexDamaged as error:
             logger.warning("the search index is made anew: %s", error)
             # What the damaged index said does not count.
-            account = Account(query=request.text, repairs=repairs)
+            account = SearchReport(query=request.text, repairs=repairs)
             account.notes.append("The search index was damaged; it is made anew.")
             return self._answer(request, query.node, account, start, is_damaged=True)
 
     def _answer(
         self,
-        request: Request,
+        request: SearchRequest,
         node: Node | None,
-        account: Account,
+        account: SearchReport,
         start: Cursor,
         *,
         is_damaged: bool = False,
-    ) -> Answer:
+    ) -> SearchAnswer:
         self._check_size(request)
         can_write = not self._store.provider.read_only
         if can_write and self._bring_index_up_to_date(anew=is_damaged):
             is_damaged = False
         with self._store.provider.read() as tx:
-            lag = self._upkeep.lag(tx, is_damaged=is_damaged)
-            view = View(
+            lag = self._maintenance.lag(tx, is_damaged=is_damaged)
+            reader = CandidateReader(
                 tx,
                 self._index,
                 lag,
@@ -189,26 +189,26 @@ class Finder:
                 through=start.through,
                 account=account,
             )
-            page, cursor = _Search(view, request, account, start).run(node)
-            hits = show(tx, page, include_rewound=view.include_rewound)
+            page, cursor = _Search(reader, request, account, start).run(node)
+            hits = show(tx, page, include_rewound=reader.include_rewound)
         if can_write and not lag.complete:
             self._on_backlog(lag.pending)
         next_cursor = write_cursor(cursor) if cursor is not None else None
-        return Answer(hits=hits, account=account, next_cursor=next_cursor)
+        return SearchAnswer(hits=hits, account=account, next_cursor=next_cursor)
 
     def _bring_index_up_to_date(self, *, anew: bool) -> bool:
         """Index what is missing, as far as it is not too much; return whether that was possible."""
         try:
             if anew:
-                self._upkeep.start_anew(patience=PATIENCE)
-            self._upkeep.catch_up(TAIL, patience=PATIENCE, seconds=_LONGEST_UPDATE)
+                self._maintenance.discard_index(patience=PATIENCE)
+            self._maintenance.catch_up(TAIL, patience=PATIENCE, seconds=_LONGEST_UPDATE)
         except (StoreUnavailable, IndexDamaged) as error:
             # The question is answered all the same, from the index and what it lacks.
             logger.info("the search index could not be updated now: %s", error)
             return False
         return True
 
-    def _check_size(self, request: Request) -> None:
+    def _check_size(self, request: SearchRequest) -> None:
         dialect = self._store.provider.dialect
         limit = dialect.max_params - _OTHER_PARAMS
         filters = as_sql([*request.conditions, request.asked], dialect)
@@ -223,18 +223,20 @@ class Finder:
 class _Search:
     """One request on one state of the database."""
 
-    def __init__(self, view: View, request: Request, account: Account, start: Cursor) -> None:
-        self._view = view
+    def __init__(
+        self, reader: CandidateReader, request: SearchRequest, account: SearchReport, start: Cursor
+    ) -> None:
+        self._reader = reader
         self._request = request
         self._account = account
         self._start = start
         self._by_time = request.sort != "relevance"
         #: The list from its beginning, as far as it is needed; or, with a key, from there on.
-        self._listed: list[Found] = []
+        self._listed: list[MatchedMessage] = []
         #: Whether the list goes on by time where it ends here.
         self._goes_on_by_time = False
 
-    def run(self, node: Node | None) -> tuple[list[Found], Cursor | None]:
+    def run(self, node: Node | None) -> tuple[list[MatchedMessage], Cursor | None]:
         """Return a page of the list, and where the next one begins."""
         self._by_time = self._by_time or not terms_of(node)
         readings: list[Node] = []
@@ -243,7 +245,7 @@ class _Search:
         else:
             readings = self._relax(node)
         if node is not None:
-            self._view.say_what_is_cut()
+            self._reader.note_truncated_messages()
         first = self._first()
         end = first + self._request.limit
         page = self._listed[first:end]
@@ -253,7 +255,7 @@ class _Search:
         if self._request.count:
             self._count(any_of(readings) or node)
             if not self._listed and self._start.offset == 0:
-                self._view.say_what_is_kept_apart()
+                self._reader.note_contradicting_filters()
                 self._count_sides(node)
         return page, self._next(page, first) if has_more and page else None
 
@@ -268,13 +270,13 @@ class _Search:
                 return place + 1
         return self._start.offset
 
-    def _next(self, page: list[Found], first: int) -> Cursor:
+    def _next(self, page: list[MatchedMessage], first: int) -> Cursor:
         last = page[-1]
         before = first if self._start.key is None else self._start.offset
         is_ranked = last.score is not None
         return replace(
             self._start,
-            through=self._view.through,
+            through=self._reader.through,
             offset=before + len(page),
             last_id=last.id,
             key=None if is_ranked or not self._goes_on_by_time else last.time_key,
@@ -298,7 +300,7 @@ class _Search:
             if name == INSIDE_WORDS:
                 if self._listed:
                     break
-                self._view.budget = min(self._view.budget, SCANNED_UNASKED)
+                self._reader.budget = min(self._reader.budget, SCANNED_UNASKED)
             tried.append(reading)
             was_empty = not self._listed
             self._list(reading, spread=name == ANY_WORD)
@@ -329,59 +331,59 @@ class _Search:
             item.reading = node
         self._listed += [item for item in found if item.id not in known]
 
-    def _in_time(self, node: Node | None, needed: int) -> list[Found]:
+    def _in_time(self, node: Node | None, needed: int) -> list[MatchedMessage]:
         """Return matches by time, those of titles at the time of the message that is shown."""
         oldest, key = self._request.sort == "oldest", self._start.key
-        found = self._view.matches(node, needed, oldest=oldest, beyond=key)
+        found = self._reader.matches(node, needed, oldest=oldest, beyond=key)
         if node is None or not terms_of(node):
             return found
         last = found[-1].time_key if len(found) >= needed else None
 
-        def has_place(item: Found) -> bool:
+        def has_place(item: MatchedMessage) -> bool:
             is_shown_before = key is not None and not _follows(item.time_key, key, oldest=oldest)
             return not is_shown_before and (
                 last is None or _follows(last, item.time_key, oldest=oldest)
             )
 
-        titled = self._view.by_title(node, has_place)
+        titled = self._reader.by_title(node, has_place)
         found += [item for item in titled if item.matched == "title"]
         found.sort(key=lambda item: item.time_key, reverse=not oldest)
         return found[:needed]
 
     # ── relevance ─────────────────────────────────────────────────────────────────────────────
 
-    def _by_relevance(self, node: Node, needed: int, *, spread: bool) -> list[Found]:
+    def _by_relevance(self, node: Node, needed: int, *, spread: bool) -> list[MatchedMessage]:
         """Return matches, those that are ranked first and the others behind them by time."""
         ranked = self._rank(self._pool(node, spread=spread), node)
-        others: list[Found] = []
+        others: list[MatchedMessage] = []
         if len(ranked) >= RANKED or spread:
             self._goes_on_by_time = True
             known = {item.id for item in ranked}
             if self._start.key is not None or len(ranked) < needed:
-                found = self._view.matches(node, needed + len(known), beyond=self._start.key)
+                found = self._reader.matches(node, needed + len(known), beyond=self._start.key)
                 others = [item for item in found if item.id not in known]
         return others if self._start.key is not None else ranked + others
 
-    def _pool(self, node: Node, *, spread: bool) -> list[Found]:
+    def _pool(self, node: Node, *, spread: bool) -> list[MatchedMessage]:
         """Return the matches that are to be ranked: the newest, but not all of one kind."""
-        pool: dict[int, Found] = {}
+        pool: dict[int, MatchedMessage] = {}
         parts = alternatives(node) if spread else [node]
         # Each word gives its own newest, so that a frequent one cannot crowd out a rare one.
         share = max(RANKED // 4, RANKED // len(parts)) if spread else RANKED
         for part in parts:
-            found = self._view.last_stored(part, share)
+            found = self._reader.last_stored(part, share)
             pool |= {item.id: item for item in found}
             if len(found) == share:
                 pool |= {item.id: item for item in self._less_crowded(part, found)}
-        for item in self._view.by_title(node):
+        for item in self._reader.by_title(node):
             pool.setdefault(item.id, item)
         return list(pool.values())
 
-    def _less_crowded(self, node: Node, found: list[Found]) -> list[Found]:
+    def _less_crowded(self, node: Node, found: list[MatchedMessage]) -> list[MatchedMessage]:
         """Return matches of other sessions than those that have very many of the newest, and of
         sources that people talk from: a noisy session or a report is no reason to miss the rest.
         """
-        others: list[Found] = []
+        others: list[MatchedMessage] = []
         crowds: set[str] = set()
         for _ in range(_ROUNDS):
             sizes = Counter(item.match.session_id for item in found)
@@ -390,14 +392,14 @@ class _Search:
             if not crowded and not has_background:
                 break
             crowds |= crowded
-            where = self._view.where() & _outside(crowds)
-            found = self._view.last_stored(node, RANKED // 2, where=where)
+            where = self._reader.where() & _outside(crowds)
+            found = self._reader.last_stored(node, RANKED // 2, where=where)
             others += found
             if len(found) < RANKED // 2:
                 break
         return others
 
-    def _rank(self, found: list[Found], node: Node) -> list[Found]:
+    def _rank(self, found: list[MatchedMessage], node: Node) -> list[MatchedMessage]:
         points = scores([item.match for item in found], terms_of(node))
         self._account.ranked = max(self._account.ranked, len(found))
         for item, score in zip(found, points, strict=True):
@@ -408,17 +410,17 @@ class _Search:
 
     def _count(self, tree: Node | None) -> None:
         """Say how many matches there are, and how many more there were without each filter."""
-        account, view = self._account, self._view
+        account, reader = self._account, self._reader
         if self._start.key is None and len(self._listed) < self._needed():
             account.total, account.total_is_exact = len(self._listed), account.complete
         else:
-            account.total, account.total_is_exact = view.number(tree)
+            account.total, account.total_is_exact = reader.number(tree)
             if account.total_is_exact and tree is not None and terms_of(tree):
-                by_title = [item for item in view.by_title(tree) if item.matched == "title"]
+                by_title = [item for item in reader.by_title(tree) if item.matched == "title"]
                 account.total = min(account.total + len(by_title), COUNT_LIMIT)
                 account.total_is_exact = account.total_is_exact and account.total < COUNT_LIMIT
-        for name in view.filters:
-            removed, _ = view.number(tree, view.where(removed_by=name))
+        for name in reader.filters:
+            removed, _ = reader.number(tree, reader.where(removed_by=name))
             if removed:
                 account.removed[name] = removed
 
@@ -428,7 +430,7 @@ class _Search:
         wanted = [side for side in sides if not isinstance(side, Not)]
         for side in sides:
             counted = side if not isinstance(side, Not) else all_of([*wanted, side.node])
-            self._account.sides[spelled(side)], _ = self._view.number(counted)
+            self._account.sides[spelled(side)], _ = self._reader.number(counted)
         if sides:
             counts = ", ".join(f"{name} ({n:,})" for name, n in self._account.sides.items())
             self._account.notes.append(

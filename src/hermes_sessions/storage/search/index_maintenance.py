@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from hermes_sessions.storage.batched_work import LONGEST, Progress, stuck
+from hermes_sessions.storage.batched_work import MAX_WORK_SECONDS, StallDetector, stuck_message
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import (
     ReadTransaction,
@@ -50,7 +50,7 @@ _NO_MARK: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class IndexLag:
     """How far the index is behind."""
 
     #: Messages up to this id are indexed, but for those in the queue.
@@ -109,7 +109,7 @@ _MOST_RESETS: Final = 3
 _WORK: Final = "Updating the search index"
 
 
-class Upkeep:
+class IndexMaintenance:
     """The state of the index, and the work on it."""
 
     def __init__(self, store: Store, index: SearchIndex) -> None:
@@ -120,12 +120,12 @@ class Upkeep:
         self._for_update = store.provider.dialect.for_update
         self._locked_state = _STATE + self._for_update
 
-    def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> Lag:
+    def lag(self, tx: ReadTransaction, *, is_damaged: bool = False) -> IndexLag:
         """Return how far the index is behind: wholly, if it is known to be damaged."""
         outside = _number(tx, "SELECT COUNT(*) FROM messages WHERE id < 1")
         state = None if is_damaged else self._usable_state(tx)
         if state is None:
-            return Lag(
+            return IndexLag(
                 through=0,
                 pending=_number(tx, "SELECT COUNT(*) FROM messages WHERE id > 0"),
                 titles=_number(tx, "SELECT COUNT(*) FROM sessions WHERE title IS NOT NULL"),
@@ -136,7 +136,7 @@ class Upkeep:
         queued = above = _number(tx, "SELECT COUNT(*) FROM search_queue")
         if self._has_mark:
             above += _number(tx, "SELECT COUNT(*) FROM messages WHERE id > ?", through)
-        return Lag(
+        return IndexLag(
             through=int(through) if self._has_mark else _NO_MARK,
             pending=above,
             queued=queued,
@@ -151,7 +151,7 @@ class Upkeep:
         limit: int | None = None,
         *,
         patience: float | None = None,
-        seconds: float = LONGEST,
+        seconds: float = MAX_WORK_SECONDS,
         is_unwanted: Callable[[], bool] = lambda: False,
         on_step: Callable[[int], None] = lambda _: None,
     ) -> int:
@@ -163,7 +163,7 @@ class Upkeep:
             StoreUnavailable: the store cannot be written now; what was done stays done.
         """
         handled = steps = resets = 0
-        progress = Progress(_WORK, self._number_left, seconds)
+        progress = StallDetector(_WORK, self._number_left, seconds)
         while (limit is None or handled < limit) and not is_unwanted():
             try:
                 steps += 1
@@ -175,14 +175,14 @@ class Upkeep:
                 if resets:
                     raise
                 logger.warning("the search index is made anew: %s", error)
-                self.start_anew(patience=patience)
+                self.discard_index(patience=patience)
                 step = _RESET
             if step is None:
                 break
             if step == _RESET:
                 resets += 1
                 if resets > _MOST_RESETS:
-                    logger.warning("%s", stuck(_WORK, self._number_left()))
+                    logger.warning("%s", stuck_message(_WORK, self._number_left()))
                     break
                 continue
             handled += step
@@ -204,14 +204,14 @@ class Upkeep:
             damage = self._index.damage(tx)
         if damage is not None:
             logger.warning("the search index is made anew: %s", damage)
-            self.start_anew()
+            self.discard_index()
             self.catch_up()
         self.compact()
         return damage is not None
 
     def compact(self) -> bool:
         """Leave nothing in the index of what was removed; return whether that came to an end."""
-        until = time.monotonic() + LONGEST
+        until = time.monotonic() + MAX_WORK_SECONDS
         first = True
         while self._store.provider.write(partial(self._index.compact, first=first)):
             first = False
@@ -224,7 +224,7 @@ class Upkeep:
         """Do one short step of merging."""
         self._store.provider.write(self._index.tidy, patience=patience)
 
-    def start_anew(self, *, patience: float | None = None) -> None:
+    def discard_index(self, *, patience: float | None = None) -> None:
         """Forget the index; the next work builds it from the messages."""
         self._store.provider.write(self._reset, patience=patience, isolated=False)
 
@@ -258,7 +258,7 @@ class Upkeep:
         if batch is None:
             return None
         if batch is _DAMAGED:
-            self.start_anew(patience=patience)
+            self.discard_index(patience=patience)
             return _RESET
         if batch is _OUTDATED:
             self._store.provider.write(self._reset_outdated, patience=patience, isolated=False)

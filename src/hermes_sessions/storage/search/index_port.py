@@ -21,7 +21,7 @@ from hermes_sessions.text.query.tree import Node
 Order = Literal["last stored", "first stored", "newest", "oldest"]
 
 
-class Span(NamedTuple):
+class IdRange(NamedTuple):
     """Ids above the first and below the second; an index holds messages with ids above 0."""
 
     above: int = 0
@@ -33,7 +33,7 @@ class Span(NamedTuple):
         return where if self.below is None else where & Where(f"{column} < ?", (self.below,))
 
 
-EVERYWHERE = Span()
+EVERYWHERE = IdRange()
 
 
 class IndexDamaged(HermesSessionsError):
@@ -107,7 +107,7 @@ class SearchIndex(ABC):
         *,
         limit: int,
         order: Order = "last stored",
-        span: Span = EVERYWHERE,
+        span: IdRange = EVERYWHERE,
     ) -> Candidates:
         """Return the first messages of a *span*, in this order, that may match *node* and satisfy
         *where*.
@@ -132,7 +132,7 @@ def every_message(
     *,
     limit: int,
     order: Order = "last stored",
-    span: Span | None = None,
+    span: IdRange | None = None,
 ) -> list[int]:
     """Return ids of messages as `SearchIndex.messages` does, whatever they say; without a *span*,
     also those that no index holds.

@@ -13,7 +13,13 @@ from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.search.answer import Hit
 from hermes_sessions.storage.search.message_texts import DOCUMENT_COLUMNS, texts_of, time_of
 from hermes_sessions.text.characters import cluster_end, cluster_start
-from hermes_sessions.text.query.matcher import Analysed, find_marks, matches, matches_title, places
+from hermes_sessions.text.query.matcher import (
+    TokenizedDocument,
+    find_marks,
+    matches,
+    matches_title,
+    places,
+)
 from hermes_sessions.text.query.tree import Node, Substring, Term, terms_of
 from hermes_sessions.text.relevance import Match
 from hermes_sessions.text.snippet import make_snippet
@@ -33,7 +39,7 @@ _TEXTS: Final = ", ".join(f"m.{column}" for column in DOCUMENT_COLUMNS)
 
 
 @dataclass(slots=True, eq=False)
-class Found:
+class MatchedMessage:
     """A message that was found, with what ranking and showing need."""
 
     facts: tuple[Any, ...]
@@ -42,7 +48,7 @@ class Found:
     score: float | None = None
     #: What it was found by, and so what is marked in it.
     reading: Node | None = None
-    _document: Analysed | None = None
+    _document: TokenizedDocument | None = None
 
     @property
     def id(self) -> int:
@@ -56,22 +62,24 @@ class Found:
 
     def has_title(self, node: Node) -> bool:
         """Whether the session's title matches, and the message has nothing that must be absent."""
-        return matches_title(node, Analysed([self.match.title]), self._analysed)
+        return matches_title(node, TokenizedDocument([self.match.title]), self._analysed)
 
     def is_match(self, node: Node) -> bool:
         """Whether the message's texts match."""
         return matches(node, self._analysed)
 
     @property
-    def _analysed(self) -> Analysed:
+    def _analysed(self) -> TokenizedDocument:
         if self._document is None:
-            self._document = Analysed(self.match.texts)
+            self._document = TokenizedDocument(self.match.texts)
         return self._document
 
 
-def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -> list[Found]:
+def load(
+    tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message"
+) -> list[MatchedMessage]:
     """Return messages by id, in the order given, with their texts analysed."""
-    loaded: dict[int, Found] = {}
+    loaded: dict[int, MatchedMessage] = {}
     for start in range(0, len(ids), _CHUNK):
         chunk = ids[start : start + _CHUNK]
         for row in tx.stream(
@@ -88,18 +96,18 @@ def load(tx: ReadTransaction, ids: Sequence[int], *, matched: str = "message") -
                 session_id=row[1],
                 ordinal=row[5],
             )
-            loaded[row[0]] = Found(row[:11], match, matched)
+            loaded[row[0]] = MatchedMessage(row[:11], match, matched)
     return [loaded[number] for number in ids if number in loaded]
 
 
 def show(
-    tx: ReadTransaction, found: Sequence[Found], *, include_rewound: bool = False
+    tx: ReadTransaction, found: Sequence[MatchedMessage], *, include_rewound: bool = False
 ) -> list[Hit]:
     """Return hits with snippet and context."""
     return [_hit(tx, item, include_rewound=include_rewound) for item in found]
 
 
-def _hit(tx: ReadTransaction, item: Found, *, include_rewound: bool) -> Hit:
+def _hit(tx: ReadTransaction, item: MatchedMessage, *, include_rewound: bool) -> Hit:
     number, session_id, role, timestamp, tool_name, ordinal = item.facts[:6]
     source, model, started, title, conversation_id = item.facts[6:]
     texts = [title] if item.matched == "title" else item.match.texts

@@ -13,10 +13,10 @@ from hermes_sessions.storage.provider import WriteTransaction
 # Connections and ``fork``: a child goes on with its own, and leaves the parent's alone.
 
 
-class StartsOver(Protocol):
+class ForkAware(Protocol):
     """What is told about a fork."""
 
-    def start_over_in_child(self) -> None:
+    def reset_in_child(self) -> None:
         """Go on in a forked process without what was inherited, which belongs to the parent."""
 
 
@@ -24,23 +24,23 @@ class StartsOver(Protocol):
 _inherited: Final[list[Any]] = []
 
 
-def leave_to_parent(connections: Any) -> None:
+def keep_until_exit(connections: Any) -> None:
     """Never close what a forked process inherited."""
     _inherited.append(connections)
 
 
 class _Forking:
     def __init__(self) -> None:
-        self._all: weakref.WeakSet[StartsOver] = weakref.WeakSet()
+        self._all: weakref.WeakSet[ForkAware] = weakref.WeakSet()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._tell)
 
-    def watch(self, connections: StartsOver) -> None:
+    def watch(self, connections: ForkAware) -> None:
         self._all.add(connections)
 
     def _tell(self) -> None:
         for connections in list(self._all):
-            connections.start_over_in_child()
+            connections.reset_in_child()
 
 
 _forking: Final = _Forking()
@@ -84,10 +84,10 @@ class ServerOptions(Protocol):
 
     @property
     def seconds_left(self) -> Callable[[], float] | None:
-        """See `Wishes.seconds_left`."""
+        """See `OpenOptions.seconds_left`."""
 
 
-class LendsConnections(Protocol):
+class ConnectionSource(Protocol):
     """Connections to one server."""
 
     @property
@@ -129,7 +129,7 @@ class ServerTransaction(WriteTransaction, Protocol):
         """
 
 
-class Failures(NamedTuple):
+class DriverErrors(NamedTuple):
     """What the errors of a driver mean."""
 
     #: The class of all of them.
@@ -137,7 +137,7 @@ class Failures(NamedTuple):
     #: Our error for one, naming the server it happened on.
     translate: Callable[[Any, str], StoreError]
     #: Whether the server gave up this attempt only.
-    is_passing: Callable[[Any], bool]
+    is_retryable: Callable[[Any], bool]
     #: Whether it may be what others did since the unit looked: a key was taken that nobody else may
     #: have twice, or a row is referred to.
     is_collision: Callable[[Any], bool]

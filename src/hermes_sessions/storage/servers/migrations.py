@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from hermes_sessions.errors import SchemaRefused
-from hermes_sessions.storage.provider import Steps
+from hermes_sessions.storage.provider import MigrationSteps
 
 #: What this version knows: a store that asks for more is not written to.
 WRITER_LEVEL: Final = 1
@@ -40,9 +40,9 @@ def require_known_level(level: int) -> None:
         )
 
 
-def steps_of(declared: Iterable[Migration], taken: Collection[str]) -> Steps:
+def steps_of(declared: Iterable[Migration], taken: Collection[str]) -> MigrationSteps:
     """Return the steps taken, and what is left."""
-    return Steps.of([(step.name, step.finishing) for step in declared], taken)
+    return MigrationSteps.of([(step.name, step.finishing) for step in declared], taken)
 
 
 def missing(
@@ -52,7 +52,7 @@ def missing(
     return [step for step in declared if step.name not in taken and step.finishing <= finishing]
 
 
-def only_by_an_owner(steps: Iterable[Migration], who: str, owner: str) -> str:
+def owner_required(steps: Iterable[Migration], who: str, owner: str) -> str:
     """Return what to tell somebody who may write rows, but not take these steps."""
     names = ", ".join(step.name for step in steps)
     return (

@@ -22,16 +22,16 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.storage.provider import (
+    MigrationSteps,
     NewRow,
     ReadTransaction,
     SessionDBProvider,
     Space,
-    Steps,
     WriteTransaction,
 )
 from hermes_sessions.storage.servers.driver import (
-    Failures,
-    LendsConnections,
+    ConnectionSource,
+    DriverErrors,
     Mode,
     ServerOptions,
     ServerTransaction,
@@ -45,10 +45,10 @@ from hermes_sessions.storage.servers.migrations import (
 )
 from hermes_sessions.storage.servers.unit_of_work import (
     NEVER,
-    Collided,
     CommitUnknown,
-    NotResolved,
-    RunAgain,
+    CommitUnresolved,
+    RetryUnit,
+    UnitCollision,
     new_mark,
     run_unit,
 )
@@ -68,7 +68,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 #: What is lent: the driver's connection, or what stands for it.
 S = TypeVar("S")
-C = TypeVar("C", bound=LendsConnections)
+C = TypeVar("C", bound=ConnectionSource)
 
 OUR_TABLES: Final = [
     *(
@@ -101,7 +101,7 @@ _MARK: Final = ("mark", "message_id", "marked_at")
 class ServerProvider(SessionDBProvider, Generic[C, S]):
     """A store on a server; subclasses say what its driver's failures mean, and what is wanted."""
 
-    _failures: ClassVar[Failures]
+    _driver_errors: ClassVar[DriverErrors]
     _options: ServerOptions
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         """
 
     @abstractmethod
-    def _is_put_to_rest(self, connections: C, lent: S) -> bool:
+    def _is_reset(self, connections: C, lent: S) -> bool:
         """End what may be left of a transaction; return whether the connection can be used."""
 
     @abstractmethod
@@ -166,7 +166,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
                 connections.release(lent, keep=False)
                 raise
             connections.release(lent)
-        except self._failures.base as error:
+        except self._driver_errors.base as error:
             connections.close()
             raise self._translated(error, connections) from error
         except BaseException:
@@ -180,7 +180,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         Called by whoever holds the lock of the migration, so that one process does it.
         """
         # Needed as rarely as a migration.
-        from hermes_sessions.storage.migration_backup import Source, backed_up_first
+        from hermes_sessions.storage.migration_backup import BackupSource, back_up_before_migration
         from hermes_sessions.storage.transfer.copy_ledger import identity_of
 
         others: C = connections.beside()
@@ -188,14 +188,14 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             with self._reading(others) as tx:
                 size = self._size(tx)
             schema = getattr(self._options, "schema", None)
-            source = Source(
+            source = BackupSource(
                 self.name,
                 identity_of(self.name, connections.location, schema),
                 tuple(sorted(taken)),
                 size,
                 lambda: self._reading(others),
             )
-            with backed_up_first(source, file=None, patience=self._options.lock_timeout):
+            with back_up_before_migration(source, file=None, patience=self._options.lock_timeout):
                 pass
         finally:
             if others is not connections:
@@ -243,7 +243,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         try:
             yield tx
             is_whole = True
-        except self._failures.base as error:
+        except self._driver_errors.base as error:
             raise self._translated(error, connections) from error
         finally:
             connections.release(tx.lent, keep=tx.end("COMMIT" if is_whole else "ROLLBACK"))
@@ -259,7 +259,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         lent = self._borrow(connections, patience)
         try:
             return self._transaction(connections, lent, mode, lock_wait)
-        except self._failures.base as error:
+        except self._driver_errors.base as error:
             failed = self._failed(error, connections, lent, None)
             connections.release(lent, keep=False)
             raise failed from error
@@ -310,10 +310,10 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             is_committing = True
             tx.commit(mark)
             is_clean = True
-        except self._failures.base as error:
+        except self._driver_errors.base as error:
             unknown = CommitUnknown(mark, result) if is_committing else None
-            if self._failures.is_collision(error):
-                raise Collided(self._translated(error, connections)) from error
+            if self._driver_errors.is_collision(error):
+                raise UnitCollision(self._translated(error, connections)) from error
             raise self._failed(error, connections, tx.lent, unknown) from error
         finally:
             connections.release(tx.lent, keep=is_clean or tx.end("ROLLBACK"))
@@ -348,30 +348,28 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         number: int | None = None
         try:
             number = self._append(connections, lent, row, mark, tip_too=tip_too)
-        except self._failures.base as error:
+        except self._driver_errors.base as error:
             unknown = CommitUnknown(mark, None)
             raise self._failed(error, connections, lent, unknown) from error
         finally:
-            connections.release(
-                lent, keep=number is not None or self._is_put_to_rest(connections, lent)
-            )
+            connections.release(lent, keep=number is not None or self._is_reset(connections, lent))
         return number
 
     # ── what went wrong ───────────────────────────────────────────────────────────────────────
 
     def _translated(self, error: Exception, connections: C) -> StoreError:
-        return self._failures.translate(error, connections.location)
+        return self._driver_errors.translate(error, connections.location)
 
     def _failed(
         self, error: Exception, connections: C, lent: S, unknown: CommitUnknown | None
     ) -> Exception:
         """Return what to raise for the driver's error; *unknown* if a commit had been sent."""
         ours = self._translated(error, connections)
-        if self._failures.is_passing(error):
+        if self._driver_errors.is_retryable(error):
             # Nothing was stored, whatever became of the connection since.
-            return RunAgain(ours)
-        if self._failures.is_connection_lost(error, lent):
-            return unknown or RunAgain(ours)
+            return RetryUnit(ours)
+        if self._driver_errors.is_connection_lost(error, lent):
+            return unknown or RetryUnit(ours)
         return ours
 
     def _exhausted(self, connections: C) -> StoreUnavailable:
@@ -388,10 +386,10 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         """
         try:
             tx = self._begin(connections, "by row locks", _RESOLVING_PATIENCE, _RESOLVING_WAIT)
-        except RunAgain as again:
-            raise NotResolved(again.error) from again
+        except RetryUnit as again:
+            raise CommitUnresolved(again.error) from again
         except StoreUnavailable as error:
-            raise NotResolved(error) from error
+            raise CommitUnresolved(error) from error
         is_clean = False
         try:
             # Waits for the end of a commit under way. A mark that is there stays as it is.
@@ -402,13 +400,13 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             found = tx.one("SELECT message_id FROM write_marks WHERE mark = ?", (lost.mark,))
             tx.commit(lost.mark, is_noted=True)
             is_clean = True
-        except self._failures.base as error:
-            raise NotResolved(self._translated(error, connections)) from error
+        except self._driver_errors.base as error:
+            raise CommitUnresolved(self._translated(error, connections)) from error
         finally:
             connections.release(tx.lent, keep=is_clean or tx.end("ROLLBACK"))
         [message_id] = found or (NEVER,)
         if message_id == NEVER:
-            raise RunAgain(StoreUnavailable(f"{connections.location}: the connection was lost."))
+            raise RetryUnit(StoreUnavailable(f"{connections.location}: the connection was lost."))
         return lost.result if message_id is None else int(message_id)
 
     def _clean_sometimes(self) -> None:
@@ -441,7 +439,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     def _space(self, tx: ReadTransaction) -> Space:  # noqa: ARG002 - for those who can tell
         return Space()
 
-    def steps(self) -> Steps:
+    def steps(self) -> MigrationSteps:
         """See `SessionDBProvider.steps`."""
         with self.read() as tx:
             return steps_of(self._migrations, {name for name, _ in tx.all(STEPS_TAKEN)})

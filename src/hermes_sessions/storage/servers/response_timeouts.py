@@ -43,7 +43,7 @@ MIGRATION_TURN_SECONDS: Final = 600
 MIGRATION_SECONDS: Final = 4 * 3600
 
 
-class AnswerLimits:
+class ResponseTimeouts:
     """The limits of a store's waits, in seconds."""
 
     __slots__ = ("commit", "connect", "probe", "probe_after", "seconds_left", "statement")
@@ -65,7 +65,7 @@ def _within(limits: tuple[float, float], seconds: float) -> float:
     return max(least, min(most, seconds))
 
 
-class Silence:
+class ResponseWait:
     """One wait for an answer. *is_alive* asks the server on another connection; None where that is
     not possible.
     """
@@ -73,7 +73,7 @@ class Silence:
     __slots__ = ("_is_alive", "_limits", "_probe_at", "_seconds", "_until")
 
     def __init__(
-        self, limits: AnswerLimits, seconds: float, is_alive: Callable[[], bool] | None = None
+        self, limits: ResponseTimeouts, seconds: float, is_alive: Callable[[], bool] | None = None
     ) -> None:
         self._limits = limits
         self._seconds = seconds

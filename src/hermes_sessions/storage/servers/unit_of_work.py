@@ -28,7 +28,7 @@ _COLLISIONS: Final = 3
 NEVER: Final = -1
 
 
-class RunAgain(Exception):
+class RetryUnit(Exception):
     """Nothing of the unit happened, and another attempt may succeed; ``error`` if none does."""
 
     def __init__(self, error: StoreError) -> None:
@@ -36,7 +36,7 @@ class RunAgain(Exception):
         super().__init__(str(error))
 
 
-class Collided(RunAgain):
+class UnitCollision(RetryUnit):
     """A unique key was taken, or a row is referred to. That may have happened since the unit looked
     whether it was so: also a server that isolates units cannot always tell that from an error of
     the unit.
@@ -71,7 +71,7 @@ def run_unit(
     """Run *attempt* until it succeeds, fails for good, or *patience* (seconds) is used up.
 
     *resolve* is given a commit that got no answer: it returns the result if the commit happened,
-    and raises `RunAgain` if it did not and never will.
+    and raises `RetryUnit` if it did not and never will.
 
     Raises:
         StoreError: the unit did not happen; `StoreUnavailable` says so if that is not known.
@@ -87,22 +87,22 @@ def run_unit(
             return attempt()
         except CommitUnknown as lost:
             unknown = lost
-        except RunAgain as again:
+        except RetryUnit as again:
             # While a commit is unknown, only the way to the answer failed: it is asked for again.
-            if not isinstance(again, NotResolved):
+            if not isinstance(again, CommitUnresolved):
                 unknown = None
-            collisions += isinstance(again, Collided)
+            collisions += isinstance(again, UnitCollision)
             if collisions > _COLLISIONS or time.monotonic() + pause >= until:
                 raise _final(again, unknown) from again.error
         time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - no secret depends on it
         pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-class NotResolved(RunAgain):
+class CommitUnresolved(RetryUnit):
     """The server could not be asked whether a unit was committed."""
 
 
-def _final(again: RunAgain, unknown: CommitUnknown | None) -> StoreError:
+def _final(again: RetryUnit, unknown: CommitUnknown | None) -> StoreError:
     if unknown is None:
         return again.error
     return StoreUnavailable(

@@ -32,7 +32,7 @@ class Relation(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ComparisonResult:
     """The relation, and what was stored when it was found."""
 
     relation: Relation
@@ -46,7 +46,7 @@ class Standing:
     changed: Sequence[tuple[int, int]] = ()
 
 
-def compare(tx: ReadTransaction, incoming: IncomingSession) -> Standing:
+def compare(tx: ReadTransaction, incoming: IncomingSession) -> ComparisonResult:
     """Return how *incoming* stands to what is stored; reads as much as it must."""
     row = tx.one(
         "SELECT trashed_at, next_ordinal, rewind_count, parent_session_id FROM sessions "
@@ -54,10 +54,10 @@ def compare(tx: ReadTransaction, incoming: IncomingSession) -> Standing:
         (incoming.id,),
     )
     if row is None:
-        return Standing(relation=Relation.NEW)
+        return ComparisonResult(relation=Relation.NEW)
     trashed_at, next_ordinal, rewind_count, parent_id = row
     if trashed_at is not None:
-        return Standing(
+        return ComparisonResult(
             relation=Relation.CONFLICT,
             reason="it is in the trash: restore it or purge the trash, then import again",
         )
@@ -72,7 +72,7 @@ def compare(tx: ReadTransaction, incoming: IncomingSession) -> Standing:
             break
         message = incoming.messages[known]
         if not _same_message(stored, message.values):
-            return Standing(
+            return ComparisonResult(
                 relation=Relation.CONFLICT,
                 reason=f"message {known + 1} differs from the stored one",
             )
@@ -82,8 +82,10 @@ def compare(tx: ReadTransaction, incoming: IncomingSession) -> Standing:
     behind = known < len(incoming.messages)
     rewinds = _compare_rewinds(tx, incoming, rewind_count)
     if rewinds is None or (behind and rewinds < 0) or (ahead and rewinds > 0):
-        return Standing(relation=Relation.CONFLICT, reason="both were taken back or went on apart")
-    return Standing(
+        return ComparisonResult(
+            relation=Relation.CONFLICT, reason="both were taken back or went on apart"
+        )
+    return ComparisonResult(
         relation=Relation.GROWN if behind or rewinds > 0 else Relation.KNOWN,
         message_count=known,
         next_ordinal=next_ordinal,

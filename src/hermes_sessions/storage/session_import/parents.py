@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from hermes_sessions.model.lineage import COMPRESSION, documented_edge_kind
-from hermes_sessions.storage.batched_work import stuck
+from hermes_sessions.storage.batched_work import stuck_message
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider, WriteTransaction
 from hermes_sessions.storage.repositories.leases import require_free
@@ -42,7 +42,7 @@ _APART: Final = (
 )
 
 
-def place_all(target: SessionDBProvider) -> None:
+def place_all_conversations(target: SessionDBProvider) -> None:
     """Make every session part of its parent's conversation, and place all conversations."""
     apart = before = 0
     # One that was joined may have led to others, which the next look finds. The rest is undone by
@@ -53,7 +53,7 @@ def place_all(target: SessionDBProvider) -> None:
             break
         before = apart
     else:
-        logger.warning("%s", stuck("Joining conversations", apart))
+        logger.warning("%s", stuck_message("Joining conversations", apart))
     after = ""
     while True:
         with target.read() as tx:
@@ -80,7 +80,7 @@ def _join_all(target: SessionDBProvider) -> int:
 
 def _place(tx: WriteTransaction, conversations: Sequence[str]) -> None:
     for conversation_id in conversations:
-        place_anew(tx, conversation_id)
+        recompute_placement(tx, conversation_id)
 
 
 def _texts(tx: ReadTransaction, sql: str, after: str) -> list[str]:
@@ -133,7 +133,7 @@ def _object(text: str | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-class Tie(Enum):
+class AttachOutcome(Enum):
     """What became of an edge."""
 
     TIED = "tied"
@@ -141,8 +141,8 @@ class Tie(Enum):
     CIRCLE = "its parent descends from the child"
 
 
-def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> Tie:
-    """Give a stored session its parent; `place_tied` completes what was tied.
+def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> AttachOutcome:
+    """Give a stored session its parent; `place_attached` completes what was tied.
 
     Raises:
         ConversationHeld: that would change a chain that somebody holds.
@@ -151,9 +151,9 @@ def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> Tie:
         f"SELECT end_reason, ended_at FROM sessions WHERE id = ? AND {VISIBLE}", (edge.parent_id,)
     )
     if parent is None:
-        return Tie.WAITS
+        return AttachOutcome.WAITS
     if edge.child_id in ancestors_of(tx, edge.parent_id, through_trash=True):
-        return Tie.CIRCLE
+        return AttachOutcome.CIRCLE
     kind = edge.kind(*parent)
     if kind == COMPRESSION:
         require_free(tx, store, (edge.parent_id, edge.child_id))
@@ -161,10 +161,10 @@ def tie(tx: WriteTransaction, store: Store, edge: IncomingEdge) -> Tie:
         "UPDATE sessions SET parent_session_id = ?, edge_kind = ? WHERE id = ?",
         (edge.parent_id, kind, edge.child_id),
     )
-    return Tie.TIED
+    return AttachOutcome.TIED
 
 
-def place_tied(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
+def place_attached(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
     """Make tied sessions part of their parents' conversations, and place those anew."""
     conversations: dict[str, str] = {}
     unstated: dict[str, bool] = {}
@@ -179,13 +179,13 @@ def place_tied(tx: WriteTransaction, edges: Sequence[IncomingEdge]) -> None:
 
 
 def join_parents(tx: WriteTransaction, children: Sequence[str]) -> None:
-    """Make sessions part of their parents' conversations; `place_anew` completes that."""
+    """Make sessions part of their parents' conversations; `recompute_placement` completes that."""
     known: dict[str, str] = {}
     for child in children:
         _move(tx, child, _conversation_above(tx, child, known))
 
 
-def place_anew(tx: WriteTransaction, conversation_id: str) -> None:
+def recompute_placement(tx: WriteTransaction, conversation_id: str) -> None:
     """Work out chains, listing and activity of one conversation, whatever they were."""
     place_family(tx, conversation_id)
     _raise_tips(tx, conversation_id)

@@ -15,17 +15,22 @@ from typing import Any, Final
 from hermes_sessions.errors import ConversationHeld, ImportRefused, InvalidInput
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.rows import Record
-from hermes_sessions.storage.session_import.comparison import Relation, Standing, compare
+from hermes_sessions.storage.session_import.comparison import ComparisonResult, Relation, compare
 from hermes_sessions.storage.session_import.incoming_session import (
     MAX_KEPT_ID,
     IncomingMessage,
     IncomingSession,
     read_record,
 )
-from hermes_sessions.storage.session_import.parents import IncomingEdge, Tie, place_tied, tie
+from hermes_sessions.storage.session_import.parents import (
+    AttachOutcome,
+    IncomingEdge,
+    place_attached,
+    tie,
+)
 from hermes_sessions.storage.session_import.writer import (
-    Begun,
-    Moved,
+    SessionChanged,
+    WriteState,
     add_messages,
     any_id_taken,
     begin,
@@ -157,7 +162,7 @@ _TEXT_PER_WEIGHT: Final = 4096
 _SESSIONS_PER_STEP: Final = 50
 
 
-class Import:
+class ImportRun:
     """One run. Give it records that can be iterated twice."""
 
     def __init__(self, store: Store, *, leave_out_invalid: bool) -> None:
@@ -277,7 +282,7 @@ class Import:
 
         try:
             notes, ties = self._store.provider.write(work)
-        except (Moved, ConversationHeld) as obstacle:
+        except (SessionChanged, ConversationHeld) as obstacle:
             if len(jobs) > 1:
                 for job in jobs:
                     self._write_batch([job])
@@ -289,7 +294,7 @@ class Import:
             self._done(job, own)
         self._tied(ties)
 
-    def _write_session(self, tx: WriteTransaction, job: _Job) -> Begun:
+    def _write_session(self, tx: WriteTransaction, job: _Job) -> WriteState:
         begun = begin(tx, self._store, job.incoming, job.standing, job.shifts)
         self._ids.reserve(tx, self._store, job.incoming.id)
         for span in job.spans():
@@ -302,7 +307,7 @@ class Import:
         incoming, standing = job.incoming, job.standing
         spans = list(job.spans())
 
-        def first(tx: WriteTransaction) -> Begun:
+        def first(tx: WriteTransaction) -> WriteState:
             begun = begin(tx, self._store, incoming, standing, job.shifts)
             self._ids.reserve(tx, self._store, incoming.id)
             add_messages(tx, incoming, standing, begun, spans[0])
@@ -321,7 +326,7 @@ class Import:
             for span in spans[1:]:
                 self._store.provider.write(partial(_add_part, job, begun, span))
             ties = self._store.provider.write(last)
-        except (Moved, ConversationHeld) as obstacle:
+        except (SessionChanged, ConversationHeld) as obstacle:
             self._conflict(incoming.id, _reason(obstacle))
             return
         self._done(job, begun.notes)
@@ -361,7 +366,7 @@ def _named(record: Any) -> Record:
 _MOVED: Final = "it was written to while it was imported: import again"
 
 
-def _reason(obstacle: Moved | ConversationHeld) -> str:
+def _reason(obstacle: SessionChanged | ConversationHeld) -> str:
     return str(obstacle) if isinstance(obstacle, ConversationHeld) else _MOVED
 
 
@@ -369,7 +374,7 @@ class _Job:
     """One session that is to be written."""
 
     def __init__(
-        self, incoming: IncomingSession, standing: Standing, shifts: Sequence[int]
+        self, incoming: IncomingSession, standing: ComparisonResult, shifts: Sequence[int]
     ) -> None:
         self.incoming = incoming
         self.standing = standing
@@ -396,7 +401,7 @@ def _weight(message: IncomingMessage) -> int:
     return 1 + text // _TEXT_PER_WEIGHT
 
 
-def _add_part(job: _Job, begun: Begun, span: range, tx: WriteTransaction) -> None:
+def _add_part(job: _Job, begun: WriteState, span: range, tx: WriteTransaction) -> None:
     add_messages(tx, job.incoming, job.standing, begun, span)
 
 
@@ -420,13 +425,13 @@ class _Ties:
             edges.append(IncomingEdge(job.incoming))
         for edge in edges:
             outcome = tie(tx, self._store, edge)
-            if outcome is Tie.TIED:
+            if outcome is AttachOutcome.TIED:
                 self._tied.append(edge)
-            elif outcome is Tie.CIRCLE:
+            elif outcome is AttachOutcome.CIRCLE:
                 self.circles.append(edge)
             else:
                 self.waiting.setdefault(edge.parent_id, []).append(edge)
 
     def place(self, tx: WriteTransaction) -> None:
         """Recompute the conversations that changed."""
-        place_tied(tx, self._tied)
+        place_attached(tx, self._tied)

@@ -18,7 +18,7 @@ from hermes_sessions.storage.repositories.messages import refresh_thread
 from hermes_sessions.storage.repositories.rows import STORED_FIELDS
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLUMNS, route_key
-from hermes_sessions.storage.session_import.comparison import Relation, Standing
+from hermes_sessions.storage.session_import.comparison import ComparisonResult, Relation
 from hermes_sessions.storage.session_import.incoming_session import (
     MAX_KEPT_ID,
     SESSION_COSTS,
@@ -59,12 +59,12 @@ _GROWS: Final = (
 _IDS_PER_QUERY: Final = 500
 
 
-class Moved(Exception):
+class SessionChanged(Exception):
     """The stored session changed between comparing and writing."""
 
 
 @dataclass(slots=True)
-class Begun:
+class WriteState:
     """What the later transactions of a session must know."""
 
     #: Added to the file's message ids; None when the database gives new ones.
@@ -78,9 +78,9 @@ def begin(
     tx: WriteTransaction,
     store: Store,
     incoming: IncomingSession,
-    standing: Standing,
+    standing: ComparisonResult,
     shifts: Sequence[int],
-) -> Begun:
+) -> WriteState:
     """Insert a new session without messages, or make sure a stored one is as it was compared.
 
     The message ids move by the first of *shifts* that leads to free ones.
@@ -95,13 +95,13 @@ def begin(
         f"WHERE id = ?{store.provider.dialect.for_update}",
         (incoming.id,),
     )
-    begun = Begun()
+    begun = WriteState()
     if standing.relation is Relation.NEW:
         if row is not None:
-            raise Moved
+            raise SessionChanged
         _insert_session(tx, incoming, begun)
     elif row is None or tuple(row[:3]) != (None, standing.next_ordinal, standing.rewind_count):
-        raise Moved
+        raise SessionChanged
     elif row[3] is None and incoming.columns["title"] is not None:
         title = _free_title(tx, incoming, begun)
         tx.run("UPDATE sessions SET title = ? WHERE id = ?", (title, incoming.id))
@@ -110,7 +110,7 @@ def begin(
     return begun
 
 
-def _insert_session(tx: WriteTransaction, incoming: IncomingSession, begun: Begun) -> None:
+def _insert_session(tx: WriteTransaction, incoming: IncomingSession, begun: WriteState) -> None:
     columns = incoming.columns | {
         "id": incoming.id,
         "title": _free_title(tx, incoming, begun),
@@ -128,7 +128,7 @@ def _insert_session(tx: WriteTransaction, incoming: IncomingSession, begun: Begu
     )
 
 
-def _free_title(tx: ReadTransaction, incoming: IncomingSession, begun: Begun) -> str | None:
+def _free_title(tx: ReadTransaction, incoming: IncomingSession, begun: WriteState) -> str | None:
     title: str | None = incoming.columns["title"]
     if title is None:
         return None
@@ -139,7 +139,10 @@ def _free_title(tx: ReadTransaction, incoming: IncomingSession, begun: Begun) ->
 
 
 def _choose_shift(
-    tx: ReadTransaction, incoming: IncomingSession, standing: Standing, shifts: Sequence[int]
+    tx: ReadTransaction,
+    incoming: IncomingSession,
+    standing: ComparisonResult,
+    shifts: Sequence[int],
 ) -> int | None:
     """Return a distance by which all ids to be written are free and come after the session's own;
     None when the database must give new ones.
@@ -172,7 +175,7 @@ def any_id_taken(tx: ReadTransaction, ids: Sequence[int]) -> bool:
 
 
 def _write_rewinds(
-    tx: WriteTransaction, store: Store, incoming: IncomingSession, begun: Begun
+    tx: WriteTransaction, store: Store, incoming: IncomingSession, begun: WriteState
 ) -> None:
     """Store the record of every rewind that is not there, and complete the others."""
     rewinds = incoming.rewinds or ()
@@ -230,8 +233,8 @@ def _rewind_ids_free(tx: ReadTransaction, ids: Sequence[int | None]) -> bool:
 def add_messages(
     tx: WriteTransaction,
     incoming: IncomingSession,
-    standing: Standing,
-    begun: Begun,
+    standing: ComparisonResult,
+    begun: WriteState,
     span: range,
 ) -> int:
     """Write the messages of *span* (indexes into the incoming ones) after those stored; return
@@ -256,7 +259,7 @@ def add_messages(
         "WHERE id = ? AND next_ordinal = ? AND fence IS NULL",
         (following, sum(m.active and not m.compacted for m in part), incoming.id, expected),
     ):
-        raise Moved
+        raise SessionChanged
     rows = [_message_row(incoming.id, message, offset, begun) for message in part]
     shift = begun.shift
     if shift is not None:
@@ -271,7 +274,7 @@ def add_messages(
 
 
 def _message_row(
-    session_id: str, message: IncomingMessage, offset: int, begun: Begun
+    session_id: str, message: IncomingMessage, offset: int, begun: WriteState
 ) -> tuple[Any, ...]:
     rewind_id = message.rewind_id
     if rewind_id is not None:
@@ -288,7 +291,11 @@ def _message_row(
 
 
 def finish(
-    tx: WriteTransaction, store: Store, incoming: IncomingSession, standing: Standing, begun: Begun
+    tx: WriteTransaction,
+    store: Store,
+    incoming: IncomingSession,
+    standing: ComparisonResult,
+    begun: WriteState,
 ) -> None:
     """Write what follows once all messages are there: summaries, states, usage, audit."""
     grows = {name: incoming.columns[name] for name in _GROWS}

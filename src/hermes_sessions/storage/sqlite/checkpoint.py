@@ -77,7 +77,7 @@ class Checkpointer:
         if pages >= self._wake_at and not self._stopping:
             self._wake_thread()
         if pages >= self._inline_at:
-            is_free = free_log(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART)
+            is_free = restart_wal(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART)
             # Not again for every commit, as long as somebody reads.
             self._inline_at = INLINE_PAGES if is_free else pages + PATIENT_PAGES
 
@@ -124,7 +124,7 @@ class Checkpointer:
     def _shorten(self, connection: apsw.Connection, deadline: Deadline) -> None:
         if not self._is_current():
             return
-        in_log = copy_log(connection)
+        in_log = copy_wal(connection)
         self._wake_at = (self._pages if in_log is None else in_log) + WAKE_PAGES
         if in_log is None or in_log < WAKE_PAGES:
             return
@@ -132,21 +132,21 @@ class Checkpointer:
             self._patient_at = PATIENT_PAGES
         with self._turn(lambda: self._stopping) as is_ours:
             # Another process may have done it while this one waited.
-            in_log = (copy_log(connection) or 0) if is_ours else 0
+            in_log = (copy_wal(connection) or 0) if is_ours else 0
             if in_log >= self._patient_at:
                 self._free_log_patiently(connection, deadline)
             elif in_log >= WAKE_PAGES:
-                free_log(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART, patience=0.0)
+                restart_wal(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART, patience=0.0)
 
     def _free_log_patiently(self, connection: apsw.Connection, deadline: Deadline) -> None:
-        if free_log(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART):
+        if restart_wal(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART):
             self._patient_at = PATIENT_PAGES
         else:
             # Somebody reads for long: do not ask all writers to wait for that again soon.
             self._patient_at = self._pages + PATIENT_PAGES
 
 
-def copy_log(connection: apsw.Connection) -> int | None:
+def copy_wal(connection: apsw.Connection) -> int | None:
     """Copy what no reader still needs; return the pages in the log, None when nothing was done."""
     try:
         return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)[0]
@@ -158,7 +158,7 @@ def copy_log(connection: apsw.Connection) -> int | None:
         return None
 
 
-def free_log(
+def restart_wal(
     connection: apsw.Connection, deadline: Deadline, mode: int, *, patience: float | None = None
 ) -> bool:
     """Copy the whole log, wait a little for its last readers, and let it start over.

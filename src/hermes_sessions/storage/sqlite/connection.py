@@ -125,7 +125,7 @@ def set_durability(connection: apsw.Connection, options: Options) -> None:
     connection.pragma("synchronous", level)
 
 
-def log_size(path: str) -> int:
+def wal_size(path: str) -> int:
     """Return the bytes waiting in the write-ahead log, 0 when there is none."""
     try:
         return os.stat(f"{path}-wal").st_size

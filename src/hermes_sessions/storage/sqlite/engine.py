@@ -28,7 +28,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
 )
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, free_log
+from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, restart_wal
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
     Options,
@@ -39,24 +39,29 @@ from hermes_sessions.storage.sqlite.connection import (
 from hermes_sessions.storage.sqlite.error_translation import translate
 from hermes_sessions.storage.sqlite.file_access import lock_holders
 from hermes_sessions.storage.sqlite.file_identity import (
-    Identity,
-    LogIdentity,
+    FileIdentity,
     LogRemoved,
+    WalIdentity,
     count_removed_log,
 )
 from hermes_sessions.storage.sqlite.fork_safety import (
-    abandon,
-    part_with_locks,
-    unusable_after_fork,
+    abandon_connections,
+    drop_inherited_locks,
+    forked_while_in_use,
 )
 from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.ofd_locks import install
-from hermes_sessions.storage.sqlite.reader_pool import KEPT_IDLE, Read, Readers, Reading
+from hermes_sessions.storage.sqlite.reader_pool import (
+    KEPT_IDLE,
+    ReadConnection,
+    ReadContext,
+    ReaderPool,
+)
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
-from hermes_sessions.storage.sqlite.wal_guard import Guard, has_neighbour
+from hermes_sessions.storage.sqlite.wal_guard import WalGuard, has_neighbour
 
 if TYPE_CHECKING:
-    from hermes_sessions.storage.sqlite.sqlite3_lock import Shield
+    from hermes_sessions.storage.sqlite.sqlite3_lock import Sqlite3Lock
 
 T = TypeVar("T")
 
@@ -73,7 +78,7 @@ _BUSY_PAUSE: Final = 0.001
 logger = Logger(__name__)
 
 
-class Engine:
+class SQLiteEngine:
     """Connections to one file; see the module for the rules."""
 
     def __init__(
@@ -88,11 +93,11 @@ class Engine:
         self.handles = 0
         self._immutable = immutable
         self._gate = Gate(f"{path}.gate" if gated and path != MEMORY else None)
-        self._identity = Identity(None if path == MEMORY else path, immutable=immutable)
+        self._identity = FileIdentity(None if path == MEMORY else path, immutable=immutable)
         has_log = path != MEMORY and options.journal == "wal" and not immutable
-        self._guard = Guard(path) if has_log else None
-        self._log = LogIdentity(path) if has_log else None
-        self._shield: Shield | None = None
+        self._guard = WalGuard(path) if has_log else None
+        self._log = WalIdentity(path) if has_log else None
+        self._sqlite3_lock: Sqlite3Lock | None = None
         self._closed = False
         self._unusable: str | None = None
         self._write_lock: threading.Lock | threading.RLock = (
@@ -107,7 +112,7 @@ class Engine:
         self._overwriting = 0
         self._overwriting_lock = threading.Lock()
         self._writer_overwrites = False
-        self._readers = Readers(self._connect_reader, self._leave)
+        self._readers = ReaderPool(self._connect_reader, self._leave)
         self._checkpointer = self._new_checkpointer()
         self._paused_for_fork = False
 
@@ -115,7 +120,7 @@ class Engine:
 
     def read(self, lock_timeout: float | None = None) -> AbstractContextManager[ApswTransaction]:
         """See `SessionDBProvider.read`."""
-        return Read(self.reading_connection(lock_timeout))
+        return ReadContext(self.reading_connection(lock_timeout))
 
     def reading_connection(
         self, lock_timeout: float | None = None, *, keep: bool = True
@@ -129,14 +134,14 @@ class Engine:
         self._check_usable()
         self._check_identity()
         patience = lock_timeout or self.options.lock_timeout
-        reading = Reading(self._readers, patience, keep=keep, explain=self._our_error)
-        if self._shield is not None:
-            return self._shielded(self._shield, reading, patience)
+        reading = ReadConnection(self._readers, patience, keep=keep, explain=self._our_error)
+        if self._sqlite3_lock is not None:
+            return self._read_under_sqlite3_lock(self._sqlite3_lock, reading, patience)
         return reading
 
     @contextmanager
-    def _shielded(
-        self, shield: Shield, reading: Reading, patience: float
+    def _read_under_sqlite3_lock(
+        self, shield: Sqlite3Lock, reading: ReadConnection, patience: float
     ) -> Iterator[apsw.Connection]:
         # Borrowed first: as long as a reader is out, the shield does not go up. (Nothing is locked
         # before the first statement.)
@@ -237,7 +242,7 @@ class Engine:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     if isinstance(error, apsw.IOError):
-                        _bury(connection)
+                        _overwrite_failed_commit(connection)
                 raise
             return result
 
@@ -293,9 +298,9 @@ class Engine:
             self._check_writer()  # An interrupt may have kept the last user from doing so.
             try:
                 self._gate.enter(until)
-                if self._shield is None:
+                if self._sqlite3_lock is None:
                     return use(self._writer_connection())
-                with self._shield.held(patience):
+                with self._sqlite3_lock.held(patience):
                     return use(self._writer_connection())
             finally:
                 self._gate.leave()
@@ -304,7 +309,7 @@ class Engine:
             raise self._our_error(error, patience) from error
 
     def reclaim(self, lock_timeout: float | None = None, *, patience: float | None = None) -> bool:
-        """Rebuild the file without its free pages (VACUUM) and end the log; see `end_log`."""
+        """Rebuild the file without its free pages (VACUUM) and end the log; see `truncate_wal`."""
 
         def rebuild(connection: apsw.Connection) -> bool:
             self._checkpointer.is_suspended = True  # It would only be in the way.
@@ -314,7 +319,7 @@ class Engine:
                 connection.execute("VACUUM")
                 # The new pages are in the log, and the file keeps its size until they are copied.
                 # If a reader needs the old ones for longer, a later checkpoint does it.
-                return self._end_log(connection, patience)
+                return self._truncate_wal(connection, patience)
             finally:
                 self._checkpointer.is_suspended = False
 
@@ -331,14 +336,16 @@ class Engine:
             with self._overwriting_lock:
                 self._overwriting -= 1
 
-    def end_log(self, lock_timeout: float | None = None, *, patience: float | None = None) -> bool:
+    def truncate_wal(
+        self, lock_timeout: float | None = None, *, patience: float | None = None
+    ) -> bool:
         """Copy the log back and empty its file; return False if somebody reads a state from before
         for longer than *patience*.
         """
-        return self.with_writer(lambda writer: self._end_log(writer, patience), lock_timeout)
+        return self.with_writer(lambda writer: self._truncate_wal(writer, patience), lock_timeout)
 
-    def _end_log(self, connection: apsw.Connection, patience: float | None) -> bool:
-        return free_log(
+    def _truncate_wal(self, connection: apsw.Connection, patience: float | None) -> bool:
+        return restart_wal(
             connection, self._write_deadline, apsw.SQLITE_CHECKPOINT_TRUNCATE, patience=patience
         )
 
@@ -441,7 +448,7 @@ class Engine:
         self._keep_log_out()
         if self._pause(time.monotonic() + _RESTART_PATIENCE):
             self._checkpointer = self._new_checkpointer()
-            self._readers.let_go()
+            self._readers.resume()
         if connections_to(self.path):
             self._unusable = self._log.complaint_of_readers
             return False
@@ -496,7 +503,7 @@ class Engine:
         """Return whether another copy of SQLite in this process has the store open: closing its
         connections would drop the other's locks.
         """
-        if self._shield is not None and self._shield.is_up:
+        if self._sqlite3_lock is not None and self._sqlite3_lock.is_engaged:
             return True
         return self._guard is not None and has_neighbour(self.path)
 
@@ -509,14 +516,14 @@ class Engine:
         inode = self.inode
         if inode is None or self._immutable or (self._guard is not None and install()):
             return
-        from hermes_sessions.storage.sqlite.sqlite3_lock import Shield  # Seldom needed.
+        from hermes_sessions.storage.sqlite.sqlite3_lock import Sqlite3Lock  # Seldom needed.
 
-        self._shield = Shield(self.path, inode, self._raise_shield)
-        self._shield.watch()
+        self._sqlite3_lock = Sqlite3Lock(self.path, inode, self._engage_sqlite3_lock)
+        self._sqlite3_lock.watch()
 
-    def _raise_shield(self) -> None:
+    def _engage_sqlite3_lock(self) -> None:
         """Let the other library in, with nothing of ours in progress."""
-        if self._closed or self._unusable is not None or self._shield is None:
+        if self._closed or self._unusable is not None or self._sqlite3_lock is None:
             return
         until = time.monotonic() + self.options.lock_timeout
         is_locked = False
@@ -529,22 +536,22 @@ class Engine:
                     f"Open it with another SQLite library afterwards."
                 )
             try:
-                if not self._shield.is_up:  # By another thread, meanwhile.
-                    self._go_up(self._shield, until)
+                if not self._sqlite3_lock.is_engaged:  # By another thread, meanwhile.
+                    self._go_up(self._sqlite3_lock, until)
             finally:
-                self._readers.let_go()
+                self._readers.resume()
         finally:
             if is_locked:
                 self._write_lock.release()
 
-    def _go_up(self, shield: Shield, until: float) -> None:
+    def _go_up(self, shield: Sqlite3Lock, until: float) -> None:
         if self._log is not None and not self._log_is_ended(until):
             raise StoreLocked(
                 f"{self.path}: database is locked: two SQLite libraries of one process can share "
                 f"it here only while no other process has it open. Close it there, or open it with "
                 f"the other library in a process of its own."
             )
-        shield.go_up()
+        shield.engage()
 
     def _log_is_ended(self, until: float) -> bool:
         """Give the store a rollback journal, at rest; return whether no other process was in the
@@ -646,7 +653,7 @@ class Engine:
                 if self._log is not None:
                     self._log.forget()
                 return True
-            self._readers.let_go()
+            self._readers.resume()
         return False
 
     def after_fork_in_parent(self) -> None:
@@ -668,20 +675,20 @@ class Engine:
         self._checkpointer = self._new_checkpointer()
         if self._paused_for_fork:
             self._paused_for_fork = False
-            self._readers.let_go()
+            self._readers.resume()
             self._write_lock.release()
 
     def refuse(self) -> None:
         """Never touch the file again in this forked process: its locks are not ours."""
-        self._unusable = unusable_after_fork(self.path)
-        in_use, others = self._readers.disown()
+        self._unusable = forked_while_in_use(self.path)
+        in_use, others = self._readers.forget_after_fork()
         if self._writer is not None:
             is_mine = self._writing_thread == threading.get_ident()
             (in_use if is_mine else others).append(self._writer)
             self._writer = None
-        abandon(others, in_use=in_use)
+        abandon_connections(others, in_use=in_use)
         if self._guard is not None:
-            part_with_locks(self.path)
+            drop_inherited_locks(self.path)
 
 
 def _acquiring(lock: threading.Lock | threading.RLock, timeout: float) -> Iterator[bool]:
@@ -694,7 +701,7 @@ def _acquiring(lock: threading.Lock | threading.RLock, timeout: float) -> Iterat
     return map(lock.acquire, (True,), (timeout,))
 
 
-def _bury(connection: apsw.Connection) -> None:
+def _overwrite_failed_commit(connection: apsw.Connection) -> None:
     """Write over a commit that failed at its last step.
 
     It stands complete in the log, only not known to be on the disk: whoever reads the log next,

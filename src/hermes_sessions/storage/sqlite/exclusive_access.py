@@ -41,7 +41,7 @@ _CHUNK: Final = 1024 * 1024
 _SECTOR: Final = 4096
 
 
-class HeldFile:
+class LockedFile:
     """A file that nobody else can use."""
 
     def __init__(self, path: Path, file: apsw.VFSFile) -> None:
@@ -90,7 +90,7 @@ class HeldFile:
 
 
 @contextmanager
-def held(path: Path, patience: float, *, to_replace: bool) -> Iterator[HeldFile]:
+def lock_file(path: Path, patience: float, *, to_replace: bool) -> Iterator[LockedFile]:
     """Lend a file, whose links have been followed, that nobody else has open until the block ends.
 
     One that this user cannot write, and that is not *to_replace*, is kept from being written as
@@ -117,7 +117,7 @@ def held(path: Path, patience: float, *, to_replace: bool) -> Iterator[HeldFile]
         level = apsw.SQLITE_LOCK_EXCLUSIVE if is_ours_to_write else apsw.SQLITE_LOCK_SHARED
         with translated(str(path)):
             _lock(path, file, deadline, level)
-        yield HeldFile(path, file)
+        yield LockedFile(path, file)
     finally:
         file.xUnlock(apsw.SQLITE_LOCK_NONE)
         file.xClose()
@@ -126,7 +126,7 @@ def held(path: Path, patience: float, *, to_replace: bool) -> Iterator[HeldFile]
 
 
 @contextmanager
-def held_by_nobody(path: str, deadline: Deadline) -> Iterator[bool]:
+def locked_if_unused(path: str, deadline: Deadline) -> Iterator[bool]:
     """Lend the answer to whether no connection, of this process or another, has a file with a log
     open. While it is yes, none can read it.
 
@@ -237,7 +237,7 @@ _PROCESSES: Final = Path("/proc")
 
 
 @contextmanager
-def sole_use(
+def exclusive_access(
     path: Path,
     options: Options,
     deadline: Deadline,
@@ -257,7 +257,7 @@ def sole_use(
     gate = Gate(f"{path}.gate" if gated else None)
     try:
         gate.enter(deadline.at)
-        taken = _wait_for_everybody_to_leave(path, options, deadline, still_needed)
+        taken = _wait_for_exclusive_access(path, options, deadline, still_needed)
         if taken is None:
             yield None
             return
@@ -271,7 +271,7 @@ def sole_use(
         gate.close()
 
 
-def _wait_for_everybody_to_leave(
+def _wait_for_exclusive_access(
     path: Path,
     options: Options,
     deadline: Deadline,

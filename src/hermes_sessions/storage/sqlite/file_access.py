@@ -75,7 +75,7 @@ def file_system_type(path: str, mount_table: Iterable[str]) -> str | None:
     return found
 
 
-def carries_wal(file_system: str | None) -> bool:
+def supports_wal(file_system: str | None) -> bool:
     """Return whether a write-ahead log is safe on this type of file system.
 
     An unknown type is trusted; network and user-space file systems are not.
@@ -244,7 +244,7 @@ def make_private(path: str) -> int:
     return others
 
 
-def processes_in_the_way(
+def processes_blocking_writers(
     path: Path, lock_table: Iterable[str], *, writers_only: bool = False
 ) -> list[int]:
     """Return the other processes that keep writers out, from lines of ``/proc/locks``.
@@ -367,7 +367,7 @@ def locks_of_this_process(path: str) -> bool:
 
 def lock_holders(path: Path) -> list[str]:
     """Return who keeps writers out right now, as ``name (process id)``; empty if unknown."""
-    return [process_name(pid) for pid in processes_in_the_way(path, read_lock_table(path))]
+    return [process_name(pid) for pid in processes_blocking_writers(path, read_lock_table(path))]
 
 
 def process_name(pid: int) -> str:

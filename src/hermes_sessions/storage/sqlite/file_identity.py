@@ -9,7 +9,7 @@ from typing import Final
 import apsw
 
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.storage.sqlite.connection import log_size
+from hermes_sessions.storage.sqlite.connection import wal_size
 
 #: Where ``state_meta`` has how often a log was removed in use, and when last: ``{count, last}``.
 REMOVED_LOGS: Final = "store:removed_logs"
@@ -24,7 +24,7 @@ class LogRemoved(StoreUnavailable):
     """The log was removed before a write was committed, so nothing of it happened."""
 
 
-class Identity:
+class FileIdentity:
     """The file at a path, as it was at first sight."""
 
     def __init__(self, path: str | None, *, immutable: bool = False) -> None:
@@ -67,11 +67,11 @@ class Identity:
         inode = (facts.st_dev, facts.st_ino)
         if self._immutable:
             # Nothing but these tells that somebody wrote the file or its log.
-            return (*inode, facts.st_size, facts.st_mtime_ns, log_size(self._path))
+            return (*inode, facts.st_size, facts.st_mtime_ns, wal_size(self._path))
         return inode
 
 
-class LogIdentity:
+class WalIdentity:
     """The write-ahead log beside a store, as it was when this process opened it.
 
     SQLite never removes a log that a connection uses. Where something else did, commits go into a

@@ -33,11 +33,11 @@ def require_not_emptied(path: Path, connection: apsw.Connection) -> None:
         StoreEmptied: it says what to do.
     """
     # (Looked at again: whoever makes a store may have come to its first write meanwhile.)
-    if was_written(path) and nature_of(connection).kind is Kind.EMPTY:
+    if had_store(path) and identify_file(connection).kind is FileType.EMPTY:
         raise emptied(path)
 
 
-def was_written(path: Path) -> bool:
+def had_store(path: Path) -> bool:
     """Return whether a store of ours was written here."""
     return os.path.exists(_gate(path))
 
@@ -51,7 +51,7 @@ def emptied(path: Path) -> StoreEmptied:
     )
 
 
-def forget_removed_store(path: Path) -> None:
+def remove_stale_gate(path: Path) -> None:
     """Remove the gate of a store that is gone, before another one is made in its place. (Who has
     the removed file open still loses nothing: a gate is about turns.)
     """
@@ -72,7 +72,7 @@ _CORE_COLUMNS: Final = {
 }
 
 
-class Kind(Enum):
+class FileType(Enum):
     """The kinds of files that are told apart."""
 
     EMPTY = "empty"
@@ -84,31 +84,33 @@ class Kind(Enum):
     OTHER = "other"
 
 
-class Nature(NamedTuple):
+class FileKind(NamedTuple):
     """A file's kind, and the schema version it states."""
 
-    kind: Kind
+    kind: FileType
     version: int = 0
 
 
-def nature_of(connection: apsw.Connection) -> Nature:
+def identify_file(connection: apsw.Connection) -> FileKind:
     """Return what the open file is, without changing it."""
     if connection.pragma("application_id") == schema.APPLICATION_ID:
-        return Nature(Kind.OURS, int(connection.pragma("user_version")))
+        return FileKind(FileType.OURS, int(connection.pragma("user_version")))
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
-        return Nature(Kind.EMPTY)
+        return FileKind(FileType.EMPTY)
     for table, columns in _CORE_COLUMNS.items():
         found = connection.execute("SELECT lower(name) FROM pragma_table_info(?)", (table,))
         if not columns <= {row[0] for row in found}:
-            return Nature(Kind.OTHER)
+            return FileKind(FileType.OTHER)
     if (steps := _steps_of_ours(connection)) is not None:
         # Which level it asks for was lost with the marks; steps that are not known need a new one.
         is_known = steps <= {step.name for step in schema.MIGRATIONS}
-        return Nature(Kind.UNMARKED, schema.WRITER_LEVEL + (0 if is_known else 1))
+        return FileKind(FileType.UNMARKED, schema.WRITER_LEVEL + (0 if is_known else 1))
     version = _stated_version(connection)
     if version is None:
-        return Nature(Kind.OTHER)
-    return Nature(Kind.DOCUMENTED if version <= schema.DOCUMENTED_VERSION else Kind.LATER, version)
+        return FileKind(FileType.OTHER)
+    return FileKind(
+        FileType.DOCUMENTED if version <= schema.DOCUMENTED_VERSION else FileType.LATER, version
+    )
 
 
 def _steps_of_ours(connection: apsw.Connection) -> set[str] | None:

@@ -19,7 +19,7 @@ import apsw
 _MOMENT: Final = 0.001
 
 
-def unusable_after_fork(path: str) -> str:
+def forked_while_in_use(path: str) -> str:
     """Return what a child is told whose parent was using the store when it forked."""
     return (
         f"{path} was being used at the moment of a fork, so this child process cannot lock it. "
@@ -45,7 +45,9 @@ def _is_half_imported(module: object) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-def abandon(connections: Iterable[apsw.Connection], *, in_use: Iterable[apsw.Connection]) -> None:
+def abandon_connections(
+    connections: Iterable[apsw.Connection], *, in_use: Iterable[apsw.Connection]
+) -> None:
     """Make sure that this process never closes these connections, nor goes on with those *in_use*
     by the calling thread. The threads that used the others do not exist here.
     """
@@ -66,7 +68,7 @@ def _deny(*_action: object) -> int:
     return apsw.SQLITE_DENY
 
 
-def part_with_locks(path: str) -> None:
+def drop_inherited_locks(path: str) -> None:
     """Part with the inherited descriptors that hold locks on the log's index.
 
     Such a lock is the parent's, but it would last as long as this child has the file open: of a

@@ -33,12 +33,12 @@ logger = Logger(__name__)
 
 #: Seconds a writer stands in line, and how long after it did so in vain.
 PATIENCE: Final = 2.0
-PATIENCE_AT_A_STUCK_GATE: Final = 0.1
+STUCK_GATE_TIMEOUT: Final = 0.1
 
 #: Seconds that a turn lasts; on a slow or busy machine longer, for so many writes, but not longer
 #: than that.
 TURN: Final = 0.004
-WRITES_IN_A_TURN: Final = 8
+MAX_WRITES_PER_TURN: Final = 8
 LONGEST_TURN: Final = 0.012
 
 #: The byte of whoever is inside; below it are the steps, the highest first. Where more wait than
@@ -71,7 +71,7 @@ class Gate:
         fd = self._descriptor()
         if fd is None:
             return False
-        patience = PATIENCE_AT_A_STUCK_GATE if self._stuck else PATIENCE
+        patience = STUCK_GATE_TIMEOUT if self._stuck else PATIENCE
         waited_in_vain = time.monotonic() + patience
         try:
             entered = self._pass(fd, min(deadline, waited_in_vain))
@@ -97,7 +97,7 @@ class Gate:
 
     def _has_turn(self) -> bool:
         since = time.monotonic() - self._turn_began
-        return since < (TURN if self._writes >= WRITES_IN_A_TURN else LONGEST_TURN)
+        return since < (TURN if self._writes >= MAX_WRITES_PER_TURN else LONGEST_TURN)
 
     def leave(self) -> None:
         """Let others in, if this one is inside. Its turn may last longer."""

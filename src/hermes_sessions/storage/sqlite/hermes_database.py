@@ -27,34 +27,46 @@ from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories import topics
 from hermes_sessions.storage.repositories.export_import import export_records
 from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS
-from hermes_sessions.storage.sqlite.file_kind import Kind, Nature, emptied, nature_of, was_written
+from hermes_sessions.storage.sqlite.file_kind import (
+    FileKind,
+    FileType,
+    emptied,
+    had_store,
+    identify_file,
+)
 from hermes_sessions.storage.sqlite.hermes_values import (
     bounded,
     decoded,
     is_finite,
     jsonable,
-    key_mark,
+    key_placeholder,
     key_value,
     message_record,
     object_in,
     plain_text,
-    time_or,
+    time_or_default,
     typed,
     typed_row,
     usable_id,
-    with_odd,
+    with_rejected_values,
 )
 from hermes_sessions.storage.sqlite.read_only_file import (
-    has_write_ahead_header,
+    has_wal_header,
     is_database,
     reading,
     target_for,
 )
-from hermes_sessions.storage.sqlite.row_scan import DAMAGE, cells_left, quoted, rows_left, rows_of
+from hermes_sessions.storage.sqlite.row_scan import (
+    DAMAGE,
+    quoted,
+    readable_cells,
+    readable_rows,
+    rows_of,
+)
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.upgrade.layout import SEARCH_TABLES
 from hermes_sessions.storage.sqlite.upgrade.topics import BINDINGS, MODES, usable_rows
-from hermes_sessions.storage.sqlite.wal_files import require_whole_log
+from hermes_sessions.storage.sqlite.wal_files import require_intact_wal
 from hermes_sessions.storage.tables import (
     ERASURE_TABLES,
     GATEWAY_TABLES,
@@ -135,16 +147,16 @@ class HermesDatabase:
         self._connection = connection
         self._on_progress = on_progress
         self._passed = 0
-        self._nature: Nature = nature_of(connection)
+        self._file_kind: FileKind = identify_file(connection)
         #: What is not copied: table, column if it is only that, and reason.
         self.left_out: list[Record] = []
         #: How many rows of which tables have no place of their own here.
         self.kept: dict[str, int] = {}
         self._tables = self._list_tables()
         readable = {"sessions", "messages"} <= self._tables.keys()
-        if self._nature.kind in (Kind.OTHER, Kind.EMPTY) or not readable:
+        if self._file_kind.kind in (FileType.OTHER, FileType.EMPTY) or not readable:
             raise ImportRefused(f"{name} holds no Hermes sessions; nothing was imported.")
-        self.origin = f"{name}, schema version {self._nature.version}"
+        self.origin = f"{name}, schema version {self._file_kind.version}"
         #: What could not be read, for people.
         self.damage: list[str] = []
         self._damaged: set[str] = set()
@@ -154,12 +166,12 @@ class HermesDatabase:
     @property
     def is_ours(self) -> bool:
         """Whether the source is a store of this program."""
-        return self._nature.kind in (Kind.OURS, Kind.UNMARKED)
+        return self._file_kind.kind in (FileType.OURS, FileType.UNMARKED)
 
     @property
     def schema_version(self) -> int:
         """The version the source states."""
-        return self._nature.version
+        return self._file_kind.version
 
     def __iter__(self) -> Iterator[Record]:
         """Yield an export record for every session, and for messages whose session is gone."""
@@ -218,7 +230,7 @@ class HermesDatabase:
         if table != _USAGE.name:
             return True
         key = values.get("session_id")
-        condition = f"WHERE id = {key_mark(key)}"
+        condition = f"WHERE id = {key_placeholder(key)}"
         return any(True for _ in self._rows("sessions", ("id",), condition, [key_value(key)]))
 
     def topic_modes(self) -> Iterator[Record]:
@@ -240,7 +252,7 @@ class HermesDatabase:
             rows = self._rows(theirs, columns)
             yield from usable_rows(dict(zip(columns, row, strict=True)) for row in rows)
 
-    def rows_beside_sessions(self, table: Table) -> Iterator[tuple[Any, ...]]:
+    def side_rows_of(self, table: Table) -> Iterator[tuple[Any, ...]]:
         """Yield rows of a table of a store of ours that belong to its sessions."""
         if self.is_ours:
             for row in self._rows(table.name, [column.name for column in table.columns]):
@@ -255,11 +267,11 @@ class HermesDatabase:
                 rows = rows_of(self._connection, "sessions", columns, "WHERE rowid = ?", [rowid])
                 found = [dict(zip(columns, row, strict=True)) for row in rows]
             except DAMAGE:
-                cells = cells_left(self._connection, "sessions", columns, rowid, self._report)
+                cells = readable_cells(self._connection, "sessions", columns, rowid, self._report)
                 found = [cells] if "id" in cells else []
             for raw in found:
                 yield self._session(rowid, raw)
-        yield from self._sessions_of_lost_messages()
+        yield from self._sessions_of_orphaned_messages()
 
     def _count_sessions(self) -> int:
         try:
@@ -272,7 +284,7 @@ class HermesDatabase:
             sql = "SELECT rowid FROM sessions ORDER BY rowid"
             return [row[0] for row in self._connection.execute(sql)]
         except DAMAGE:
-            rows = rows_left(self._connection, "sessions", ("rowid",), "", (), self._report)
+            rows = readable_rows(self._connection, "sessions", ("rowid",), "", (), self._report)
             return [row[0] for row in rows]
 
     def _session(self, rowid: int, raw: Mapping[str, Any]) -> Record:
@@ -285,14 +297,16 @@ class HermesDatabase:
         record["messages"] = [] if key is None else self._messages(key)
         oldest = min((m["timestamp"] for m in record["messages"]), default=0.0)
         for name in _SESSION_TIMES:
-            record[name] = time_or(name, raw.get(name), odd, None if name == "ended_at" else oldest)
+            record[name] = time_or_default(
+                name, raw.get(name), odd, None if name == "ended_at" else oldest
+            )
         parent = raw.get("parent_session_id")
         record["parent_session_id"] = None if parent is None else usable_id(parent)
         record["edge_kind"] = None if parent is None else self._edge_kind(record, parent)
         usage = [] if key is None else self._usage(key)
         if usage:
             record["model_usage"] = usage
-        return with_odd(record, odd)
+        return with_rejected_values(record, odd)
 
     def _session_id(self, key: Any, rowid: int) -> str:
         session_id = usable_id(key) or f"unknown-{rowid}"
@@ -307,7 +321,7 @@ class HermesDatabase:
         for end_reason, ended_at in self._rows(
             "sessions",
             ("end_reason", "ended_at"),
-            f"WHERE id = {key_mark(parent)}",
+            f"WHERE id = {key_placeholder(parent)}",
             [key_value(parent)],
         ):
             return documented_edge_kind(
@@ -316,11 +330,11 @@ class HermesDatabase:
                 started_at=record["started_at"],
                 parent_end_reason=plain_text(end_reason),
                 parent_ended_at=ended_at if is_finite(ended_at) else None,
-                schema_version=self._nature.version,
+                schema_version=self._file_kind.version,
             )
         return None
 
-    def _sessions_of_lost_messages(self) -> Iterator[Record]:
+    def _sessions_of_orphaned_messages(self) -> Iterator[Record]:
         # Found in the index alone, so that a damaged table does not hide them.
         lost = self._rows(
             "messages",
@@ -342,12 +356,14 @@ class HermesDatabase:
 
     def _messages(self, key: Any) -> list[Record]:
         columns = self._tables["messages"]
-        condition, params = f"WHERE session_id = {key_mark(key)}", [key_value(key)]
+        condition, params = f"WHERE session_id = {key_placeholder(key)}", [key_value(key)]
         try:
             tail = f"{condition} ORDER BY id"
             rows = list(rows_of(self._connection, "messages", columns, tail, params))
         except DAMAGE:
-            rows = rows_left(self._connection, "messages", columns, condition, params, self._report)
+            rows = readable_rows(
+                self._connection, "messages", columns, condition, params, self._report
+            )
         messages: list[Record] = []
         for row in rows:
             before = messages[-1]["timestamp"] if messages else 0.0
@@ -360,7 +376,10 @@ class HermesDatabase:
             return []
         usage = []
         for row in self._rows(
-            "session_model_usage", columns, f"WHERE session_id = {key_mark(key)}", [key_value(key)]
+            "session_model_usage",
+            columns,
+            f"WHERE session_id = {key_placeholder(key)}",
+            [key_value(key)],
         ):
             odd: dict[str, Any] = {}
             found = {
@@ -456,8 +475,8 @@ def require_importable(path: Path) -> None:
 
     Raises as `import_database`.
     """
-    require_whole_log(path, _repair(path))
-    if path.stat().st_size == 0 and was_written(path):
+    require_intact_wal(path, _repair(path))
+    if path.stat().st_size == 0 and had_store(path):
         raise emptied(path)
     if is_database(path):
         with _opened(path):
@@ -466,9 +485,9 @@ def require_importable(path: Path) -> None:
 
 @contextmanager
 def _opened(path: Path, on_progress: Progress | None = None) -> Iterator[HermesDatabase]:
-    require_whole_log(path, _repair(path))
+    require_intact_wal(path, _repair(path))
     with reading(path) as connection:
-        if has_write_ahead_header(path) and nature_of(connection).kind is Kind.EMPTY:
+        if has_wal_header(path) and identify_file(connection).kind is FileType.EMPTY:
             # Its tables were in the log, if it ever had some.
             raise StoreCorrupt(
                 f"{path}: it has no tables, and its write-ahead log is empty, or gone; whatever "
@@ -514,7 +533,7 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
         )
         for table in _BESIDE_SESSIONS:
             columns = [column.name for column in table.columns]
-            _add_rows(db, table.name, columns, table.key, source.rows_beside_sessions(table))
+            _add_rows(db, table.name, columns, table.key, source.side_rows_of(table))
         report["topics"] = _add_topics(db, source)
         report["kept"], report["left_out"] = source.kept, source.left_out
         report["damage"] = source.damage

@@ -41,12 +41,12 @@ _ESCAPE: Final = "\ufdd0"
 Value = str | bytes | int | float | None
 
 
-def text_of_bytes(raw: bytes) -> str:
+def decode_lossless(raw: bytes) -> str:
     """Return bytes as text; what is no UTF-8 becomes lone surrogates, which can be turned back."""
     return raw.decode("utf-8", "surrogateescape")
 
 
-def must_change(value: Value, *, undecodable: bool) -> bool:
+def needs_conversion(value: Value, *, undecodable: bool) -> bool:
     """Return whether a value of a text column is stored differently in our layout.
 
     *undecodable* says that the row holds text that was no UTF-8.
@@ -59,7 +59,7 @@ def must_change(value: Value, *, undecodable: bool) -> bool:
 def stored_text(value: Value) -> Value:
     """Return a value of a text column as our layout stores it."""
     if isinstance(value, bytes):
-        value = text_of_bytes(value)
+        value = decode_lossless(value)
     return encode_text(value) if isinstance(value, str) else value
 
 
@@ -109,7 +109,7 @@ def time_from(value: Value, otherwise: float) -> float:
     if isinstance(value, (int, float)):
         return float(value) if math.isfinite(value) else otherwise
     if isinstance(value, bytes):
-        value = text_of_bytes(value)
+        value = decode_lossless(value)
     try:
         moment = datetime.fromisoformat(value or "")
     except ValueError:
@@ -119,7 +119,7 @@ def time_from(value: Value, otherwise: float) -> float:
 
 def set_aside(values: Mapping[str, Value]) -> str:
     """Return what our ``extra`` column holds for values that have no other place."""
-    texts = {k: text_of_bytes(v) if isinstance(v, bytes) else v for k, v in values.items()}
+    texts = {k: decode_lossless(v) if isinstance(v, bytes) else v for k, v in values.items()}
     # JSON has no infinite numbers.
     texts = {k: str(v) if isinstance(v, float) else v for k, v in texts.items()}
     return encode_text(to_json(texts))
@@ -153,14 +153,14 @@ def message_record(raw: Mapping[str, Any], before: float) -> Record:
     odd: dict[str, Any] = {}
     message = typed_row(raw, odd)
     message["role"] = message.get("role") or "unknown"
-    message["timestamp"] = time_or("timestamp", raw.get("timestamp"), odd, before)
+    message["timestamp"] = time_or_default("timestamp", raw.get("timestamp"), odd, before)
     column, content_type = stored_content(raw.get("content"))
     if isinstance(column, str):
         message["content"] = decode_content(decode_text(column), content_type)
     if content_type is not None:
         message["content_type"] = content_type
     message["tool_calls"] = _decoded_calls(plain_text(raw.get("tool_calls")))
-    return with_odd(message, odd)
+    return with_rejected_values(message, odd)
 
 
 def _decoded_calls(text: str | None) -> Any:
@@ -193,7 +193,9 @@ def typed(name: str, value: Any, odd: dict[str, Any]) -> Any:
     return _jsonable_value(value)
 
 
-def time_or(name: str, value: Any, odd: dict[str, Any], otherwise: float | None) -> float | None:
+def time_or_default(
+    name: str, value: Any, odd: dict[str, Any], otherwise: float | None
+) -> float | None:
     """Return a time, *otherwise* for one that cannot be read, which is put aside in *odd*."""
     if is_finite(value):
         return float(value)
@@ -209,7 +211,7 @@ def is_finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def with_odd(record: Record, odd: dict[str, Any]) -> Record:
+def with_rejected_values(record: Record, odd: dict[str, Any]) -> Record:
     """Return a record with what was put aside."""
     return record | {"extra": odd} if odd else record
 
@@ -217,7 +219,7 @@ def with_odd(record: Record, odd: dict[str, Any]) -> Record:
 def plain_text(value: Any) -> str | None:
     """Return a value of a text column; bytes that are no UTF-8 become lone surrogates."""
     if isinstance(value, bytes):
-        return text_of_bytes(value)
+        return decode_lossless(value)
     return value if value is None or isinstance(value, str) else str(value)
 
 
@@ -267,11 +269,11 @@ def bounded(text: str) -> str:
     return f"{kept}~{digest[:16]}"
 
 
-def key_mark(key: Any) -> str:
+def key_placeholder(key: Any) -> str:
     """Return how to bind a key so that it equals the stored value, be it text or bytes."""
     return "CAST(? AS TEXT)" if isinstance(key, str) else "?"
 
 
 def key_value(key: Any) -> Any:
-    """Return what to bind for a key, see `key_mark`."""
+    """Return what to bind for a key, see `key_placeholder`."""
     return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key

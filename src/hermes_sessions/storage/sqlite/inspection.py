@@ -25,15 +25,20 @@ from hermes_sessions.errors import (
     StoreMissing,
     StoreUnavailable,
 )
-from hermes_sessions.storage.provider import Steps
+from hermes_sessions.storage.provider import MigrationSteps
 from hermes_sessions.storage.sqlite import file_access, schema
-from hermes_sessions.storage.sqlite.connection import log_size
+from hermes_sessions.storage.sqlite.connection import wal_size
 from hermes_sessions.storage.sqlite.error_translation import translate
-from hermes_sessions.storage.sqlite.file_identity import Identity
-from hermes_sessions.storage.sqlite.file_kind import Kind, Nature, nature_of, require_not_emptied
+from hermes_sessions.storage.sqlite.file_identity import FileIdentity
+from hermes_sessions.storage.sqlite.file_kind import (
+    FileKind,
+    FileType,
+    identify_file,
+    require_not_emptied,
+)
 from hermes_sessions.storage.sqlite.migrations import applied_migrations
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
-from hermes_sessions.storage.sqlite.wal_files import require_whole_log
+from hermes_sessions.storage.sqlite.wal_files import require_intact_wal
 
 _MAGIC: Final = b"SQLite format 3\0"
 #: Where the header tells the kind of journal, and what a write-ahead log is there.
@@ -62,11 +67,11 @@ class UnfinishedWrite(StoreUnavailable):
     """A program died while it wrote; the write must be rolled back, which changes the file."""
 
 
-class OutOfTime(StoreUnavailable):
+class InspectionTimeout(StoreUnavailable):
     """The time that was given for looking is over."""
 
 
-class Disturbed(StoreUnavailable):
+class ChangedDuringInspection(StoreUnavailable):
     """Somebody changed the file while it was read without locks: nothing is known about it."""
 
 
@@ -95,7 +100,7 @@ class Pages(NamedTuple):
     is_complete: bool = True
 
 
-class Examination:
+class FileInspection:
     """A file that is being looked at. One thread at a time."""
 
     def __init__(
@@ -105,7 +110,7 @@ class Examination:
         until: float = _WHOLE,
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Statements end with `OutOfTime` when *stopwatch* says *until*.
+        """Statements end with `InspectionTimeout` when *stopwatch* says *until*.
 
         Raises:
             StoreMissing: there is no file.
@@ -123,17 +128,17 @@ class Examination:
         file_access.check_ownership(str(path))
         if file_access.inode_of(self._real) is None:
             raise StoreMissing(f"{path} does not exist.")
-        require_whole_log(path, go_on=self._require_time)
+        require_intact_wal(path, go_on=self._require_time)
         has_log = self._has_log()
         had_index = os.path.exists(f"{self._real}-shm")
-        is_alone = has_log and not had_index and log_size(self._real) == 0
-        self._identity = Identity(self._real, immutable=is_alone)
+        is_alone = has_log and not had_index and wal_size(self._real) == 0
+        self._identity = FileIdentity(self._real, immutable=is_alone)
         self._parameter = "?immutable=1" if is_alone else "?readonly_shm=1" if had_index else ""
         with self._translated():
             self._connection = self._connect()
             try:
-                self.nature: Nature = nature_of(self._connection)
-                if self.nature.kind is Kind.EMPTY:
+                self.file_kind: FileKind = identify_file(self._connection)
+                if self.file_kind.kind is FileType.EMPTY:
                     require_not_emptied(path, self._connection)
             except BaseException:
                 self._connection.close(True)
@@ -141,7 +146,7 @@ class Examination:
 
     def _require_time(self) -> None:
         if self._stopwatch() >= self._until:
-            raise OutOfTime(_OVER)
+            raise InspectionTimeout(_OVER)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -157,19 +162,19 @@ class Examination:
             finally:
                 self._connection.execute("ROLLBACK")
 
-    def steps(self) -> Steps:
+    def steps(self) -> MigrationSteps:
         """Return the steps that lead to the tables; one is waiting where the layout is older."""
-        if self.nature.kind is not Kind.OURS:
-            return Steps.of([(step.name, False) for step in schema.MIGRATIONS], ())
+        if self.file_kind.kind is not FileType.OURS:
+            return MigrationSteps.of([(step.name, False) for step in schema.MIGRATIONS], ())
         with self._translated():
             taken = applied_migrations(self._connection)
-        return Steps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
+        return MigrationSteps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
 
     def is_written_by_newer(self) -> bool:
         """Whether this version must not write it."""
-        kind, version = self.nature
-        is_ours = kind in (Kind.OURS, Kind.UNMARKED)
-        return kind is Kind.LATER or (is_ours and version > schema.WRITER_LEVEL)
+        kind, version = self.file_kind
+        is_ours = kind in (FileType.OURS, FileType.UNMARKED)
+        return kind is FileType.LATER or (is_ours and version > schema.WRITER_LEVEL)
 
     def stated_version(self) -> int:
         """Return what ``schema_version`` says, which this product never raises above 11."""
@@ -196,7 +201,7 @@ class Examination:
                     connection, total, _WHOLE if thorough else until or self._until, thorough
                 )
             except (apsw.CorruptError, apsw.NotADBError) as error:
-                self.require_undisturbed()
+                self.require_unchanged_during_inspection()
                 return Pages(0, 0, (Damage(str(error)),))
         except apsw.Error as error:
             raise translate(error, self._real, connection) from error
@@ -216,17 +221,19 @@ class Examination:
             checked = total
             if found:
                 found = _said(connection, f"PRAGMA {pragma}({_LISTED})") or found
-                self._look_beyond(connection, pragma, found)
+                self._check_remaining_tables(connection, pragma, found)
         except apsw.InterruptError:
             # Each page is read for it once; then come the rows, from the same pages.
             read, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_MISS)
             checked, is_complete = min(read, total), False
         if found:
-            self.require_undisturbed()
+            self.require_unchanged_during_inspection()
         owners = _owners(connection) if found else {}
         return Pages(checked, total, tuple(_damage(words, owners) for words in found), is_complete)
 
-    def _look_beyond(self, connection: apsw.Connection, pragma: str, found: list[str]) -> None:
+    def _check_remaining_tables(
+        self, connection: apsw.Connection, pragma: str, found: list[str]
+    ) -> None:
         """Add what is wrong with tables that nothing was said about: a check may have ended at
         damage that can be mended.
         """
@@ -237,14 +244,16 @@ class Examination:
             quoted = table.replace('"', '""')
             found += _said(connection, f'PRAGMA {pragma}("{quoted}")')
 
-    def require_undisturbed(self) -> None:
+    def require_unchanged_during_inspection(self) -> None:
         """Refuse to say anything about a file that was changed while it was read without locks.
 
         Raises:
             Disturbed: it was.
         """
         if not self._identity.is_unchanged():
-            raise Disturbed(f"{self.path} was changed while it was looked at. Look again.")
+            raise ChangedDuringInspection(
+                f"{self.path} was changed while it was looked at. Look again."
+            )
 
     # ── connecting ────────────────────────────────────────────────────────────────────────────
 
@@ -305,9 +314,9 @@ class Examination:
         try:
             yield
         except apsw.InterruptError as error:
-            raise OutOfTime(_OVER) from error
+            raise InspectionTimeout(_OVER) from error
         except apsw.CorruptError as error:
-            self.require_undisturbed()
+            self.require_unchanged_during_inspection()
             raise self._ours(error) from error
         except apsw.Error as error:
             raise self._ours(error) from error

@@ -27,15 +27,15 @@ from hermes_sessions.storage.sqlite.connection import (
     Deadline,
     Options,
     connections_to,
-    log_size,
     open_connection,
+    wal_size,
 )
-from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
+from hermes_sessions.storage.sqlite.engine import MEMORY, SQLiteEngine
 from hermes_sessions.storage.sqlite.error_translation import translated
 from hermes_sessions.storage.sqlite.file_kind import (
-    Kind,
-    forget_removed_store,
-    nature_of,
+    FileType,
+    identify_file,
+    remove_stale_gate,
     require_not_emptied,
 )
 from hermes_sessions.storage.sqlite.migrations import (
@@ -50,15 +50,15 @@ logger = Logger(__name__)
 
 #: What a file needs before it can be read.
 _TO_BE_DONE: Final = {
-    Kind.EMPTY: "created",
-    Kind.DOCUMENTED: "upgraded",
-    Kind.UNMARKED: "marked as a store again",
+    FileType.EMPTY: "created",
+    FileType.DOCUMENTED: "upgraded",
+    FileType.UNMARKED: "marked as a store again",
 }
 #: How often a file is created, upgraded or marked that others make something else of meanwhile.
 _MOST_ROUNDS: Final = 5
 
 
-def open_engine(path: Path, real: str, options: Options) -> Engine:
+def open_engine(path: Path, real: str, options: Options) -> SQLiteEngine:
     """Return an engine on *path*, creating or upgrading the store as needed.
 
     *real* is where links lead: SQLite names the companions after the file itself.
@@ -69,15 +69,15 @@ def open_engine(path: Path, real: str, options: Options) -> Engine:
     """
     inode = _prepare_file(path, real, options)
     if not install():
-        options = _without_log_beside_others(real, options)
+        options = _options_beside_sqlite3(real, options)
     file_system = file_access.file_system_type(real, file_access.read_mount_table())
-    on_local_disk = file_access.carries_wal(file_system)
+    on_local_disk = file_access.supports_wal(file_system)
     journal = _wanted_journal(real, options, file_system)
-    had_log = log_size(real) > 0
+    had_log = wal_size(real) > 0
     deadline = Deadline()
     deadline.start(options.lock_timeout)
     if had_log and not has_neighbour(real):
-        _refuse_damaged_log(path, real, options, deadline)
+        _refuse_damaged_wal(path, real, options, deadline)
     with translated(real):
         connection, options, immutable = _first_connection(real, options, deadline)
         try:
@@ -95,7 +95,7 @@ def open_engine(path: Path, real: str, options: Options) -> Engine:
         is_wal = connection.pragma("journal_mode") == "wal"
         options = options._replace(journal="wal" if is_wal else "delete")
         gated = on_local_disk and not options.read_only
-        engine = Engine(real, options, gated=gated, immutable=immutable)
+        engine = SQLiteEngine(real, options, gated=gated, immutable=immutable)
         if is_as_it_was and engine.inode == inode:
             # It has read the tables; closing it would remove the log that the next one makes again.
             # (One that met other permissions would go on with them.)
@@ -110,21 +110,24 @@ def open_engine(path: Path, real: str, options: Options) -> Engine:
     return engine
 
 
-def _without_log_beside_others(real: str, options: Options) -> Options:
+def _options_beside_sqlite3(real: str, options: Options) -> Options:
     """Have a rollback journal where Python's SQLite library may be a neighbour: where locks are the
     process's, two libraries cannot share a log.
     """
-    from hermes_sessions.storage.sqlite.sqlite3_lock import end_log, has_connections
+    from hermes_sessions.storage.sqlite.sqlite3_lock import (
+        has_connections,
+        switch_to_rollback_journal,
+    )
 
     if options.read_only or connections_to(real) or not has_connections():
         return options
-    end_log(real)
+    switch_to_rollback_journal(real)
     return options._replace(journal="delete")
 
 
-def open_memory(options: Options) -> Engine:
+def open_memory(options: Options) -> SQLiteEngine:
     """Return an engine on a new database in memory."""
-    engine = Engine(MEMORY, options)
+    engine = SQLiteEngine(MEMORY, options)
     engine.with_writer(_create)
     return engine
 
@@ -144,16 +147,16 @@ def _prepare_file(path: Path, real: str, options: Options) -> tuple[int, ...] | 
             f"unable to open database file: {path} does not exist. Open it once for writing."
         )
     file_access.prepare_directory(Path(real))
-    forget_removed_store(path)
-    if file_access.create_private(Path(real)) and log_size(real) > 0:
-        from hermes_sessions.storage.sqlite.wal_files import keep_left_log
+    remove_stale_gate(path)
+    if file_access.create_private(Path(real)) and wal_size(real) > 0:
+        from hermes_sessions.storage.sqlite.wal_files import set_aside_orphaned_wal
 
         with translated(real):
-            keep_left_log(real)
+            set_aside_orphaned_wal(real)
     return file_access.inode_of(real)
 
 
-def _refuse_damaged_log(path: Path, real: str, options: Options, deadline: Deadline) -> None:
+def _refuse_damaged_wal(path: Path, real: str, options: Options, deadline: Deadline) -> None:
     """Refuse a file with a log, left by a program that is gone, of which SQLite would silently
     leave something out. Others who open the file meanwhile wait, and look themselves.
 
@@ -161,27 +164,27 @@ def _refuse_damaged_log(path: Path, real: str, options: Options, deadline: Deadl
         StoreCorrupt: it says so; nothing was changed.
     """
     # Needed after a crash alone; not loaded otherwise.
-    from hermes_sessions.storage.sqlite.exclusive_access import held_by_nobody
+    from hermes_sessions.storage.sqlite.exclusive_access import locked_if_unused
 
-    with held_by_nobody(real, deadline) as is_first:
+    with locked_if_unused(real, deadline) as is_first:
         if not is_first:
             return  # Whoever came first has read it already.
-        _require_whole_log(path, real, options)
+        _require_intact_wal(path, real, options)
     deadline.start(options.lock_timeout)
 
 
-def _require_whole_log(path: Path, real: str, options: Options) -> None:
-    from hermes_sessions.storage.sqlite.wal_files import inspect_log
+def _require_intact_wal(path: Path, real: str, options: Options) -> None:
+    from hermes_sessions.storage.sqlite.wal_files import inspect_wal
 
-    state = inspect_log(Path(f"{real}-wal"))
+    state = inspect_wal(Path(f"{real}-wal"))
     is_emptied = state.frames > 0 and os.stat(real).st_size == 0
-    if state.loses_writes and options.durability == "normal" and not state.is_header_damaged:
+    if state.drops_commits and options.durability == "normal" and not state.is_header_damaged:
         logger.warning(
             "%s: a part of the write-ahead log is not as it was written; after a power failure "
             "that may have cost the newest writes",
             path,
         )
-    elif state.loses_writes or is_emptied:
+    elif state.drops_commits or is_emptied:
         what = (
             "it is empty, but its write-ahead log is not"
             if is_emptied
@@ -193,7 +196,7 @@ def _require_whole_log(path: Path, real: str, options: Options) -> None:
 def _wanted_journal(real: str, options: Options, file_system: str | None) -> str:
     if options.journal != "auto":
         return options.journal
-    if file_access.carries_wal(file_system):
+    if file_access.supports_wal(file_system):
         return "wal"
     logger.warning(
         "%s is on a %s file system, which cannot carry a write-ahead log; the rollback journal is "
@@ -212,7 +215,7 @@ def _first_connection(
     attempts = [(options, False)]
     if not options.read_only:
         attempts.append((reading, False))
-    if log_size(real) == 0:
+    if wal_size(real) == 0:
         # Without room for locks: readable as long as nobody writes it.
         attempts.append((reading, True))
     failures: list[apsw.Error] = []
@@ -254,35 +257,35 @@ def _can_perhaps_be_read(failure: apsw.Error, real: str, options: Options) -> bo
     return isinstance(failure, kinds) and not file_access.can_write(real)
 
 
-def _require_acceptable(path: Path, connection: apsw.Connection, options: Options) -> Kind:
+def _require_acceptable(path: Path, connection: apsw.Connection, options: Options) -> FileType:
     """Return what the file is; refuse what we must not touch."""
-    nature = nature_of(connection)
-    if nature.kind is Kind.EMPTY:
+    file_kind = identify_file(connection)
+    if file_kind.kind is FileType.EMPTY:
         require_not_emptied(path, connection)
-    if nature.kind is Kind.OTHER:
+    if file_kind.kind is FileType.OTHER:
         raise SchemaRefused(
             f"{path} is a database of another program; it was not changed. Choose another path "
             f"with sessiondb.sqlite.path in config.yaml, or db_path."
         )
-    if nature.kind is Kind.LATER:
+    if file_kind.kind is FileType.LATER:
         raise SchemaRefused(
-            f"{path} was written by a later Hermes (schema version {nature.version}, this program "
-            f"upgrades up to {schema.DOCUMENTED_VERSION}); it was not changed. To read it and copy "
-            f"everything into a new store, run: hermes sessions import {path}"
+            f"{path} was written by a later Hermes (schema version {file_kind.version}, this "
+            f"program upgrades up to {schema.DOCUMENTED_VERSION}); it was not changed. To read it and "
+            f"copy everything into a new store, run: hermes sessions import {path}"
         )
-    if options.read_only and nature.kind is not Kind.OURS:
+    if options.read_only and file_kind.kind is not FileType.OURS:
         raise StoreReadOnly(
-            f"{path} must be {_TO_BE_DONE[nature.kind]} first, and "
+            f"{path} must be {_TO_BE_DONE[file_kind.kind]} first, and "
             f"it was opened for reading only. Open it once for writing, as its owner."
         )
-    is_ours = nature.kind in (Kind.OURS, Kind.UNMARKED)
-    if is_ours and nature.version > schema.WRITER_LEVEL and not options.read_only:
+    is_ours = file_kind.kind in (FileType.OURS, FileType.UNMARKED)
+    if is_ours and file_kind.version > schema.WRITER_LEVEL and not options.read_only:
         raise SchemaRefused(
-            f"{path} was written by a newer Hermes Sessions (level {nature.version}, this program "
-            f"knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or open the "
+            f"{path} was written by a newer Hermes Sessions (level {file_kind.version}, this "
+            f"program knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or open the "
             f"store with read_only=True."
         )
-    return nature.kind
+    return file_kind.kind
 
 
 def _leave(connection: apsw.Connection, *, has_log: bool) -> None:
@@ -295,7 +298,7 @@ def _leave(connection: apsw.Connection, *, has_log: bool) -> None:
 
 def _make_current(
     connection: apsw.Connection,
-    kind: Kind,
+    kind: FileType,
     path: Path,
     real: str,
     options: Options,
@@ -314,7 +317,7 @@ def _make_current(
     """
     rounds = 0
     try:
-        while kind is not Kind.OURS:
+        while kind is not FileType.OURS:
             rounds += 1
             if rounds > _MOST_ROUNDS:
                 raise StoreUnavailable(
@@ -322,12 +325,12 @@ def _make_current(
                     f"program undoes it. Find out what else writes to the file, then try again."
                 )
             deadline.start(options.lock_timeout)
-            if kind is Kind.EMPTY:
+            if kind is FileType.EMPTY:
                 _claim_incremental_vacuum(connection)
                 _set_journal(connection, deadline, journal)
                 if _create(connection):
                     return connection
-            elif kind is Kind.UNMARKED:
+            elif kind is FileType.UNMARKED:
                 _mark(connection)
             else:
                 # Our own connection would count as somebody who still uses the old layout.
@@ -336,13 +339,13 @@ def _make_current(
                 connection = open_connection(real, options, deadline, query_only=False)
             kind = _require_acceptable(path, connection, options)
         deadline.start(options.lock_timeout)
-        _adopt_journal(connection, deadline, journal, must=not gated)
+        _switch_journal(connection, deadline, journal, must=not gated)
         if not _up_to_date(connection):
             with _backed_up_first(connection, real, options):
                 deadline.start(options.lock_timeout)
                 _migrate(connection, path, options)
     except SchemaRefused:
-        _leave(connection, has_log=log_size(real) > 0)
+        _leave(connection, has_log=wal_size(real) > 0)
         raise
     except BaseException:
         connection.close(True)
@@ -371,7 +374,7 @@ def _claim_incremental_vacuum(connection: apsw.Connection) -> None:
         connection.execute("VACUUM")
 
 
-def _adopt_journal(
+def _switch_journal(
     connection: apsw.Connection, deadline: Deadline, mode: str, *, must: bool
 ) -> None:
     """Give an existing store the kind of journal that is wanted now.
@@ -412,7 +415,7 @@ def _create(connection: apsw.Connection) -> bool:
     """Create the tables, unless somebody was faster; return whether that was done."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        is_empty = nature_of(connection).kind is Kind.EMPTY
+        is_empty = identify_file(connection).kind is FileType.EMPTY
         if is_empty:
             connection.pragma("application_id", schema.APPLICATION_ID)
             connection.pragma("user_version", schema.WRITER_LEVEL)
@@ -430,7 +433,7 @@ def _mark(connection: apsw.Connection) -> None:
     """Give a store that was made of a dump the marks again that are not in one."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if nature_of(connection) == (Kind.UNMARKED, schema.WRITER_LEVEL):
+        if identify_file(connection) == (FileType.UNMARKED, schema.WRITER_LEVEL):
             connection.pragma("application_id", schema.APPLICATION_ID)
             connection.pragma("user_version", schema.WRITER_LEVEL)
         connection.execute("COMMIT")
@@ -447,7 +450,7 @@ def _backed_up_first(
     if not options.back_up_first:
         return nullcontext()
     # Needed as rarely as a migration.
-    from hermes_sessions.storage.migration_backup import Source, backed_up_first
+    from hermes_sessions.storage.migration_backup import BackupSource, back_up_before_migration
     from hermes_sessions.storage.sqlite.store_image import copy_snapshot, snapshot
 
     def copy_image(target: Path, on_progress: Callable[[int, int], None]) -> None:
@@ -455,15 +458,15 @@ def _backed_up_first(
         with snapshot(connection):
             copy_snapshot(connection, target, nobody_waits=is_wal, on_progress=on_progress)
 
-    source = Source(
+    source = BackupSource(
         "sqlite",
         f"sqlite:///{real}",
         tuple(sorted(applied_migrations(connection))),
-        os.stat(real).st_size + log_size(real),
+        os.stat(real).st_size + wal_size(real),
         lambda: snapshot(connection),
         copy_image,
     )
-    return backed_up_first(
+    return back_up_before_migration(
         source,
         file=Path(real),
         patience=options.lock_timeout,

@@ -12,19 +12,19 @@ import apsw
 
 from hermes_sessions.errors import InvalidInput, StatementRefused, StoreClosed, StoreUnavailable
 from hermes_sessions.storage.provider import (
-    NO_WISHES,
+    DEFAULT_OPEN_OPTIONS,
+    DeletedDataTrace,
     Dialect,
+    MigrationSteps,
+    OpenOptions,
     ReadTransaction,
-    Remains,
     SessionDBProvider,
     Space,
-    Steps,
-    Wishes,
     WriteTransaction,
 )
 from hermes_sessions.storage.sqlite import schema
-from hermes_sessions.storage.sqlite.connection import Options, log_size
-from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
+from hermes_sessions.storage.sqlite.connection import Options, wal_size
+from hermes_sessions.storage.sqlite.engine import MEMORY, SQLiteEngine
 from hermes_sessions.storage.sqlite.shared_engines import shared_engines
 
 if TYPE_CHECKING:
@@ -75,23 +75,27 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         #: How long this handle waits, whatever other handles on the same file do.
         self._lock_timeout = options.lock_timeout
         self._closing = threading.Lock()
-        self._engine: Engine | None = shared_engines.acquire(Path(path), options)
+        self._engine: SQLiteEngine | None = shared_engines.acquire(Path(path), options)
 
     @classmethod
-    def from_path(cls, path: str | Path, wishes: Wishes = NO_WISHES) -> SQLiteSessionDBProvider:
+    def from_path(
+        cls, path: str | Path, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
+    ) -> SQLiteSessionDBProvider:
         """Open a file; see `open_engine` for errors."""
         defaults = Options()
         return cls(
             path,
             Options(
-                durability=wishes.durability or defaults.durability,
-                lock_timeout=wishes.lock_timeout or defaults.lock_timeout,
-                read_only=wishes.read_only,
+                durability=open_options.durability or defaults.durability,
+                lock_timeout=open_options.lock_timeout or defaults.lock_timeout,
+                read_only=open_options.read_only,
             ),
         )
 
     @classmethod
-    def from_url(cls, url: str, wishes: Wishes = NO_WISHES) -> SQLiteSessionDBProvider:
+    def from_url(
+        cls, url: str, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
+    ) -> SQLiteSessionDBProvider:
         """``sqlite:///file.db`` is relative, ``sqlite:////tmp/file.db`` absolute, ``sqlite://`` is
         in memory.
         """
@@ -103,26 +107,26 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             )
         from urllib.parse import unquote  # rarely needed
 
-        return cls.from_path(unquote(place[1:]) or MEMORY, wishes)
+        return cls.from_path(unquote(place[1:]) or MEMORY, open_options)
 
     @classmethod
     def from_settings(
-        cls, settings: SessionDBSettings, wishes: Wishes = NO_WISHES
+        cls, settings: SessionDBSettings, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
     ) -> SQLiteSessionDBProvider:
         """See `SessionDBProvider.from_settings`."""
         configured = settings.sqlite
         return cls(
             configured.path,
             Options(
-                durability=wishes.durability or configured.durability,
-                lock_timeout=wishes.lock_timeout or configured.lock_timeout,
+                durability=open_options.durability or configured.durability,
+                lock_timeout=open_options.lock_timeout or configured.lock_timeout,
                 journal=configured.journal,
-                read_only=wishes.read_only,
+                read_only=open_options.read_only,
             ),
         )
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> SQLiteEngine:
         """The shared engine.
 
         Raises:
@@ -173,7 +177,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         return self.engine.reading_connection(self._lock_timeout, keep=keep)
 
     def with_writer(self, use: Callable[[apsw.Connection], T]) -> T:
-        """Lend the writer connection outside any transaction; see `Engine.with_writer`."""
+        """Lend the writer connection outside any transaction; see `SQLiteEngine.with_writer`."""
         return self.engine.with_writer(use, self._lock_timeout)
 
     def write_on_connection(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -206,7 +210,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
                 )
             return int(row[0]) if row else 0
         try:
-            return Path(path).stat().st_size + log_size(path)
+            return Path(path).stat().st_size + wal_size(path)
         except OSError as error:
             raise StoreUnavailable(f"{path} cannot be measured ({error.strerror}).") from error
 
@@ -229,7 +233,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
         with self.reading_connection() as connection:
             path = self.engine.path
-            return measure(connection, 0 if path == MEMORY else log_size(path), has_time)
+            return measure(connection, 0 if path == MEMORY else wal_size(path), has_time)
 
     def reclaim(self) -> None:
         """Rebuild the file without its free pages (VACUUM) and copy the log back."""
@@ -245,22 +249,22 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         """See `SessionDBProvider.leaving_no_trace`."""
         return self.engine.overwriting()
 
-    def scrub(self, *, rebuild: bool = False) -> list[Remains]:
+    def scrub(self, *, rebuild: bool = False) -> list[DeletedDataTrace]:
         """See `SessionDBProvider.scrub`. Only a rebuilt file has nothing left in the unused parts
         of its pages: SQLite moves rows about, and does not overwrite where they were.
         """
         engine = self.engine
         if engine.path == MEMORY:
             return []
-        remains: list[Remains] = []
+        remains: list[DeletedDataTrace] = []
         size = self.size_bytes()
         if rebuild or size <= _REBUILT_AT_ONCE:
             is_ended = engine.reclaim(self._lock_timeout, patience=_READER_PATIENCE)
         else:
             self.trim_all()
-            is_ended = engine.end_log(self._lock_timeout, patience=_READER_PATIENCE)
+            is_ended = engine.truncate_wal(self._lock_timeout, patience=_READER_PATIENCE)
             remains.append(
-                Remains(
+                DeletedDataTrace(
                     "pages",
                     f"The store has {size // 2**20:,} MiB. Unused parts of its pages may hold "
                     f"pieces of what was deleted until the file is rebuilt, which keeps writers "
@@ -269,7 +273,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             )
         if not is_ended:
             remains.append(
-                Remains(
+                DeletedDataTrace(
                     "reader",
                     "Somebody reads a state of the store from before, so that the write-ahead log "
                     "cannot end yet.",
@@ -280,11 +284,11 @@ class SQLiteSessionDBProvider(SessionDBProvider):
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
         """AUTOINCREMENT continues above explicit ids by itself."""
 
-    def steps(self) -> Steps:
+    def steps(self) -> MigrationSteps:
         """See `SessionDBProvider.steps`."""
         with self.read() as tx:
             taken = {row[0] for row in tx.all("SELECT name FROM store_migrations")}
-        return Steps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
+        return MigrationSteps.of([(step.name, False) for step in schema.MIGRATIONS], taken)
 
     def describe(self) -> dict[str, Any]:
         """See `SessionDBProvider.describe`."""

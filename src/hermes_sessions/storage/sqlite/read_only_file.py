@@ -26,7 +26,7 @@ from hermes_sessions.config.paths import IMPORTED_STORE_FILE_NAME
 from hermes_sessions.errors import ImportRefused
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.error_translation import translated
-from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
+from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
 
 logger = Logger(__name__)
 
@@ -41,7 +41,7 @@ def is_database(path: Path) -> bool:
     return _header(path.resolve()).startswith(_MAGIC)
 
 
-def has_write_ahead_header(path: Path) -> bool:
+def has_wal_header(path: Path) -> bool:
     """Return whether a file says that what was written last is in a write-ahead log."""
     return _WRITE_AHEAD in _header(path.resolve())[18:20]
 
@@ -58,7 +58,7 @@ def target_for(source: Path, configured_path: Path) -> Path:
     if os.path.realpath(source) != os.path.realpath(configured_path):
         return configured_path
     with reading(source) as connection:
-        if nature_of(connection).kind in (Kind.OURS, Kind.UNMARKED):
+        if identify_file(connection).kind in (FileType.OURS, FileType.UNMARKED):
             raise ImportRefused(
                 f"{source} is the configured store itself; there is nothing to import."
             )

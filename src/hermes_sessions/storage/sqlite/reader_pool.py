@@ -19,20 +19,20 @@ from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 # One read: a connection on loan inside a transaction. (Classes: every read pays for them.)
 
 
-class Reading:
+class ReadConnection:
     """Lends a connection that sees one state of the database."""
 
     __slots__ = ("_explain", "_keep", "_patience", "_reader", "_readers")
 
     def __init__(
         self,
-        readers: Readers,
+        readers: ReaderPool,
         patience: float,
         *,
         keep: bool,
         explain: Callable[[apsw.Error], StoreError],
     ) -> None:
-        """*explain* turns the driver's errors into ours; *keep* as in `Readers.give_back`."""
+        """*explain* turns the driver's errors into ours; *keep* as in `ReaderPool.give_back`."""
         self._readers = readers
         self._patience = patience
         self._keep = keep
@@ -58,7 +58,7 @@ class Reading:
             raise self._explain(error) from error
 
 
-class Read:
+class ReadContext:
     """Gives the statements of one read."""
 
     __slots__ = ("_reading",)
@@ -82,7 +82,7 @@ class Read:
 KEPT_IDLE: Final = 8
 
 
-class Reader:
+class PooledReader:
     """A connection for one read at a time, and how long that read may wait for a lock."""
 
     __slots__ = ("__weakref__", "connection", "deadline", "is_outdated")
@@ -94,7 +94,7 @@ class Reader:
         self.is_outdated = False
 
 
-class Readers:
+class ReaderPool:
     """Lends connections for reading, and keeps some of them open for the next read."""
 
     def __init__(
@@ -109,27 +109,27 @@ class Readers:
         # also at one inside this class.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._idle: list[Reader] = []
+        self._idle: list[PooledReader] = []
         #: By which thread, because one that reads cannot wait for its own read to end. Weak: a
         #: reader that an interrupt kept from being given back is closed when it is forgotten.
-        self._busy: dict[int, tuple[weakref.ref[Reader], int]] = {}
+        self._busy: dict[int, tuple[weakref.ref[PooledReader], int]] = {}
         self._closed = False
         self._held = False
 
     def add(self, connection: apsw.Connection, deadline: Deadline) -> None:
         """Lend this connection, too; *deadline* is what its busy handler asks."""
-        reader = Reader()
+        reader = PooledReader()
         reader.connection, reader.deadline = connection, deadline
         with self._lock:
             self._idle.append(reader)
 
-    def borrow(self, patience: float) -> tuple[Reader, apsw.Connection]:
+    def borrow(self, patience: float) -> tuple[PooledReader, apsw.Connection]:
         """Return a reader for the calling thread; it may wait for a lock for *patience* seconds."""
         me = threading.get_ident()
         with self._lock:
             if self._held and me not in self._users():
                 self._changed.wait_for(lambda: not self._held, patience)
-            reader = self._idle.pop() if self._idle else Reader()
+            reader = self._idle.pop() if self._idle else PooledReader()
             # Noted before anything is opened, so that a fork never misses a connection.
             self._busy[id(reader)] = (weakref.ref(reader), me)
         try:
@@ -142,7 +142,7 @@ class Readers:
             raise
         return reader, connection
 
-    def give_back(self, reader: Reader, *, keep: bool = True) -> None:
+    def give_back(self, reader: PooledReader, *, keep: bool = True) -> None:
         """End whatever the reader was used for, and *keep* its connection if there is room."""
         usable = False
         try:
@@ -159,7 +159,7 @@ class Readers:
             if self._closed:
                 self._on_late_close()
 
-    def _forget(self, reader: Reader) -> None:
+    def _forget(self, reader: PooledReader) -> None:
         with self._lock:
             self._busy.pop(id(reader), None)
             if self._held:
@@ -193,7 +193,7 @@ class Readers:
     def hold(self, until: float) -> bool:
         """Keep new reads waiting and wait for the running ones; return whether all have ended.
 
-        After True no reader is in use until `let_go`.
+        After True no reader is in use until `resume`.
         """
         if not self._lock.acquire(timeout=max(0.0, until - time.monotonic())):
             return False
@@ -202,10 +202,10 @@ class Readers:
             lambda: not self._users(), max(0.0, until - time.monotonic())
         ):
             return True
-        self.let_go()
+        self.resume()
         return False
 
-    def let_go(self) -> None:
+    def resume(self) -> None:
         """End a `hold` that returned True."""
         self._held = False
         self._changed.notify_all()
@@ -215,7 +215,7 @@ class Readers:
         """Return the threads that read."""
         return {thread for reader, thread in self._busy.values() if reader() is not None}
 
-    def disown(self) -> tuple[list[apsw.Connection], list[apsw.Connection]]:
+    def forget_after_fork(self) -> tuple[list[apsw.Connection], list[apsw.Connection]]:
         """Forget every connection without closing it, in a forked process.
 
         Returns those that the calling thread uses, and all others.

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import apsw
 
-from hermes_sessions.storage.sqlite.hermes_values import Value, text_of_bytes
+from hermes_sessions.storage.sqlite.hermes_values import Value, decode_lossless
 
 # Reading tables of a file that may be damaged, row by row, including text that is no UTF-8.
 
@@ -21,7 +21,7 @@ DAMAGE: Final = (apsw.CorruptError, apsw.IOError)
 _ZEROS: Final = "\0" * 16
 
 
-def is_zeroed(value: object) -> bool:
+def has_zeroed_part(value: object) -> bool:
     """Tell whether a value is a text of which a part was overwritten with zeros."""
     return isinstance(value, str) and _ZEROS in value
 
@@ -58,12 +58,12 @@ def _as_bytes(columns: Sequence[str]) -> str:
 
 def _decoded(row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(
-        text_of_bytes(value) if is_text else value
+        decode_lossless(value) if is_text else value
         for is_text, value in zip(row[::2], row[1::2], strict=True)
     )
 
 
-def rows_left(
+def readable_rows(
     connection: apsw.Connection,
     table: str,
     columns: Sequence[str],
@@ -81,7 +81,7 @@ def rows_left(
     return found
 
 
-def cells_left(
+def readable_cells(
     connection: apsw.Connection, table: str, columns: Sequence[str], rowid: int, report: Report
 ) -> dict[str, Any]:
     """Return the cells of one damaged row that can still be read; report the others."""
@@ -180,7 +180,7 @@ def _read_bytes(
         (first,),
     ).get
     values = [
-        text_of_bytes(value) if is_text else value
+        decode_lossless(value) if is_text else value
         for is_text, value in zip(row[1::2], row[2::2], strict=True)
     ]
     return ScannedRow(row[0], values, undecodable=True)

@@ -211,13 +211,13 @@ CREATE_TABLES: Final = "\n".join(
 
 
 #: The only token of document 0, which every sound index has.
-WATCHMAN: Final = "w__"
+SENTINEL_WORD: Final = "w__"
 SEARCH_INDEX: Final = f"""
 CREATE VIRTUAL TABLE search_index USING fts5(
     tokens, content='', contentless_delete=1, detail=full, tokenize="ascii tokenchars '_'");
 INSERT INTO search_index(search_index, rank) VALUES ('automerge', 0);
 INSERT INTO search_index(search_index, rank) VALUES ('secure-delete', 1);
-INSERT INTO search_index(rowid, tokens) VALUES (0, '{WATCHMAN}');
+INSERT INTO search_index(rowid, tokens) VALUES (0, '{SENTINEL_WORD}');
 """
 
 

@@ -19,15 +19,15 @@ from hermes_sessions.storage.search.compiled_index import CompiledIndex, Express
 from hermes_sessions.storage.search.index_port import (
     EVERYWHERE,
     Document,
+    IdRange,
     IndexDamaged,
     Order,
-    Span,
     order_by,
 )
 from hermes_sessions.storage.search.sql_conditions import Where
 from hermes_sessions.storage.sqlite.connection import Deadline, Options
 from hermes_sessions.storage.sqlite.error_translation import translated
-from hermes_sessions.storage.sqlite.exclusive_access import sole_use
+from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
 from hermes_sessions.storage.sqlite.schema import (
     CHANGE_NOTES,
     CHANGE_NOTES_NAMES,
@@ -35,7 +35,7 @@ from hermes_sessions.storage.sqlite.schema import (
     SEARCH_INDEX,
     SEARCH_NOTES,
     SEARCH_NOTES_NAMES,
-    WATCHMAN,
+    SENTINEL_WORD,
 )
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.token_encoder import CUT
@@ -49,7 +49,7 @@ _OWN: Final = (
 )
 
 
-def cut_out_index(path: Path, patience: float) -> None:
+def drop_damaged_search_index(path: Path, patience: float) -> None:
     """Remove the index's tables from the list of tables, and the pages that belong to nobody then.
     It happens as a whole or not at all; the index is made anew when the store is next used.
 
@@ -62,7 +62,9 @@ def cut_out_index(path: Path, patience: float) -> None:
     options = Options(lock_timeout=patience)
     with (
         translated(str(path)),
-        sole_use(path, options, deadline, gated=True, still_needed=lambda _: True) as connection,
+        exclusive_access(
+            path, options, deadline, gated=True, still_needed=lambda _: True
+        ) as connection,
     ):
         if connection is not None:
             _cut_out_damaged(connection)
@@ -201,7 +203,7 @@ class FTS5Index(CompiledIndex[str]):
         return _noticing_damage(tx)
 
     def _matching(
-        self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: Span
+        self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: IdRange
     ) -> list[int]:
         # On the index's own row number, so that it jumps there.
         bound = span.as_sql("f.rowid")
@@ -262,7 +264,7 @@ def _is_sound(tx: ReadTransaction) -> bool:
     if not _exist(tx, SEARCH_NOTES_NAMES):
         return False
     try:
-        by_token = tx.one(_MATCHING, (f'"{WATCHMAN}"',))
+        by_token = tx.one(_MATCHING, (f'"{SENTINEL_WORD}"',))
         by_number = tx.one("SELECT id FROM search_index_docsize WHERE id = 0")
     except _DAMAGE as error:
         logger.info("the search index is damaged: %s", error)

@@ -13,9 +13,9 @@ from typing import Final
 
 from hermes_sessions.errors import StoreLocked, StoreUnavailable
 from hermes_sessions.storage.sqlite.connection import Options
-from hermes_sessions.storage.sqlite.engine import MEMORY, Engine
+from hermes_sessions.storage.sqlite.engine import MEMORY, SQLiteEngine
 from hermes_sessions.storage.sqlite.file_access import can_write, inode_of
-from hermes_sessions.storage.sqlite.fork_safety import await_imports, unusable_after_fork
+from hermes_sessions.storage.sqlite.fork_safety import await_imports, forked_while_in_use
 from hermes_sessions.storage.sqlite.opener import open_engine, open_memory
 
 #: How long a fork waits for running reads and writes to end.
@@ -29,16 +29,16 @@ class SharedEngines:
         # Reentrant, because a collected object may close its handle at any allocation. Held for
         # moments only: nothing waits for a file, a lock or a thread inside.
         self._lock = threading.RLock()
-        self._by_path: dict[tuple[str, bool], Engine] = {}
+        self._by_path: dict[tuple[str, bool], SQLiteEngine] = {}
         #: Closed ones, too, as long as somebody still reads or writes with them.
-        self._alive: weakref.WeakSet[Engine] = weakref.WeakSet()
+        self._alive: weakref.WeakSet[SQLiteEngine] = weakref.WeakSet()
         #: Files that are being opened, and how many threads want to.
         self._openings: dict[str, tuple[threading.Lock, int]] = {}
-        self._forking: list[Engine] = []
+        self._forking: list[SQLiteEngine] = []
         #: Files whose locks this process believes to hold but does not.
         self._lost: dict[tuple[int, ...], str] = {}
 
-    def acquire(self, path: Path, options: Options) -> Engine:
+    def acquire(self, path: Path, options: Options) -> SQLiteEngine:
         """Return the engine on *path* with one more handle; see `open_engine` for errors."""
         if str(path) == MEMORY:
             return self._register(open_memory(options), None)
@@ -63,7 +63,7 @@ class SharedEngines:
                 key[0] == real and engine.same_file() for key, engine in self._by_path.items()
             )
 
-    def _register(self, engine: Engine, key: tuple[str, bool] | None) -> Engine:
+    def _register(self, engine: SQLiteEngine, key: tuple[str, bool] | None) -> SQLiteEngine:
         with self._lock:
             engine.handles = 1
             self._alive.add(engine)
@@ -93,7 +93,7 @@ class SharedEngines:
                 if wanted > 1:
                     self._openings[real] = (lock, wanted - 1)
 
-    def release(self, engine: Engine) -> None:
+    def release(self, engine: SQLiteEngine) -> None:
         """Drop one handle; the last one closes the engine.
 
         Where another copy of SQLite in this process has the file open, that is done later.
@@ -146,14 +146,14 @@ class SharedEngines:
     def _refuse_lost(self, real: str) -> None:
         inode = inode_of(real)
         if inode in self._lost:
-            raise StoreUnavailable(unusable_after_fork(self._lost[inode]))
+            raise StoreUnavailable(forked_while_in_use(self._lost[inode]))
 
 
-def _can_be_closed(engine: Engine) -> bool:
+def _can_be_closed(engine: SQLiteEngine) -> bool:
     return engine.handles <= 0 and not engine.has_neighbour()
 
 
-def _is_as_wanted(engine: Engine, options: Options) -> bool:
+def _is_as_wanted(engine: SQLiteEngine, options: Options) -> bool:
     """Return whether the engine writes if it should and can."""
     return options.read_only or not engine.options.read_only or not can_write(engine.path)
 

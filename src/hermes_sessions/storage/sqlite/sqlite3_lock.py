@@ -7,7 +7,7 @@ process has a connection of that library, too, and does everything inside ``BEGI
 Only a rollback journal has such a lock: a store with a log gets one before.
 
 That connection stays open: its library never closes the file as the last user, and never drops the
-locks of this process. So it also is with our engine, see `Engine.has_neighbour`.
+locks of this process. So it also is with our engine, see `SQLiteEngine.has_neighbour`.
 
 Libraries without audit events, and ``ATTACH``, remain unseen.
 """
@@ -27,19 +27,21 @@ from urllib.parse import unquote, urlsplit
 from hermes_sessions.errors import StoreLocked
 
 #: What to do when a file, by its inode, is about to be opened by the other library.
-_watched: weakref.WeakSet[Shield] = weakref.WeakSet()
+_watched: weakref.WeakSet[Sqlite3Lock] = weakref.WeakSet()
 _is_ours = threading.local()
 _is_watching = False
 
 
-class Shield:
+class Sqlite3Lock:
     """The place of one engine in the other library; up once that has opened the file."""
 
-    def __init__(self, path: str, inode: tuple[int, ...], raise_it: Callable[[], None]) -> None:
-        """*raise_it* brings the engine to rest and calls `go_up`."""
+    def __init__(
+        self, path: str, inode: tuple[int, ...], on_other_library: Callable[[], None]
+    ) -> None:
+        """*raise_it* brings the engine to rest and calls `engage`."""
         self._path = path
         self.inode = inode
-        self.raise_it = raise_it
+        self.on_other_library = on_other_library
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         #: How many threads read or write, inside one transaction of that connection.
@@ -53,9 +55,9 @@ class Shield:
             _is_watching = True
             sys.addaudithook(_on_audit_event)
         if has_connections():
-            self.raise_it()
+            self.on_other_library()
 
-    def go_up(self) -> None:
+    def engage(self) -> None:
         """Have a connection of the other library from now on; the engine is at rest."""
         connection = _connect(self._path)
         # Reads once: that alone makes it hold the file open.
@@ -63,7 +65,7 @@ class Shield:
         self._connection = connection
 
     @property
-    def is_up(self) -> bool:
+    def is_engaged(self) -> bool:
         """Whether the other library may have the file open."""
         return self._connection is not None
 
@@ -106,8 +108,8 @@ def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
         return
     inodes = set(_inodes(arguments[0]))
     for shield in list(_watched):
-        if shield.inode in inodes and not shield.is_up:
-            shield.raise_it()
+        if shield.inode in inodes and not shield.is_engaged:
+            shield.on_other_library()
 
 
 def _inodes(database: object) -> Iterator[tuple[int, int]]:
@@ -135,7 +137,7 @@ def _connect(path: str) -> sqlite3.Connection:
         _is_ours.now = False
 
 
-def end_log(path: str) -> None:
+def switch_to_rollback_journal(path: str) -> None:
     """Give a store that this process has not opened yet a rollback journal.
 
     The other library does that, which knows its own connections.

@@ -25,7 +25,7 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.error_translation import translate, translated
 from hermes_sessions.storage.sqlite.file_access import create_private
-from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
+from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 
 logger = Logger(__name__)
@@ -91,7 +91,7 @@ def copy_snapshot(
         raise translate(error, str(target)) from error
     finally:
         copy.close()
-    forget_log(target)
+    clear_wal_mark(target)
 
 
 def _require_room(target: Path) -> None:
@@ -100,7 +100,7 @@ def _require_room(target: Path) -> None:
         file.write(bytes(_PROBE))
 
 
-def forget_log(image: Path) -> None:
+def clear_wal_mark(image: Path) -> None:
     """Let a file that nobody uses say that it has no log: an image is one file."""
     with (
         translated(str(image)),
@@ -203,7 +203,7 @@ def require_known_level(image: Path) -> None:
         SchemaRefused: a newer version made it.
     """
     with opened_image(image) as connection:
-        level = nature_of(connection).version
+        level = identify_file(connection).version
     if level > schema.WRITER_LEVEL:
         raise SchemaRefused(
             f"The store was written by a newer Hermes Sessions (level {level}, this program knows "
@@ -218,7 +218,7 @@ def check_image(image: Path) -> None:
         StoreCorrupt, NotADatabase: it is not, and why.
     """
     with opened_image(image) as connection:
-        if nature_of(connection).kind is not Kind.OURS:
+        if identify_file(connection).kind is not FileType.OURS:
             raise StoreCorrupt(f"{image} is no store of Hermes Sessions.")
         for table in _ordinary_tables(connection):
             findings = connection.execute(f"PRAGMA integrity_check({_quoted(table)})").fetchall()

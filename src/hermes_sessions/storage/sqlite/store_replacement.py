@@ -27,17 +27,20 @@ from hermes_sessions.storage.fsync import sync_directory, sync_file
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.connection import Deadline, Options
 from hermes_sessions.storage.sqlite.error_translation import translate
-from hermes_sessions.storage.sqlite.exclusive_access import processes_with_write_access, sole_use
+from hermes_sessions.storage.sqlite.exclusive_access import (
+    exclusive_access,
+    processes_with_write_access,
+)
 from hermes_sessions.storage.sqlite.file_access import (
     COMPANIONS,
     check_ownership,
     create_private,
     lock_holders,
 )
-from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
+from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
 from hermes_sessions.storage.sqlite.shared_engines import shared_engines
 from hermes_sessions.storage.sqlite.store_image import copy_pages, opened_image
-from hermes_sessions.storage.sqlite.wal_files import inspect_log
+from hermes_sessions.storage.sqlite.wal_files import inspect_wal
 
 logger = Logger(__name__)
 
@@ -68,7 +71,9 @@ def replace_store(path: Path, new: Path, kept: Path, patience: float) -> Path | 
     options = Options(lock_timeout=patience)
     try:
         _require_database(path)
-        with sole_use(path, options, deadline, gated=True, still_needed=lambda _: True) as alone:
+        with exclusive_access(
+            path, options, deadline, gated=True, still_needed=lambda _: True
+        ) as alone:
             if alone is None:
                 raise AssertionError("it is always needed")
             return _replace(alone, path, new, kept)
@@ -99,18 +104,18 @@ def _require_database(path: Path) -> None:
     log = path.with_name(f"{path.name}-wal")
     if not log.exists():
         return
-    state = inspect_log(log)
-    if state.loses_writes or (state.frames and not head):
+    state = inspect_wal(log)
+    if state.drops_commits or (state.frames and not head):
         raise apsw.CorruptError("the file and its write-ahead log do not fit")
 
 
 def _replace(alone: apsw.Connection, path: Path, new: Path, kept: Path) -> Path | None:
-    kind = nature_of(alone).kind
-    if kind is Kind.OTHER:
+    kind = identify_file(alone).kind
+    if kind is FileType.OTHER:
         raise SchemaRefused(
             f"{path} is a database of another program; it was not changed. Choose another path."
         )
-    if kind is not Kind.EMPTY:
+    if kind is not FileType.EMPTY:
         partial = _unfinished(kept)
         create_private(partial)
         with closing(apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READWRITE)) as copy:
@@ -121,7 +126,7 @@ def _replace(alone: apsw.Connection, path: Path, new: Path, kept: Path) -> Path 
         sync_directory(kept.parent)
     with opened_image(new) as image:
         copy_pages(image, alone)
-    return None if kind is Kind.EMPTY else kept
+    return None if kind is FileType.EMPTY else kept
 
 
 def _unfinished(kept: Path) -> Path:

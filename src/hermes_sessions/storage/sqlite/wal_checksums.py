@@ -100,7 +100,7 @@ _NUMBERS: Final = count(1)
 _NAME: Final = "/store"
 
 
-def accepted_frames(log: BinaryIO, page_size: int, go_on: Callable[[], None]) -> int:
+def count_valid_frames(log: BinaryIO, page_size: int, go_on: Callable[[], None]) -> int:
     """Return the number of the last frame that SQLite would use; all up to it are as they were
     written. 0 when there is none, or SQLite refuses the log.
 

@@ -19,12 +19,12 @@ import apsw
 
 from hermes_sessions.errors import StoreCorrupt, StoreLocked
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite.connection import log_size
+from hermes_sessions.storage.sqlite.connection import wal_size
 from hermes_sessions.storage.sqlite.wal_checksums import (
     FRAME_HEADER,
     Order,
     Sums,
-    accepted_frames,
+    count_valid_frames,
     frame_sums,
     plain_sums,
 )
@@ -41,7 +41,7 @@ logger = Logger(__name__)
 _FLAGS: Final = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
 
 
-def keep_left_log(real: str) -> str | None:
+def set_aside_orphaned_wal(real: str) -> str | None:
     """Give the log beside *real*, a file that this process has just created, another name; return
     that, or None when there is none, or somebody else was there first.
     """
@@ -90,7 +90,7 @@ def _set_aside(real: str) -> str | None:
 # the log of an empty file, even to look at it.
 
 
-def require_whole_log(
+def require_intact_wal(
     path: Path, repair: str = "hermes repair", go_on: Callable[[], None] = lambda: None
 ) -> None:
     """Refuse a file with a log of which SQLite would leave out a part; *repair* is the command
@@ -100,7 +100,7 @@ def require_whole_log(
         StoreCorrupt: it says so.
     """
     real = os.path.realpath(path)
-    if log_size(real) == 0:
+    if wal_size(real) == 0:
         return
     if os.stat(real).st_size == 0:
         raise StoreCorrupt(
@@ -114,7 +114,7 @@ def require_whole_log(
         require_unused(Path(real))
     except StoreLocked:
         return  # Whoever came first has read it already, and may be writing it.
-    if inspect_log(Path(f"{real}-wal"), go_on).loses_writes:
+    if inspect_wal(Path(f"{real}-wal"), go_on).drops_commits:
         raise StoreCorrupt(
             f"{path}: its write-ahead log is damaged, and some writes would be missing; "
             f"nothing was changed. To save them: {repair}"
@@ -132,7 +132,7 @@ _BYTES_AT_ONCE: Final = 4 * 1024 * 1024
 _MOST_LOOKS: Final = 10
 
 
-class LogState(NamedTuple):
+class WalState(NamedTuple):
     """What a log holds."""
 
     page_size: int = 0
@@ -149,7 +149,7 @@ class LogState(NamedTuple):
     committed_before: int = 0
 
     @property
-    def loses_writes(self) -> bool:
+    def drops_commits(self) -> bool:
         """Whether SQLite would leave out what was committed and made durable. (Of the very last
         transaction a crash of the machine may have left a part, and nobody was told of it.)
         """
@@ -195,7 +195,7 @@ class _Shape(NamedTuple):
         return _HEADER + (number - 1) * self.step
 
 
-def inspect_log(path: Path, go_on: Callable[[], None] = lambda: None) -> LogState:
+def inspect_wal(path: Path, go_on: Callable[[], None] = lambda: None) -> WalState:
     """Return what the log at *path* holds; nothing when there is none. It may be written
     meanwhile.
 
@@ -204,7 +204,7 @@ def inspect_log(path: Path, go_on: Callable[[], None] = lambda: None) -> LogStat
     try:
         file = path.open("rb", buffering=0)
     except FileNotFoundError:
-        return LogState()
+        return WalState()
     with file:
         for _ in range(_MOST_LOOKS):
             header = _read_at(file, 0, _HEADER)
@@ -212,11 +212,11 @@ def inspect_log(path: Path, go_on: Callable[[], None] = lambda: None) -> LogStat
             if _read_at(file, 0, _HEADER) == header:
                 return state
     # Others begin it again all the time: they have read it, and found it whole.
-    return LogState()
+    return WalState()
     # It began anew, and what was read is of two rounds.
 
 
-def apply_log(log: Path, database: Path) -> LogState:
+def apply_wal(log: Path, database: Path) -> WalState:
     """Copy what was committed, and is sound, from a log into its database, and return what was
     found. Both are private copies that nobody else uses; neither is opened with SQLite meanwhile.
     """
@@ -238,20 +238,20 @@ def apply_log(log: Path, database: Path) -> LogState:
     return state
 
 
-def _inspected(file: BinaryIO, go_on: Callable[[], None]) -> LogState:
+def _inspected(file: BinaryIO, go_on: Callable[[], None]) -> WalState:
     shape = _shape(file)
     if shape is None:
         return _unreadable(file)
     # Most logs are sound, and SQLite is the fastest to say so. Looking for ourselves begins where
     # it stops, and ends where no transaction ends any more.
-    accepted = 0 if shape.seed is None else accepted_frames(file, shape.page_size, go_on)
+    accepted = 0 if shape.seed is None else count_valid_frames(file, shape.page_size, go_on)
     last = _last_of_round(file, shape, go_on)
     end = _last_end(file, shape, range(accepted + 1, last + 1), go_on) or accepted
     rest = _frames(file, shape, range(accepted + 1, end + 1), go_on)
     return _state(shape, last, accepted, rest)
 
 
-def _state(shape: _Shape, count: int, accepted: int, rest: Iterable[_Frame]) -> LogState:
+def _state(shape: _Shape, count: int, accepted: int, rest: Iterable[_Frame]) -> WalState:
     """Return what a log of *count* frames holds, of which those up to *accepted* are sound."""
     before, committed = 0, accepted
     damaged: list[int] = []
@@ -263,14 +263,14 @@ def _state(shape: _Shape, count: int, accepted: int, rest: Iterable[_Frame]) -> 
         if frame.size_after and frame.is_sound:
             before, committed = committed, frame.number
     is_header_damaged = shape.seed is None
-    return LogState(shape.page_size, count, tuple(damaged), is_header_damaged, committed, before)
+    return WalState(shape.page_size, count, tuple(damaged), is_header_damaged, committed, before)
 
 
-def _unreadable(file: BinaryIO) -> LogState:
+def _unreadable(file: BinaryIO) -> WalState:
     if _is_zeros(file):
         # Room that was taken and never written, as a crash of the machine leaves it.
-        return LogState()
-    return LogState(is_header_damaged=True, frames=_length(file) > _HEADER)
+        return WalState()
+    return WalState(is_header_damaged=True, frames=_length(file) > _HEADER)
 
 
 def _shape(file: BinaryIO) -> _Shape | None:

@@ -38,7 +38,7 @@ _COUNT: Final = 510
 _left: deque[tuple[str, int]] = deque()
 
 
-class Guard:
+class WalGuard:
     """The lock of one engine on its file, with a log."""
 
     def __init__(self, path: str) -> None:

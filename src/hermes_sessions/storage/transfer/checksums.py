@@ -51,7 +51,7 @@ def is_same(first: Checksum, second: Checksum | None, *, merging: bool) -> bool:
     return first == second
 
 
-class Summing:
+class SessionChecksum:
     """The checksum of one session, while its rows pass by: always the same tables in the same
     order, and rows in the order of their positions.
     """
@@ -103,7 +103,7 @@ def _splitter(table: Table) -> _Splitter:
     return split
 
 
-def settled(table: Table, rows: Iterable[Row]) -> list[Row]:
+def typed_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
     """Return rows with every value in the type of its column.
 
     SQLite keeps whatever other programs put into a column; servers do not.

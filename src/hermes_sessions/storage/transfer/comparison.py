@@ -14,11 +14,11 @@ from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
 from hermes_sessions.storage.transfer.lane_copy import compare_lanes
 from hermes_sessions.storage.transfer.reader import (
-    Summed,
+    ChecksummedSession,
+    checksum_sessions,
     count_rows,
     pages,
     sessions_among,
-    sum_sessions,
 )
 from hermes_sessions.storage.transfer.side_tables import Merge, compare_side_rows
 
@@ -45,7 +45,10 @@ class Difference(NamedTuple):
 
 
 def judge(
-    wanted: Summed, found: Summed | None, entry: str | None, merge: Merge | None
+    wanted: ChecksummedSession,
+    found: ChecksummedSession | None,
+    entry: str | None,
+    merge: Merge | None,
 ) -> tuple[Verdict, str]:
     """Return what to do about a session of the source, and why: *found* is what the target has of
     it, *entry* what the ledger says was copied.
@@ -89,9 +92,9 @@ def compare_stores(
     sessions = messages = done = 0
     for page in pages(first):
         with first.read() as tx:
-            left = sum_sessions(tx, page)
+            left = checksum_sessions(tx, page)
         with second.read() as tx:
-            right = sum_sessions(tx, page)
+            right = checksum_sessions(tx, page)
         for session_id in page:
             what = _difference(left.get(session_id), right.get(session_id))
             if what:
@@ -120,7 +123,7 @@ def compare_stores(
     return Comparison(sessions, messages, differences, beside)
 
 
-def _difference(left: Summed | None, right: Summed | None) -> str:
+def _difference(left: ChecksummedSession | None, right: ChecksummedSession | None) -> str:
     if left is None or left == right:
         return ""
     if right is None:
@@ -136,7 +139,7 @@ def _difference(left: Summed | None, right: Summed | None) -> str:
 
 
 @dataclass(slots=True)
-class Plan:
+class TransferPlan:
     """What a run would do."""
 
     source: str
@@ -154,21 +157,21 @@ def plan(
     *,
     merge: Merge | None = None,
     since: float | None = None,
-) -> Plan:
+) -> TransferPlan:
     """Return what a `Transfer` would do; without a *target*, there is no store yet."""
-    found_plan = Plan(identity(source), identity(target) if target else "")
+    found_plan = TransferPlan(identity(source), identity(target) if target else "")
     ledger = Ledger(found_plan.source, source.dialect)
     if target is not None:
         require_different(found_plan.source, found_plan.target)
         require_room(target, ledger, merge)
     for page in pages(source, since):
         with source.read() as tx:
-            wanted = sum_sessions(tx, page)
-        found: dict[str, Summed] = {}
+            wanted = checksum_sessions(tx, page)
+        found: dict[str, ChecksummedSession] = {}
         entries: dict[str, str] = {}
         if target is not None:
             with target.read() as tx:
-                found = sum_sessions(tx, page)
+                found = checksum_sessions(tx, page)
                 entries = ledger.entries(tx, "session", page)
         for session_id, summed in wanted.items():
             verdict, reason = judge(summed, found.get(session_id), entries.get(session_id), merge)

@@ -18,7 +18,7 @@ from hermes_sessions.storage.provider import (
     placeholders,
 )
 from hermes_sessions.storage.tables import LIFECYCLE_TABLES, Table
-from hermes_sessions.storage.transfer.checksums import digest, settled
+from hermes_sessions.storage.transfer.checksums import digest, typed_rows
 from hermes_sessions.storage.transfer.copy_ledger import Ledger
 from hermes_sessions.storage.transfer.side_tables import (
     CHANGED,
@@ -187,7 +187,7 @@ def _rows(tx: ReadTransaction, name: str, condition: str, params: Sequence[Any])
     columns = [column.name for column in table.columns]
     names = ", ".join(f'"{column}"' for column in columns)
     rows: list[Row] = tx.all(f"SELECT {names} FROM {name} WHERE {condition} ORDER BY id", params)
-    return [dict(zip(columns, row, strict=True)) for row in settled(table, rows)]
+    return [dict(zip(columns, row, strict=True)) for row in typed_rows(table, rows)]
 
 
 def _id_of(tx: ReadTransaction, key: _Key) -> int | None:

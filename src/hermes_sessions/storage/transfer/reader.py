@@ -13,7 +13,7 @@ from hermes_sessions.storage.provider import (
     placeholders,
 )
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS, TABLES, Table
-from hermes_sessions.storage.transfer.checksums import Checksum, Summing, settled
+from hermes_sessions.storage.transfer.checksums import Checksum, SessionChecksum, typed_rows
 
 USAGE: Final = next(table for table in TABLES if table.name == "session_model_usage")
 REWINDS: Final = next(table for table in TABLES if table.name == "rewinds")
@@ -47,7 +47,7 @@ class Piece(NamedTuple):
     characters: int = 0
 
 
-class Summed(NamedTuple):
+class ChecksummedSession(NamedTuple):
     """What is known of a session that was read."""
 
     checksum: Checksum
@@ -126,7 +126,7 @@ def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:
     if not ids:
         return
     marks = placeholders(len(ids))
-    sessions = settled(
+    sessions = typed_rows(
         SESSIONS,
         tx.all(f"SELECT {columns(SESSIONS)} FROM sessions WHERE id IN ({marks}) ORDER BY id", ids),
     )
@@ -142,7 +142,7 @@ def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:
     group = next(groups, None)
     for session in sessions:
         session_id = session[0]
-        summing = Summing()
+        summing = SessionChecksum()
         summing.add(SESSIONS, [session])
         summing.add(USAGE, usage.get(session_id, ()))
         summing.add(REWINDS, rewinds.get(session_id, ()))
@@ -155,7 +155,7 @@ def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:
         )
         if group is not None and group[0] == session_id:
             for part, characters, is_last in _parts(group[1]):
-                messages = settled(MESSAGES, part)
+                messages = typed_rows(MESSAGES, part)
                 summing.add(MESSAGES, messages)
                 piece = piece._replace(messages=messages, characters=characters)
                 if not is_last:
@@ -188,18 +188,18 @@ def _by_session(
         f"WHERE session_id IN ({placeholders(len(ids))}) ORDER BY session_id, {order}",
         ids,
     )
-    for row in settled(table, rows):
+    for row in typed_rows(table, rows):
         found.setdefault(row[number], []).append(row)
     return found
 
 
-def sum_sessions(tx: ReadTransaction, ids: Sequence[str]) -> dict[str, Summed]:
+def checksum_sessions(tx: ReadTransaction, ids: Sequence[str]) -> dict[str, ChecksummedSession]:
     """Return the checksums of those of these sessions that exist."""
-    found: dict[str, Summed] = {}
+    found: dict[str, ChecksummedSession] = {}
     messages = 0
     for piece in read_pieces(tx, ids):
         messages += len(piece.messages)
         if piece.checksum is not None:
-            found[piece.session_id] = Summed(piece.checksum, messages)
+            found[piece.session_id] = ChecksummedSession(piece.checksum, messages)
             messages = 0
     return found

@@ -17,8 +17,8 @@ from typing import Final
 from hermes_sessions.errors import ConstraintViolated, TransferRefused
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 from hermes_sessions.storage.repositories.stale_sessions import copy_notes
-from hermes_sessions.storage.search.index_maintenance import Upkeep
-from hermes_sessions.storage.session_import.parents import place_all
+from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
+from hermes_sessions.storage.session_import.parents import place_all_conversations
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.comparison import (
@@ -33,15 +33,15 @@ from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger, identity
 from hermes_sessions.storage.transfer.lane_copy import copy_lanes
 from hermes_sessions.storage.transfer.reader import (
     PAGE,
+    ChecksummedSession,
     Piece,
-    Summed,
+    checksum_sessions,
     count_messages,
     count_rows,
     messages_of,
     pages,
     read_pieces,
     sessions_among,
-    sum_sessions,
 )
 from hermes_sessions.storage.transfer.side_tables import (
     CHANGES_STEP,
@@ -66,7 +66,7 @@ _STILL_USED: Final = "was deleted from the source, and is used in the target"
 
 
 @dataclass(slots=True)
-class Report:
+class TransferReport:
     """What a run did. ``sessions`` and ``messages`` are what is proven to be the same now."""
 
     source: str
@@ -119,13 +119,13 @@ class Transfer:
         self._merge: Merge | None = merge
         self._since = since
         self._on_progress = on_progress
-        self._report = Report(identity(source), identity(target))
+        self._report = TransferReport(identity(source), identity(target))
         require_different(self._report.source, self._report.target)
         self._ledger = Ledger(self._report.source, target.dialect)
         self._writer = Writer(target, self._ledger, merging=merge is not None)
         self._done = 0
 
-    def run(self) -> Report:
+    def run(self) -> TransferReport:
         """Copy, compare, index, and return what was done.
 
         Raises:
@@ -140,7 +140,7 @@ class Transfer:
             self._remove_gone()
             self._require_nothing_else()
         if self._merge is not None:
-            place_all(self._target)
+            place_all_conversations(self._target)
         for copy in (copy_side_rows, copy_lanes):
             for row in copy(self._source, self._target, self._ledger, self._merge):
                 self._report.differences.append(Difference(f"{row.table} {row.key}", row.what))
@@ -184,7 +184,7 @@ class Transfer:
         left = []
         for page in _paged(gone):
             with self._target.read() as tx:
-                found = sum_sessions(tx, page)
+                found = checksum_sessions(tx, page)
                 entries = self._ledger.entries(tx, "session", page)
             left += [s for s in page if self._is_as_copied(found.get(s), entries.get(s))]
         # A session goes after those that continue it.
@@ -212,7 +212,7 @@ class Transfer:
                 stored = sessions_among(tx, page)
             gone += [s for s in page if s not in there and s in stored]
 
-    def _is_as_copied(self, found: Summed | None, entry: str | None) -> bool:
+    def _is_as_copied(self, found: ChecksummedSession | None, entry: str | None) -> bool:
         if found is None or entry is None or entry == BEGUN:
             return True
         copied = Checksum.read(entry)
@@ -229,13 +229,13 @@ class Transfer:
                 self._report.differences.append(Difference("sessions", what))
 
     def _index(self) -> int:
-        upkeep = Upkeep(Store(self._target, time.time), self._target.search_index)
+        maintenance = IndexMaintenance(Store(self._target, time.time), self._target.search_index)
         with self._target.read() as tx:
-            lag = upkeep.lag(tx)
+            lag = maintenance.lag(tx)
         self._start("Indexing", lag.pending + lag.titles)
-        upkeep.catch_up(on_step=self._advance)
+        maintenance.catch_up(on_step=self._advance)
         with self._target.read() as tx:
-            return max(0, count_rows(self._target, "messages") - upkeep.lag(tx).not_indexed)
+            return max(0, count_rows(self._target, "messages") - maintenance.lag(tx).not_indexed)
 
     # ── some sessions ─────────────────────────────────────────────────────────────────────────
 
@@ -245,7 +245,7 @@ class Transfer:
         for attempt in range(_ATTEMPTS):
             self._tie(left)
             with self._source.read() as tx:
-                wanted = sum_sessions(tx, left)
+                wanted = checksum_sessions(tx, left)
             again = self._judge_all(left, wanted, is_last=attempt == _ATTEMPTS - 1)
             if not again:
                 return
@@ -253,11 +253,11 @@ class Transfer:
             left = again
 
     def _judge_all(
-        self, ids: Sequence[str], wanted: dict[str, Summed], *, is_last: bool
+        self, ids: Sequence[str], wanted: dict[str, ChecksummedSession], *, is_last: bool
     ) -> list[str]:
         """Count what is the same; return what has to be copied."""
         with self._target.read() as tx:
-            found = sum_sessions(tx, ids)
+            found = checksum_sessions(tx, ids)
             entries = self._ledger.entries(tx, "session", ids)
         again = []
         proven: list[tuple[str, str]] = []

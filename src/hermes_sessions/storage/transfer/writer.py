@@ -22,10 +22,10 @@ from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger
 from hermes_sessions.storage.transfer.reader import (
     REWINDS,
     USAGE,
+    ChecksummedSession,
     Piece,
-    Summed,
+    checksum_sessions,
     sessions_among,
-    sum_sessions,
 )
 
 _IDS_PER_QUERY: Final = 500
@@ -53,7 +53,7 @@ _REWIND_ID: Final = _names(MESSAGES).index("rewind_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """What a transaction found out on its way."""
 
     #: Sessions that gave up their title, because another session of the target holds it.
@@ -79,7 +79,7 @@ class Writer:
         self._untitled: set[str] = set()
         self._above: Mapping[str, int] = {}
 
-    def write(self, pieces: Sequence[Piece]) -> Written:
+    def write(self, pieces: Sequence[Piece]) -> WriteResult:
         """Write these pieces, replacing what is stored of sessions that begin here."""
         written = self._target.write(lambda tx: self._write(tx, pieces), isolated=False)
         self._rewind_ids.update(written.rewind_ids)
@@ -119,8 +119,8 @@ class Writer:
 
     # ── one transaction ───────────────────────────────────────────────────────────────────────
 
-    def _write(self, tx: WriteTransaction, pieces: Sequence[Piece]) -> Written:
-        written = Written()
+    def _write(self, tx: WriteTransaction, pieces: Sequence[Piece]) -> WriteResult:
+        written = WriteResult()
         self._write_sessions(tx, [piece for piece in pieces if piece.session is not None], written)
         for piece in pieces:
             if piece.session is not None and piece.session_id in self._renumbered:
@@ -150,7 +150,7 @@ class Writer:
         return written
 
     def _write_sessions(
-        self, tx: WriteTransaction, firsts: Sequence[Piece], written: Written
+        self, tx: WriteTransaction, firsts: Sequence[Piece], written: WriteResult
     ) -> None:
         if not firsts:
             return
@@ -204,7 +204,7 @@ class Writer:
             )
         }
         entries = self._ledger.entries(tx, "session", list(holders))
-        found = sum_sessions(tx, list(entries))
+        found = checksum_sessions(tx, list(entries))
         stale = [holder for holder in entries if self._is_stale(found[holder], entries[holder])]
         for holder in stale:
             tx.run("UPDATE sessions SET title = NULL WHERE id = ?", (holder,))
@@ -212,7 +212,7 @@ class Writer:
         self._ledger.note(tx, "session", [(holder, BEGUN) for holder in stale])
         return {title for holder, title in holders.items() if holder not in stale}
 
-    def _is_stale(self, found: Summed, entry: str) -> bool:
+    def _is_stale(self, found: ChecksummedSession, entry: str) -> bool:
         """Whether a session with a title that another has now is still what was copied."""
         copied = Checksum.read(entry)
         if copied is None:

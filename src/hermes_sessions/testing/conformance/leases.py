@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from hermes_sessions.errors import ConversationHeld, InvalidInput, StaleFence
-from hermes_sessions.storage.host_processes import host_name, this_process
+from hermes_sessions.storage.host_processes import host_name, this_process_mark
 from hermes_sessions.storage.repositories.leases import Holder, Lease
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -254,7 +254,7 @@ def processes_that_may_live() -> list[str]:
     host = host_name()
     elsewhere = [f"{host}0", host.partition("#")[0], "elsewhere#0123456789ab", ""]
     return [
-        this_process(),
+        this_process_mark(),
         f"os-process:{host}:{os.getpid()}:",
         *(f"os-process:{each}:{_NOBODY}:1" for each in elsewhere),
         f"os-process:{host}:{_NOBODY}",

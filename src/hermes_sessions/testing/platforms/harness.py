@@ -103,7 +103,7 @@ class RecordingServices:
 _PATIENCE: Final = 60.0
 
 
-class Play:
+class AdapterHarness:
     """What a test needs; the adapter is connected."""
 
     def __init__(self, world: PlatformWorld, adapter: Adapter) -> None:
@@ -131,16 +131,16 @@ class Play:
                 await asyncio.sleep(0.01)
 
 
-def perform(world: PlatformWorld, scene: Callable[[Play], Awaitable[None]]) -> None:
+def run_connected(world: PlatformWorld, steps: Callable[[AdapterHarness], Awaitable[None]]) -> None:
     """Run *scene* with a connected adapter, which is disconnected afterwards."""
 
     async def main() -> None:
-        play = Play(world, world.make_adapter())
-        await play.adapter.connect(play.services)
+        harness = AdapterHarness(world, world.make_adapter())
+        await harness.adapter.connect(harness.services)
         try:
-            await scene(play)
+            await steps(harness)
         finally:
-            await play.adapter.disconnect()
+            await harness.adapter.disconnect()
 
     asyncio.run(main())
 

@@ -10,10 +10,10 @@ import pytest
 from hermes_sessions.errors import InvalidInput, StoreUnavailable
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.testing.platforms.harness import (
+    AdapterHarness,
     PlatformWorld,
-    Play,
     RecordingServices,
-    perform,
+    run_connected,
 )
 
 #: A guard against hanging, not a measurement.
@@ -26,24 +26,24 @@ class TestReceiving:
     def test_messages_arrive_in_order(self, world: PlatformWorld) -> None:
         """However many come at once."""
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             written = [f"message {number}" for number in range(30)]
             for text in written:
                 world.write(text)
-            assert await play.services.texts(30) == written
+            assert await harness.services.texts(30) == written
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_what_is_taken_is_confirmed(self, world: PlatformWorld) -> None:
         """So that it does not come again."""
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             message_id = world.write("Hello")
-            await play.services.texts(1)
-            await play.until(lambda: world.is_confirmed(message_id))
-            assert len(play.services.accepted) == 1
+            await harness.services.texts(1)
+            await harness.until(lambda: world.is_confirmed(message_id))
+            assert len(harness.services.accepted) == 1
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     @pytest.mark.parametrize(
         "error", [Unreachable("no"), StoreUnavailable("no"), RuntimeError("no")], ids=repr
@@ -53,76 +53,76 @@ class TestReceiving:
     ) -> None:
         """Nothing is confirmed that is not stored, and those behind it wait."""
 
-        async def scene(play: Play) -> None:
-            play.services.fail_with(error, error)
+        async def steps(harness: AdapterHarness) -> None:
+            harness.services.fail_with(error, error)
             first = world.write("first")
-            await play.services.wait_for(lambda: play.services.offered)
+            await harness.services.wait_for(lambda: harness.services.offered)
             assert not world.is_confirmed(first)
             second = world.write("second")
-            assert await play.services.texts(2) == ["first", "second"]
-            assert [each.text for each in play.services.offered][:3] == ["first"] * 3
-            await play.until(lambda: world.is_confirmed(first) and world.is_confirmed(second))
+            assert await harness.services.texts(2) == ["first", "second"]
+            assert [each.text for each in harness.services.offered][:3] == ["first"] * 3
+            await harness.until(lambda: world.is_confirmed(first) and world.is_confirmed(second))
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_what_the_gateway_cannot_use_is_confirmed(self, world: PlatformWorld) -> None:
         """It would be refused for ever, and those behind it would wait as long."""
 
-        async def scene(play: Play) -> None:
-            play.services.fail_with(InvalidInput("too long"))
+        async def steps(harness: AdapterHarness) -> None:
+            harness.services.fail_with(InvalidInput("too long"))
             world.write("bad")
             world.write("good")
-            assert await play.services.texts(1) == ["good"]
+            assert await harness.services.texts(1) == ["good"]
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_a_second_delivery_is_recognisable(self, world: PlatformWorld) -> None:
         """The gateway ignores it by the id, which is the same."""
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             message_id = world.write("Hello")
-            await play.services.texts(1)
-            await play.until(lambda: world.is_confirmed(message_id))
+            await harness.services.texts(1)
+            await harness.until(lambda: world.is_confirmed(message_id))
             world.deliver_again(message_id)
-            await play.services.texts(2)
-            first, second = play.services.accepted
+            await harness.services.texts(2)
+            first, second = harness.services.accepted
             assert (first.message_id, first.source) == (second.message_id, second.source)
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_unreadable_payloads_are_survived(self, world: PlatformWorld) -> None:
         """They are skipped and confirmed; what comes after them arrives."""
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             world.deliver_unreadable()
-            assert (await play.hear("still there")).text == "still there"
-            await play.until(lambda: not world.has_unconfirmed())
-            assert await play.services.texts(1) == ["still there"]
+            assert (await harness.hear("still there")).text == "still there"
+            await harness.until(lambda: not world.has_unconfirmed())
+            assert await harness.services.texts(1) == ["still there"]
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_a_lost_connection_is_made_again(self, world: PlatformWorld) -> None:
         """By the adapter itself, and what was written meanwhile arrives."""
 
-        async def scene(play: Play) -> None:
-            await play.hear("before")
+        async def steps(harness: AdapterHarness) -> None:
+            await harness.hear("before")
             for number in range(3):
                 world.lose_connections()
-                await play.hear(f"after {number}")
+                await harness.hear(f"after {number}")
             # The last one may have come just before its connection was lost.
-            await play.until_connected()
+            await harness.until_connected()
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_what_comes_while_nobody_listens_arrives_later(self, world: PlatformWorld) -> None:
         """A restart loses nothing, and nothing that was taken comes again."""
-        perform(world, lambda play: play.hear("first"))  # type: ignore[arg-type, return-value]
+        run_connected(world, lambda harness: harness.hear("first"))  # type: ignore[arg-type, return-value]
         world.write("second")
 
-        async def scene(play: Play) -> None:
-            assert await play.services.texts(1) == ["second"]
+        async def steps(harness: AdapterHarness) -> None:
+            assert await harness.services.texts(1) == ["second"]
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_disconnecting_waits_for_what_is_being_taken(self, world: PlatformWorld) -> None:
         """And confirms it."""
@@ -164,7 +164,7 @@ class TestReceiving:
 
         asyncio.run(main())
 
-        async def scene(play: Play) -> None:
-            assert await play.services.texts(1) == ["Hello"]
+        async def steps(harness: AdapterHarness) -> None:
+            assert await harness.services.texts(1) == ["Hello"]
 
-        perform(world, scene)
+        run_connected(world, steps)

@@ -14,8 +14,8 @@ from hermes_sessions.text.normalisation import fold
 from hermes_sessions.text.query.tree import And, Node, Not, Or, Substring, Term, terms_of
 from hermes_sessions.text.tokenizer import (
     Analysis,
-    Part,
     PlacedTokens,
+    QueryToken,
     analyse,
     find_folded,
     inner_spans,
@@ -73,7 +73,7 @@ def _written(term: Term | Substring) -> str | re.Pattern[str]:
     return fold(term.raw).strip()
 
 
-class Analysed:
+class TokenizedDocument:
     """The tokens of one message's texts, made when first asked for."""
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ class Analysed:
         return [fold(text) for text in self.texts]
 
 
-def matches(node: Node, document: Analysed) -> bool:
+def matches(node: Node, document: TokenizedDocument) -> bool:
     """Return whether a document matches a tree."""
     if isinstance(node, And):
         return all(matches(child, document) for child in node.nodes)
@@ -110,7 +110,7 @@ def matches(node: Node, document: Analysed) -> bool:
     return occurrences(node, document, enough=1) > 0
 
 
-def matches_title(node: Node, title: Analysed, message: Analysed) -> bool:
+def matches_title(node: Node, title: TokenizedDocument, message: TokenizedDocument) -> bool:
     """Return whether a title matches a tree, and the message shown for it has nothing that must
     be absent.
     """
@@ -121,7 +121,7 @@ def matches_title(node: Node, title: Analysed, message: Analysed) -> bool:
     return matches(node, title) and (not isinstance(node, Not) or matches(node, message))
 
 
-def occurrences(term: Term | Substring, document: Analysed, *, enough: int = 50) -> int:
+def occurrences(term: Term | Substring, document: TokenizedDocument, *, enough: int = 50) -> int:
     """Return how often a term stands in a document; counting stops at *enough*."""
     if isinstance(term, Substring):
         needle = fold(term.raw)
@@ -139,7 +139,7 @@ def occurrences(term: Term | Substring, document: Analysed, *, enough: int = 50)
     return count
 
 
-def _count_single(part: Part, document: Analysed, enough: int) -> int:
+def _count_single(part: QueryToken, document: TokenizedDocument, enough: int) -> int:
     if part.prefix:
         found = sum(token.startswith(part.token) for s in document.streams for token in s)
     elif part.token in document.tokens:
@@ -151,11 +151,11 @@ def _count_single(part: Part, document: Analysed, enough: int) -> int:
     return min(found, enough)
 
 
-def _is(part: Part, token: str) -> bool:
+def _is(part: QueryToken, token: str) -> bool:
     return token.startswith(part.token) if part.prefix else token == part.token
 
 
-def _starts(part: Part, stream: list[str]) -> Iterable[int]:
+def _starts(part: QueryToken, stream: list[str]) -> Iterable[int]:
     if part.prefix:
         return [i for i, token in enumerate(stream) if token.startswith(part.token)]
     found = []
@@ -168,7 +168,7 @@ def _starts(part: Part, stream: list[str]) -> Iterable[int]:
         return found
 
 
-def _follows(parts: Sequence[Part], stream: Sequence[str], start: int) -> bool:
+def _follows(parts: Sequence[QueryToken], stream: Sequence[str], start: int) -> bool:
     if start + len(parts) > len(stream):
         return False
     return all(_is(part, stream[start + i]) for i, part in enumerate(parts))
@@ -199,7 +199,7 @@ def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
     return sorted(marks)
 
 
-def _single_marks(part: Part, placed: PlacedTokens, text: str) -> Iterable[tuple[int, int]]:
+def _single_marks(part: QueryToken, placed: PlacedTokens, text: str) -> Iterable[tuple[int, int]]:
     length = _length(part)
     for position, token in enumerate(placed.tokens):
         if part.token not in token:
@@ -213,7 +213,7 @@ def _single_marks(part: Part, placed: PlacedTokens, text: str) -> Iterable[tuple
                     yield inner.start, inner.end
 
 
-def _length(part: Part) -> int | None:
+def _length(part: QueryToken) -> int | None:
     """Return how much of a matching token is marked: of a word all of it, of a pair of characters
     those that were asked for.
     """

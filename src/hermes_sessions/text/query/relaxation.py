@@ -21,7 +21,7 @@ from hermes_sessions.text.query.tree import (
     any_of,
     is_bound,
 )
-from hermes_sessions.text.tokenizer import Part
+from hermes_sessions.text.tokenizer import QueryToken
 
 AS_ASKED: Final = "as asked"
 WITHOUT_COMMON_WORDS: Final = "without common words"
@@ -85,7 +85,7 @@ def _with_forms(node: Node) -> Node:
             return node
         forms = stem_variants(node.parts[0].token)
         others: list[Node] = [
-            Term((Part(form, False),), form)
+            Term((QueryToken(form, False),), form)
             for form in sorted(forms)
             if form != node.parts[0].token
         ]

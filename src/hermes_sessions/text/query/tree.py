@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hermes_sessions.text.tokenizer import Part
+from hermes_sessions.text.tokenizer import QueryToken
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """Consecutive tokens: a word, a punctuated term, a quoted phrase, a run of characters."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[QueryToken, ...]
     #: As typed, without quotes and star.
     raw: str
     prefix: bool = False

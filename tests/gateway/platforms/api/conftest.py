@@ -8,16 +8,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.gateway.platforms.api.harness import House
+from tests.gateway.platforms.api.harness import ApiHarness
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with House(tmp_path) as house:
-        yield house
+def harness(tmp_path: Path) -> Iterator[ApiHarness]:
+    with ApiHarness(tmp_path) as harness:
+        yield harness
 
 
 @pytest.fixture
-def client(house: House) -> Iterator[httpx.Client]:
-    with house.client() as client:
+def client(harness: ApiHarness) -> Iterator[httpx.Client]:
+    with harness.client() as client:
         yield client

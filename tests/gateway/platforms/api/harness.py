@@ -12,13 +12,13 @@ import yaml
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.platforms.api.adapter import ApiAdapter
 from hermes_sessions.testing.scripted_model import Answer, RecordedRequest, ScriptedModel
-from tests.gateway.harness import Running, echo, said
+from tests.gateway.harness import RunningGateway, echo, said
 
 TOKEN = "a-token-that-nobody-guesses"
 PATIENCE = 60.0
 
 
-class House:
+class ApiHarness:
     """The gateway, from its start to its end."""
 
     def __init__(self, home: Path, **api: Any) -> None:
@@ -34,16 +34,16 @@ class House:
             },
             "agent": {"restart_drain_timeout": 0},
         }
-        self.running: Running | None = None
+        self.running: RunningGateway | None = None
         self.db_options: dict[str, Any] = {}
 
     def _respond(self, request: RecordedRequest) -> Answer | None:
         is_title = "title" in said(request).lower()
         return echo(request) if is_title or not self.script else self.script.pop(0)
 
-    def start(self) -> Running:
+    def start(self) -> RunningGateway:
         (self.home / "config.yaml").write_text(yaml.safe_dump(self.config), encoding="utf-8")
-        self.running = Running(self)  # type: ignore[arg-type] - all that it needs of a town
+        self.running = RunningGateway(self)  # type: ignore[arg-type] - all that it needs of a town
         self.running.wait_until_ready()
         return self.running
 

@@ -15,7 +15,7 @@ import pytest
 from hermes_sessions.gateway.platforms.api.adapter import ApiAdapter
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.testing.platforms import TestConnecting, TestMapping, TestReceiving
-from tests.gateway.platforms.redelivering_client import Letter, Postman
+from tests.gateway.platforms.redelivering_client import PendingMessage, RedeliveringClient
 
 __all__ = ["TestConnecting", "TestReceiving"]
 
@@ -29,7 +29,7 @@ class TestMappingOfCalls(TestMapping):
 del TestMapping
 
 
-class ApiWorld(Postman):
+class ApiWorld(RedeliveringClient):
     """Clients that send a message again if it was not taken, under the same key."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class ApiWorld(Postman):
     def make_adapter(self) -> ApiAdapter:
         return ApiAdapter(ApiSettings(token=TOKEN, host=self._host, port=self._port))
 
-    def bring(self, letter: Letter) -> bool:
+    def bring(self, letter: PendingMessage) -> bool:
         if self._is_cut:
             self._is_cut = False
             self._break_off()

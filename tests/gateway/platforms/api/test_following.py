@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hermes_sessions.gateway.events import Receipt
-from hermes_sessions.gateway.platforms.api.errors import ApiProblem
-from hermes_sessions.gateway.platforms.api.formatting import Spoken
+from hermes_sessions.gateway.platforms.api.errors import ApiError
+from hermes_sessions.gateway.platforms.api.formatting import ReplyDeltas
 from hermes_sessions.gateway.platforms.api.reply_stream import (
     follow,
     require_answer,
@@ -74,7 +74,7 @@ def test_a_message_that_is_no_longer_followed(why: str) -> None:
             ending.set()
         if why == "out_of_sight":
             watched.queue.put_nowait(None)
-        with pytest.raises(ApiProblem) as problem:
+        with pytest.raises(ApiError) as problem:
             async for _ in follow(watched(), ending, seconds=0 if why == "takes_long" else 60):
                 pass
         assert problem.value.code == why
@@ -107,7 +107,7 @@ def test_a_client_that_leaves_lets_go() -> None:
     ],
 )
 def test_what_was_not_taken(receipt: Receipt, status: int, retries: str | None) -> None:
-    with pytest.raises(ApiProblem) as problem:
+    with pytest.raises(ApiError) as problem:
         require_stored(receipt)
     assert problem.value.status == status
     assert problem.value.headers.get("X-Should-Retry") == retries
@@ -136,5 +136,5 @@ def test_what_was_taken() -> None:
     ],
 )
 def test_all_of_a_reply_is_shown_once(progress: list[tuple[Any, str]], shown: str) -> None:
-    spoken = Spoken()
+    spoken = ReplyDeltas()
     assert "".join(spoken.piece(Progress(kind, text)) for kind, text in progress) == shown

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from hermes_sessions.testing.scripted_model import Call, Thought, failure, streamed
-from tests.gateway.platforms.api.harness import House
+from tests.gateway.platforms.api.harness import ApiHarness
 
 
 def post(client: httpx.Client, text: str, where: str = "walks", **more: Any) -> httpx.Response:
@@ -37,9 +37,9 @@ def texts_of(client: httpx.Client, where: str = "walks", **headers: str) -> list
     return [message["content"] for message in answer.json()["data"]]
 
 
-def test_a_message_is_stored_and_answered_later(house: House, client: httpx.Client) -> None:
-    gate = house.model.gate()
-    house.script.append(streamed("Hello").held_by(gate))
+def test_a_message_is_stored_and_answered_later(harness: ApiHarness, client: httpx.Client) -> None:
+    gate = harness.model.gate()
+    harness.script.append(streamed("Hello").held_by(gate))
     answer = post(client, "Hi", id="k1")
     assert answer.status_code == 202
     receipt = answer.json()
@@ -72,8 +72,8 @@ def test_half_a_pair_is_told_as_it_was_said(client: httpx.Client) -> None:
     assert "\ud800" in found.json()["reply"]
 
 
-def test_what_happens_is_streamed(house: House, client: httpx.Client) -> None:
-    house.script += [
+def test_what_happens_is_streamed(harness: ApiHarness, client: httpx.Client) -> None:
+    harness.script += [
         streamed(Thought("Hm."), "Let me look.", Call("session_search", {"query": "x"})),
         streamed("Nothing."),
     ]
@@ -96,8 +96,8 @@ def test_what_happens_is_streamed(house: House, client: httpx.Client) -> None:
     assert events[-1][1] == {"text": "Nothing.", "outcome": "completed"}
 
 
-def test_a_failure_ends_the_stream_in_words(house: House, client: httpx.Client) -> None:
-    house.script.append(failure(400, "no such model"))
+def test_a_failure_ends_the_stream_in_words(harness: ApiHarness, client: httpx.Client) -> None:
+    harness.script.append(failure(400, "no such model"))
     with client.stream(
         "POST", "/v1/conversations/walks/messages?stream=true", json={"text": "Hi"}
     ) as answer:
@@ -109,33 +109,33 @@ def test_a_failure_ends_the_stream_in_words(house: House, client: httpx.Client) 
 
 @pytest.mark.parametrize("by", ["header", "body"])
 def test_a_message_that_is_sent_again_is_answered_once(
-    house: House, client: httpx.Client, by: str
+    harness: ApiHarness, client: httpx.Client, by: str
 ) -> None:
     given = {"headers": {"Idempotency-Key": "k1"}} if by == "header" else {"id": "k1"}
     first = post(client, "Hi", query="?wait", **given)
     second = post(client, "Hi", query="?wait", **given)
     assert (first.json()["status"], second.json()["status"]) == ("stored", "duplicate")
     assert second.json()["reply"] == "You said: Hi"
-    assert len(house.prompts()) == 1
+    assert len(harness.prompts()) == 1
     # In another conversation, the same id is another message.
     assert post(client, "Hi", "runs", query="?wait", **given).json()["status"] == "stored"
 
 
-def test_a_reply_of_yesterday_is_found(house: House, client: httpx.Client) -> None:
+def test_a_reply_of_yesterday_is_found(harness: ApiHarness, client: httpx.Client) -> None:
     """The gateway that has started since then has heard nothing of it."""
     post(client, "Hi", query="?wait", id="k1")
-    assert house.running is not None
-    house.running.stop("restart")
-    house.start()
-    with house.client() as again:
+    assert harness.running is not None
+    harness.running.stop("restart")
+    harness.start()
+    with harness.client() as again:
         answer = post(again, "Hi", query="?wait", id="k1").json()
     assert (answer["status"], answer["reply"]) == ("duplicate", "You said: Hi")
-    assert len(house.prompts()) == 1
+    assert len(harness.prompts()) == 1
 
 
-def test_a_client_that_leaves_loses_nothing(house: House, client: httpx.Client) -> None:
-    gate = house.model.gate()
-    house.script.append(streamed("Hello", gate, " there"))
+def test_a_client_that_leaves_loses_nothing(harness: ApiHarness, client: httpx.Client) -> None:
+    gate = harness.model.gate()
+    harness.script.append(streamed("Hello", gate, " there"))
     with client.stream(
         "POST", "/v1/conversations/walks/messages?stream=true", json={"text": "Hi", "id": "k1"}
     ) as answer:
@@ -146,10 +146,10 @@ def test_a_client_that_leaves_loses_nothing(house: House, client: httpx.Client) 
     assert texts_of(client) == ["Hi", "Hello there"]
 
 
-def test_an_answer_that_is_stopped(house: House, client: httpx.Client) -> None:
+def test_an_answer_that_is_stopped(harness: ApiHarness, client: httpx.Client) -> None:
     """Whoever waits for it hears that, and does not ask again."""
-    gate = house.model.gate()
-    house.script.append(streamed("Hello", gate, " there"))
+    gate = harness.model.gate()
+    harness.script.append(streamed("Hello", gate, " there"))
     with client.stream(
         "POST",
         "/v1/chat/completions",
@@ -159,7 +159,7 @@ def test_an_answer_that_is_stopped(house: House, client: httpx.Client) -> None:
         lines = answer.iter_lines()
         while "Hello" not in next(lines):
             pass
-        with house.client() as other:
+        with harness.client() as other:
             assert post(other, "/stop", query="?wait").json()["status"] == "answered"
         rest = [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
     assert rest[-1] == "[DONE]"
@@ -193,31 +193,33 @@ def test_sessions_are_listed_page_by_page(client: httpx.Client) -> None:
     assert [message["role"] for message in rest["data"]] == ["assistant"]
 
 
-def test_whoever_waits_hears_that_the_gateway_stops(house: House, client: httpx.Client) -> None:
+def test_whoever_waits_hears_that_the_gateway_stops(
+    harness: ApiHarness, client: httpx.Client
+) -> None:
     """And is answered after it has started again, though the message is not taken twice."""
-    gate = house.model.gate()
-    house.script.append(streamed("Hello", gate, " there"))
+    gate = harness.model.gate()
+    harness.script.append(streamed("Hello", gate, " there"))
     with client.stream(
         "POST", "/v1/conversations/walks/messages?stream=true", json={"text": "Hi", "id": "k1"}
     ) as answer:
         events = events_of(answer.iter_lines())
         assert [next(events)[0], next(events)[0]] == ["receipt", "text"]
-        assert house.running is not None
-        house.running.stop("restart")
+        assert harness.running is not None
+        harness.running.stop("restart")
         ((name, told),) = events
     assert (name, told["error"]["code"]) == ("error", "restarting")
-    house.start()
-    with house.client() as again:
+    harness.start()
+    with harness.client() as again:
         answer = post(again, "Hi", query="?wait", id="k1")
         assert (answer.json()["status"], answer.json()["outcome"]) == ("duplicate", "completed")
         assert texts_of(again).count("Hi") == 1
 
 
-def test_a_limit_of_messages(house: House) -> None:
-    house.running.stop()  # type: ignore[union-attr] - it runs
-    house.config["platforms"]["api"]["messages_per_minute"] = 1
-    house.start()
-    with house.client() as client:
+def test_a_limit_of_messages(harness: ApiHarness) -> None:
+    harness.running.stop()  # type: ignore[union-attr] - it runs
+    harness.config["platforms"]["api"]["messages_per_minute"] = 1
+    harness.start()
+    with harness.client() as client:
         assert post(client, "One").status_code == 202
         refused = post(client, "Two")
         assert refused.status_code == 429
@@ -227,20 +229,20 @@ def test_a_limit_of_messages(house: House) -> None:
 
 
 def test_a_gateway_that_begins_no_more_turns_is_not_ready(
-    house: House, client: httpx.Client
+    harness: ApiHarness, client: httpx.Client
 ) -> None:
     """It still answers calls while turns finish: whoever chooses among several takes another."""
-    assert house.running is not None
-    assert house.running.gateway is not None
-    house.running.gateway.pool.begin_drain()
+    assert harness.running is not None
+    assert harness.running.gateway is not None
+    harness.running.gateway.pool.begin_drain()
     ready = client.get("/readyz")
     assert ready.status_code == 503
     assert ready.json()["problems"] == {"gateway": "stops"}
     assert client.get("/healthz").status_code == 200
 
 
-def test_health_readiness_and_metrics(house: House, client: httpx.Client) -> None:
-    with house.client(token=None) as anybody:
+def test_health_readiness_and_metrics(harness: ApiHarness, client: httpx.Client) -> None:
+    with harness.client(token=None) as anybody:
         health, ready = anybody.get("/healthz").json(), anybody.get("/readyz").json()
         assert health.pop("heartbeat_age") >= 0
         assert health == {"status": "ok", "store": "healthy"}

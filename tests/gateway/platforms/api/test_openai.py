@@ -7,7 +7,7 @@ import pytest
 
 from hermes_sessions.gateway.platforms.api.adapter import MODEL
 from hermes_sessions.testing.scripted_model import Call, Thought, failure, streamed
-from tests.gateway.platforms.api.harness import House
+from tests.gateway.platforms.api.harness import ApiHarness
 
 
 def user(text: str) -> dict[str, str]:
@@ -28,45 +28,45 @@ def without_system(messages: list[dict[str, object]]) -> list[dict[str, object]]
     return [message for message in messages if message["role"] != "system"]
 
 
-def test_a_session_id_gives_a_client_memory(house: House) -> None:
-    with house.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
+def test_a_session_id_gives_a_client_memory(harness: ApiHarness) -> None:
+    with harness.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
         assert ask(client, user("I have a dog")) == "You said: I have a dog"
         assert ask(client, user("What do I have?")) == "You said: What do I have?"
-    assert without_system(house.prompts()[-1]) == [
+    assert without_system(harness.prompts()[-1]) == [
         user("I have a dog"),
         assistant("You said: I have a dog"),
         user("What do I have?"),
     ]
 
 
-def test_memory_survives_a_restart(house: House) -> None:
-    with house.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
+def test_memory_survives_a_restart(harness: ApiHarness) -> None:
+    with harness.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
         ask(client, user("I have a dog"))
-    assert house.running is not None
-    assert house.running.stop() is True
-    house.start()
-    with house.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
+    assert harness.running is not None
+    assert harness.running.stop() is True
+    harness.start()
+    with harness.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
         ask(client, user("What do I have?"))
-    assert user("I have a dog") in house.prompts()[-1]
+    assert user("I have a dog") in harness.prompts()[-1]
 
 
-def test_without_an_id_every_call_is_its_own_session(house: House) -> None:
-    with house.openai() as client:
+def test_without_an_id_every_call_is_its_own_session(harness: ApiHarness) -> None:
+    with harness.openai() as client:
         ask(client, user("I have a dog"))
         ask(client, user("What do I have?"))
-    assert without_system(house.prompts()[-1]) == [user("What do I have?")]
-    with house.open_db() as db:
+    assert without_system(harness.prompts()[-1]) == [user("What do I have?")]
+    with harness.open_db() as db:
         assert len(db.list_sessions_rich(source="api_server")) == 2
 
 
-def test_without_an_id_the_model_sees_what_the_client_sends(house: House) -> None:
+def test_without_an_id_the_model_sees_what_the_client_sends(harness: ApiHarness) -> None:
     talk = [user("I have a dog"), assistant("Nice."), user("And a cat")]
-    with house.openai() as client:
+    with harness.openai() as client:
         ask(client, {"role": "system", "content": "Be a pirate."}, *talk)
-    (prompt,) = house.prompts()
+    (prompt,) = harness.prompts()
     assert without_system(prompt) == talk
     assert str(prompt[0]["content"]).startswith("Be a pirate.")
-    with house.open_db() as db:
+    with harness.open_db() as db:
         (session,) = db.list_sessions_rich()
         stored = [(row["role"], row["content"]) for row in db.get_messages(session["id"])]
     assert stored == [
@@ -77,40 +77,40 @@ def test_without_an_id_the_model_sees_what_the_client_sends(house: House) -> Non
     ]
 
 
-def test_with_an_id_nothing_is_stored_twice(house: House) -> None:
+def test_with_an_id_nothing_is_stored_twice(harness: ApiHarness) -> None:
     """Clients send all they know with every request."""
-    with house.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
+    with harness.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
         first = ask(client, user("One"))
         second = ask(client, user("One"), assistant(first), user("Two"))
         ask(client, user("One"), assistant(first), user("Two"), assistant(second), user("Three"))
-    texts = [message["content"] for message in without_system(house.prompts()[-1])]
+    texts = [message["content"] for message in without_system(harness.prompts()[-1])]
     assert texts == ["One", "You said: One", "Two", "You said: Two", "Three"]
 
 
-def test_with_an_id_the_clients_system_prompt_counts(house: House) -> None:
-    with house.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
+def test_with_an_id_the_clients_system_prompt_counts(harness: ApiHarness) -> None:
+    with harness.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
         ask(client, {"role": "system", "content": "Be a pirate."}, user("One"))
         ask(client, {"role": "developer", "content": "Be a monk."}, user("Two"))
-    first, second = (str(prompt[0]["content"]) for prompt in house.prompts())
+    first, second = (str(prompt[0]["content"]) for prompt in harness.prompts())
     assert "Be a pirate." in first
     assert "Be a monk." in second
     assert "pirate" not in second
 
 
-def test_the_answer_names_the_session_to_go_on_with(house: House) -> None:
-    with house.openai() as client:
+def test_the_answer_names_the_session_to_go_on_with(harness: ApiHarness) -> None:
+    with harness.openai() as client:
         answer = client.chat.completions.with_raw_response.create(
             model="any", messages=[user("I have a dog")]
         )
         session = answer.headers["X-Hermes-Session-Id"]
-    with house.openai(**{"X-Hermes-Session-Id": session}) as client:
+    with harness.openai(**{"X-Hermes-Session-Id": session}) as client:
         ask(client, user("What do I have?"))
-    assert user("I have a dog") in house.prompts()[-1]
+    assert user("I have a dog") in harness.prompts()[-1]
 
 
-def test_an_answer_is_streamed(house: House) -> None:
-    house.script.append(streamed(Thought("Hm."), "Hello", " there"))
-    with house.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
+def test_an_answer_is_streamed(harness: ApiHarness) -> None:
+    harness.script.append(streamed(Thought("Hm."), "Hello", " there"))
+    with harness.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
         chunks = list(
             client.chat.completions.create(model="any", messages=[user("Hi")], stream=True)
         )
@@ -122,10 +122,10 @@ def test_an_answer_is_streamed(house: House) -> None:
     assert {chunk.model for chunk in chunks} == {MODEL}
 
 
-def test_an_answer_is_streamed_while_it_is_written(house: House) -> None:
-    gate = house.model.gate()
-    house.script.append(streamed("Hello", gate, " there"))
-    with house.openai() as client:
+def test_an_answer_is_streamed_while_it_is_written(harness: ApiHarness) -> None:
+    gate = harness.model.gate()
+    harness.script.append(streamed("Hello", gate, " there"))
+    with harness.openai() as client:
         stream = client.chat.completions.create(model="any", messages=[user("Hi")], stream=True)
         texts = (chunk.choices[0].delta.content for chunk in stream)
         assert next(text for text in texts if text) == "Hello"
@@ -133,51 +133,51 @@ def test_an_answer_is_streamed_while_it_is_written(house: House) -> None:
         assert [text for text in texts if text] == [" there"]
 
 
-def test_texts_before_and_after_a_tool_are_told_apart(house: House) -> None:
-    house.script.append(streamed("Let me look.", Call("session_search", {"query": "dog"})))
-    house.script.append(streamed("Nothing."))
-    with house.openai() as client:
+def test_texts_before_and_after_a_tool_are_told_apart(harness: ApiHarness) -> None:
+    harness.script.append(streamed("Let me look.", Call("session_search", {"query": "dog"})))
+    harness.script.append(streamed("Nothing."))
+    with harness.openai() as client:
         chunks = client.chat.completions.create(model="any", messages=[user("Hi")], stream=True)
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text == "Let me look.\n\nNothing."
 
 
-def test_a_command_is_answered(house: House) -> None:
-    with house.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
+def test_a_command_is_answered(harness: ApiHarness) -> None:
+    with harness.openai(**{"X-Hermes-Session-Id": "walks"}) as client:
         assert "/new" in ask(client, user("/help"))
         stream = client.chat.completions.create(model="any", messages=[user("/help")], stream=True)
         assert "/new" in "".join(chunk.choices[0].delta.content or "" for chunk in stream)
-    assert house.prompts() == []
+    assert harness.prompts() == []
 
 
-def test_a_model_that_fails_is_told_and_not_asked_again(house: House) -> None:
-    house.script.append(failure(400, "no such model"))
+def test_a_model_that_fails_is_told_and_not_asked_again(harness: ApiHarness) -> None:
+    harness.script.append(failure(400, "no such model"))
     with (
-        house.openai(**{"X-Hermes-Session-Id": "walks"}) as client,
+        harness.openai(**{"X-Hermes-Session-Id": "walks"}) as client,
         pytest.raises(openai.APIStatusError) as failed,
     ):
         ask(client, user("Hi"))
     assert failed.value.status_code == 502
     assert "no such model" in failed.value.message
-    assert len(house.prompts()) == 1
+    assert len(harness.prompts()) == 1
 
 
-def test_a_model_that_fails_ends_the_stream_with_an_error(house: House) -> None:
-    house.script.append(failure(400, "no such model"))
-    with house.openai() as client:
+def test_a_model_that_fails_ends_the_stream_with_an_error(harness: ApiHarness) -> None:
+    harness.script.append(failure(400, "no such model"))
+    with harness.openai() as client:
         stream = client.chat.completions.create(model="any", messages=[user("Hi")], stream=True)
         with pytest.raises(openai.APIError, match="no such model"):
             list(stream)
 
 
-def test_parts_of_text_are_one_text(house: House) -> None:
+def test_parts_of_text_are_one_text(harness: ApiHarness) -> None:
     parts = [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}]
-    with house.openai() as client:
+    with harness.openai() as client:
         assert ask(client, {"role": "user", "content": parts}) == "You said: One\nTwo"  # type: ignore[dict-item]
 
 
-def test_the_models_are_listed(house: House) -> None:
-    with house.openai() as client:
+def test_the_models_are_listed(harness: ApiHarness) -> None:
+    with harness.openai() as client:
         assert [model.id for model in client.models.list()] == [MODEL]
 
 
@@ -191,23 +191,23 @@ def test_the_models_are_listed(house: House) -> None:
     ],
 )
 def test_what_the_agent_cannot_do_is_refused(
-    house: House, more: dict[str, object], param: str
+    harness: ApiHarness, more: dict[str, object], param: str
 ) -> None:
-    with house.openai() as client, pytest.raises(openai.BadRequestError) as refused:
+    with harness.openai() as client, pytest.raises(openai.BadRequestError) as refused:
         ask(client, user("Hi"), **more)
     assert refused.value.param == param
     assert refused.value.code == "unsupported_parameter"
 
 
-def test_a_wrong_token(house: House) -> None:
+def test_a_wrong_token(harness: ApiHarness) -> None:
     with (
-        house.openai() as client,
+        harness.openai() as client,
         pytest.raises(openai.AuthenticationError) as refused,
     ):
         client.with_options(api_key="wrong").models.list()
     assert refused.value.code == "invalid_api_key"
 
 
-def test_how_the_model_samples_is_the_gateways_matter(house: House) -> None:
-    with house.openai() as client:
+def test_how_the_model_samples_is_the_gateways_matter(harness: ApiHarness) -> None:
+    with harness.openai() as client:
         assert ask(client, user("Hi"), temperature=0.1, max_tokens=5, user="anna@example.org")

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from hermes_sessions.gateway.metrics import Observing
+from hermes_sessions.gateway.metrics import GatewayMetrics
 from hermes_sessions.gateway.platforms.api.openapi import description
 from hermes_sessions.gateway.platforms.api.routes import Api
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.platforms.api.harness import TOKEN, House
+from tests.gateway.platforms.api.harness import TOKEN, ApiHarness
 
 SPEC = description()
 TYPES: dict[str, tuple[type, ...]] = {
@@ -69,7 +69,7 @@ def schema_of(method: str, path: str, status: int) -> dict[str, Any]:
 def test_every_route_is_described_and_nothing_else() -> None:
     settings = ApiSettings(token=TOKEN)
     services = RecordingServices()
-    api = Api(settings, services, Observing(), asyncio.Event(), "m", services.watch)
+    api = Api(settings, services, GatewayMetrics(), asyncio.Event(), "m", services.watch)
     routes = {
         (method, route.path)
         for route in api.app().routes
@@ -116,7 +116,7 @@ def test_the_checker_finds_faults() -> None:
     assert faults(receipt, {"object": "receipt", "status": "lost", "waiting": True})
 
 
-def test_answers_have_the_described_shape(house: House, client: httpx.Client) -> None:
+def test_answers_have_the_described_shape(harness: ApiHarness, client: httpx.Client) -> None:
     chat = {"messages": [{"role": "user", "content": "Hi"}]}
     calls: list[tuple[str, str, str, Any]] = [
         ("GET", "/healthz", "/healthz", None),
@@ -144,8 +144,8 @@ def test_answers_have_the_described_shape(house: House, client: httpx.Client) ->
     assert faults(schema, found.json()) == []
 
 
-def test_it_can_be_fetched_without_the_token(house: House) -> None:
-    with house.client(token=None) as anybody:
+def test_it_can_be_fetched_without_the_token(harness: ApiHarness) -> None:
+    with harness.client(token=None) as anybody:
         assert anybody.get("/openapi.json").json() == SPEC
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes_sessions.testing.scripted_model import streamed
 from tests.docs.pages import read_blocks
-from tests.gateway.platforms.api.harness import TOKEN, House
+from tests.gateway.platforms.api.harness import TOKEN, ApiHarness
 
 PAGE = Path(__file__).parents[4] / "docs" / "api.md"
 ADDRESS = "http://127.0.0.1:8642"
@@ -20,7 +20,7 @@ def texts(language: str) -> list[str]:
     return [block.text for block in read_blocks(PAGE) if block.language == language]
 
 
-def run(house: House, *command: str) -> str:
+def run(harness: ApiHarness, *command: str) -> str:
     done = subprocess.run(
         command,
         env={**os.environ, "HERMES_API_TOKEN": TOKEN},
@@ -33,22 +33,22 @@ def run(house: House, *command: str) -> str:
     return done.stdout
 
 
-def test_openais_client(house: House) -> None:
+def test_openais_client(harness: ApiHarness) -> None:
     (program,) = texts("python")
     assert ADDRESS in program
-    house.script += [streamed("Nice."), streamed("To Lisbon."), streamed("Sun", " cream")]
-    printed = run(house, sys.executable, "-c", program.replace(ADDRESS, house.url))
+    harness.script += [streamed("Nice."), streamed("To Lisbon."), streamed("Sun", " cream")]
+    printed = run(harness, sys.executable, "-c", program.replace(ADDRESS, harness.url))
     assert printed == "To Lisbon.\nSun cream"
-    assert len(house.prompts()[-1]) == 6
+    assert len(harness.prompts()[-1]) == 6
 
 
-def test_curl(house: House) -> None:
+def test_curl(harness: ApiHarness) -> None:
     address, *examples = texts("bash")
     assert ADDRESS in address
     printed = []
     for example in examples:
-        script = f"set -eu\n{address.replace(ADDRESS, house.url)}\n{example}"
-        printed.append(run(house, "bash", "-c", script))
+        script = f"set -eu\n{address.replace(ADDRESS, harness.url)}\n{example}"
+        printed.append(run(harness, "bash", "-c", script))
     receipt, replies, reads, people = printed
     assert json.loads(receipt)["status"] == "stored"
     waited, _, stream = replies.partition("event: ")

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from hermes_sessions.gateway.platforms.api.routes import _tell_error
 from hermes_sessions.testing.scripted_model import Call, streamed
-from tests.gateway.platforms.api.harness import TOKEN, House
+from tests.gateway.platforms.api.harness import TOKEN, ApiHarness
 
 PROTECTED = [
     ("GET", "/metrics"),
@@ -33,21 +33,23 @@ NO_IDS = ["a/b", "a b", "a\tb", "ä", "<x>", '"', "'", "%", "?", "#", "\\", "x" 
 
 
 @pytest.fixture(scope="module")
-def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiHarness]:
     """A gateway that nobody talks to successfully, for all tests of this module."""
-    with House(tmp_path_factory.mktemp("strict"), max_body_bytes=4096) as house:
-        yield house
+    with ApiHarness(tmp_path_factory.mktemp("strict"), max_body_bytes=4096) as harness:
+        yield harness
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiHarness]:
     """One that waits for nobody; on a busy machine, not even for those who do what they can."""
-    with House(tmp_path_factory.mktemp("hasty"), body_seconds=0.5, head_seconds=0.5) as house:
-        yield house
+    with ApiHarness(
+        tmp_path_factory.mktemp("hasty"), body_seconds=0.5, head_seconds=0.5
+    ) as harness:
+        yield harness
 
 
 @pytest.fixture
-def caller(strict: House) -> Iterator[httpx.Client]:
+def caller(strict: ApiHarness) -> Iterator[httpx.Client]:
     with strict.client() as client:
         yield client
 
@@ -70,7 +72,7 @@ def say(client: httpx.Client, text: str, conversation: str = "talk", user: str =
     [None, "", "Bearer", f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"],
 )
 def test_nothing_works_without_the_token(
-    strict: House, method: str, path: str, given: str | None
+    strict: ApiHarness, method: str, path: str, given: str | None
 ) -> None:
     headers = {} if given is None else {"Authorization": given}
     with strict.client(token=None) as nobody:
@@ -80,13 +82,13 @@ def test_nothing_works_without_the_token(
     assert TOKEN not in answer.text
 
 
-def test_a_token_that_is_not_ascii(strict: House) -> None:
+def test_a_token_that_is_not_ascii(strict: ApiHarness) -> None:
     with strict.client(token=None) as nobody:
         answer = nobody.get("/v1/models", headers={"Authorization": "Bearer ä€".encode()})
     assert answer.status_code == 401
 
 
-def test_a_token_is_not_taken_from_the_address(strict: House) -> None:
+def test_a_token_is_not_taken_from_the_address(strict: ApiHarness) -> None:
     with strict.client(token=None) as nobody:
         assert nobody.get("/v1/models", params={"token": TOKEN}).status_code == 401
 
@@ -95,7 +97,7 @@ def test_a_token_is_not_taken_from_the_address(strict: House) -> None:
 @pytest.mark.parametrize("second", [f"Bearer {TOKEN}", "Bearer x", ""])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_second_token_is_refused(
-    strict: House, method: str, path: str, second: str, is_first: bool
+    strict: ApiHarness, method: str, path: str, second: str, is_first: bool
 ) -> None:
     """A proxy may have checked the other one."""
     tokens = [f"Bearer {TOKEN}", second]
@@ -146,7 +148,7 @@ def test_paths_are_ids(caller: httpx.Client, given: str) -> None:
 
 @pytest.mark.parametrize("header", ["X-Hermes-Session-Id", "X-Hermes-User-Id", "Idempotency-Key"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_second_id_in_the_head_is_refused(strict: House, header: str, end: str) -> None:
+def test_a_second_id_in_the_head_is_refused(strict: ApiHarness, header: str, end: str) -> None:
     """A proxy may have checked the other one."""
     body = b'{"messages": [{"role": "user", "content": "Hi"}]}'
     head = (
@@ -169,7 +171,7 @@ def test_a_person_is_named_once(caller: httpx.Client) -> None:
 # ── somebody else's ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_persons_sessions_are_their_own(house: House, client: httpx.Client) -> None:
+def test_a_persons_sessions_are_their_own(harness: ApiHarness, client: httpx.Client) -> None:
     say(client, "The word is swordfish", user="anna")
     anna, bert = {"X-Hermes-User-Id": "anna"}, {"X-Hermes-User-Id": "bert"}
     (session,) = client.get("/v1/sessions", headers=anna).json()["data"]
@@ -184,12 +186,12 @@ def test_a_persons_sessions_are_their_own(house: House, client: httpx.Client) ->
 
 
 def test_the_same_name_is_another_conversation_for_somebody_else(
-    house: House, client: httpx.Client
+    harness: ApiHarness, client: httpx.Client
 ) -> None:
     say(client, "The word is swordfish", user="anna")
     say(client, "What is the word?", user="bert")
     say(client, "What is the word?")
-    for prompt in house.prompts()[1:]:
+    for prompt in harness.prompts()[1:]:
         assert "swordfish" not in json.dumps(prompt)
 
 
@@ -199,8 +201,10 @@ def test_a_conversation_is_not_the_person_of_that_name(client: httpx.Client) -> 
     assert client.get("/v1/sessions", headers=headers).json()["data"] == []
 
 
-def test_sessions_of_other_platforms_cannot_be_read(house: House, client: httpx.Client) -> None:
-    with house.open_db() as db:
+def test_sessions_of_other_platforms_cannot_be_read(
+    harness: ApiHarness, client: httpx.Client
+) -> None:
+    with harness.open_db() as db:
         db.create_session("elsewhere", "telegram", user_id="anna")
         db.append_message("elsewhere", "user", "swordfish")
     assert client.get("/v1/sessions").json()["data"] == []
@@ -211,30 +215,32 @@ def test_sessions_of_other_platforms_cannot_be_read(house: House, client: httpx.
 
 
 @pytest.mark.parametrize("asker", ["bert", ""])
-def test_the_agent_finds_nothing_of_others(house: House, client: httpx.Client, asker: str) -> None:
+def test_the_agent_finds_nothing_of_others(
+    harness: ApiHarness, client: httpx.Client, asker: str
+) -> None:
     say(client, "The word is swordfish", user="anna")
-    house.script += [streamed(Call("session_search", {"query": "word"})), streamed("Nothing.")]
+    harness.script += [streamed(Call("session_search", {"query": "word"})), streamed("Nothing.")]
     say(client, "Search", conversation="other", user=asker)
-    result = house.prompts()[-1][-1]
+    result = harness.prompts()[-1][-1]
     assert result["role"] == "tool"
     assert "swordfish" not in result["content"]
 
 
-def test_nobody_resumes_somebody_elses_session(house: House, client: httpx.Client) -> None:
+def test_nobody_resumes_somebody_elses_session(harness: ApiHarness, client: httpx.Client) -> None:
     say(client, "The word is swordfish", user="anna")
     (session,) = client.get("/v1/sessions", headers={"X-Hermes-User-Id": "anna"}).json()["data"]
     say(client, f"/resume {session['id']}", user="bert")
     say(client, "What is the word?", user="bert")
-    assert "swordfish" not in json.dumps(house.prompts()[-1])
+    assert "swordfish" not in json.dumps(harness.prompts()[-1])
     assert session["id"] not in say(client, "/sessions", user="bert")["reply"]
 
 
 # ── too much, too slowly ──────────────────────────────────────────────────────────────────────
 
 
-def exchange(house: House, sent: bytes) -> bytes:
+def exchange(harness: ApiHarness, sent: bytes) -> bytes:
     """Send bytes and return all that comes back until the other side closes."""
-    with socket.create_connection(("127.0.0.1", house.port), timeout=60) as line:
+    with socket.create_connection(("127.0.0.1", harness.port), timeout=60) as line:
         received = b""
         try:
             line.sendall(sent)
@@ -261,27 +267,27 @@ def test_a_giant_message_is_refused(caller: httpx.Client, path: str) -> None:
     assert answer.headers["Connection"] == "close"
 
 
-def test_a_message_without_end_is_cut_off(strict: House) -> None:
+def test_a_message_without_end_is_cut_off(strict: ApiHarness) -> None:
     piece = b"1000\r\n" + b"x" * 4096 + b"\r\n"
     received = exchange(strict, head_of() + piece * 100)
     # Who goes on sending may not hear why, but is not listened to.
     assert received == b"" or received.startswith(b"HTTP/1.1 413")
 
 
-def test_a_giant_head_is_refused(strict: House) -> None:
+def test_a_giant_head_is_refused(strict: ApiHarness) -> None:
     received = exchange(strict, b"GET /healthz HTTP/1.1\r\nX-Long: " + b"x" * 100_000)
     assert received == b"" or received.startswith(b"HTTP/1.1 4")
 
 
-def test_a_client_that_sends_no_head_is_cut_off(hasty: House) -> None:
+def test_a_client_that_sends_no_head_is_cut_off(hasty: ApiHarness) -> None:
     assert exchange(hasty, b"") == b""
 
 
-def test_a_client_that_never_ends_its_head_is_cut_off(hasty: House) -> None:
+def test_a_client_that_never_ends_its_head_is_cut_off(hasty: ApiHarness) -> None:
     assert exchange(hasty, b"GET /healthz HTTP/1.1\r\nHost: x\r\n") == b""
 
 
-def test_a_client_whose_head_drips_is_cut_off(hasty: House) -> None:
+def test_a_client_whose_head_drips_is_cut_off(hasty: ApiHarness) -> None:
     """However much comes, there is one time for all of it; on a used connection, too."""
     with socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -299,13 +305,13 @@ def test_a_client_whose_head_drips_is_cut_off(hasty: House) -> None:
                 is_open = False
 
 
-def test_a_client_whose_body_never_comes_is_told(hasty: House) -> None:
+def test_a_client_whose_body_never_comes_is_told(hasty: ApiHarness) -> None:
     received = exchange(hasty, head_of(100) + b'{"text":')
     assert received.startswith(b"HTTP/1.1 408")
     assert b"connection: close" in received.lower()
 
 
-def test_others_are_served_meanwhile(strict: House, caller: httpx.Client) -> None:
+def test_others_are_served_meanwhile(strict: ApiHarness, caller: httpx.Client) -> None:
     lines = [socket.create_connection(("127.0.0.1", strict.port)) for _ in range(50)]
     try:
         for line in lines:
@@ -316,7 +322,7 @@ def test_others_are_served_meanwhile(strict: House, caller: httpx.Client) -> Non
             line.close()
 
 
-def test_a_client_whose_body_drips_after_the_answer_is_cut_off(hasty: House) -> None:
+def test_a_client_whose_body_drips_after_the_answer_is_cut_off(hasty: ApiHarness) -> None:
     with socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as line:
         line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
         assert line.recv(65536).startswith(b"HTTP/1.1 200")
@@ -339,34 +345,34 @@ def test_a_client_whose_body_drips_after_the_answer_is_cut_off(hasty: House) -> 
 )
 def test_connections_without_a_request_keep_nobody_out(tmp_path: Path) -> None:
     with (
-        House(tmp_path, max_connections=20, head_seconds=3600) as house,
+        ApiHarness(tmp_path, max_connections=20, head_seconds=3600) as harness,
         ExitStack() as lines,
-        house.client() as used,
+        harness.client() as used,
     ):
         assert used.get("/v1/models").status_code == 200
         for number in range(60):
-            line = socket.create_connection(("127.0.0.1", house.port), timeout=60)
+            line = socket.create_connection(("127.0.0.1", harness.port), timeout=60)
             lines.enter_context(line)
             if number % 2:
                 line.sendall(b"GET /healthz HTTP/1.1\r\n")
         for path in ("/healthz", "/readyz", "/v1/models"):
             # Each over a connection of its own.
-            with house.client() as client:
+            with harness.client() as client:
                 assert client.get(path).status_code == 200
         assert used.get("/v1/models").status_code == 200
 
 
 def test_probes_are_answered_while_everything_else_waits(tmp_path: Path) -> None:
-    with House(tmp_path, max_connections=2) as house, ExitStack() as waiting:
-        gate = house.model.gate()
-        house.script += [streamed("One", gate), streamed("Two", gate)]
+    with ApiHarness(tmp_path, max_connections=2) as harness, ExitStack() as waiting:
+        gate = harness.model.gate()
+        harness.script += [streamed("One", gate), streamed("Two", gate)]
         for number in range(2):
-            client = waiting.enter_context(house.client())
+            client = waiting.enter_context(harness.client())
             stream = client.stream(
                 "POST", f"/v1/conversations/c{number}/messages?stream", json={"text": "Hi"}
             )
             waiting.enter_context(stream)
-        with house.client() as other:
+        with harness.client() as other:
             assert other.get("/v1/models").status_code == 503
             assert other.get("/healthz").status_code == 200
             assert other.get("/readyz").status_code == 200
@@ -471,9 +477,9 @@ def test_errors_of_addresses_have_the_same_form(caller: httpx.Client) -> None:
 def test_a_message_larger_than_the_store_takes(
     tmp_path: Path, path: str, body: dict[str, Any]
 ) -> None:
-    house = House(tmp_path)
-    house.db_options = {"max_message_bytes": 4096}
-    with house, house.client() as client:
+    harness = ApiHarness(tmp_path)
+    harness.db_options = {"max_message_bytes": 4096}
+    with harness, harness.client() as client:
         answer = client.post(path, json=body)
     assert answer.status_code == 413, answer.text
     assert "4,096 bytes" in answer.json()["error"]["message"]

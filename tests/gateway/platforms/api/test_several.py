@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.platforms.api.harness import House
+from tests.gateway.platforms.api.harness import ApiHarness
 
 PATH = "/v1/conversations/walks/messages"
 
 
 def test_a_reply_of_the_other_gateway(tmp_path: Path) -> None:
     """The one that is asked does not hold the conversation, and hears nothing of the turn."""
-    with House(tmp_path) as first:
+    with ApiHarness(tmp_path) as first:
         gate = first.model.gate()
         first.script.append(streamed("Hello", gate, " there"))
-        second = House(tmp_path)
+        second = ApiHarness(tmp_path)
         second.config = first.config
         with second, first.client() as here, second.client() as there:
             here.post(PATH, json={"text": "One"})

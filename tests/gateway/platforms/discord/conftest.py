@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway.platforms.discord.fake_discord import DiscordWorld
+from tests.gateway.platforms.discord.fake_discord import FakeDiscord
 
 
 @pytest.fixture
-def world() -> Iterator[DiscordWorld]:
-    world = DiscordWorld()
+def world() -> Iterator[FakeDiscord]:
+    world = FakeDiscord()
     yield world
     world.close()

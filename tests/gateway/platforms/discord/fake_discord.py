@@ -30,7 +30,7 @@ async def at_once(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-class DiscordWorld(PlatformWorld):
+class FakeDiscord(PlatformWorld):
     """One bot on Discord."""
 
     def __init__(self) -> None:

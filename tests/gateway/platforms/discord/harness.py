@@ -10,14 +10,14 @@ from typing import Any
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.testing.discord_server import ANNA, DiscordServer
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.harness import GatewayTown
-from tests.gateway.platforms.discord.fake_discord import DiscordWorld
+from tests.gateway.harness import GatewayHarness
+from tests.gateway.platforms.discord.fake_discord import FakeDiscord
 
 # An adapter at work.
 
 
-class Scene:
-    def __init__(self, world: DiscordWorld, services: RecordingServices, **changes: Any) -> None:
+class AdapterHarness:
+    def __init__(self, world: FakeDiscord, services: RecordingServices, **changes: Any) -> None:
         self.world = world
         self.server = world.server
         self.services = services
@@ -33,25 +33,25 @@ class Scene:
         await asyncio.to_thread(self.server.wait_for, condition)
 
 
-def play(
-    world: DiscordWorld,
-    act: Callable[[Scene], Awaitable[None]],
+def run_adapter(
+    world: FakeDiscord,
+    act: Callable[[AdapterHarness], Awaitable[None]],
     services: RecordingServices | None = None,
     **changes: Any,
 ) -> None:
     async def main() -> None:
         found = services if services is not None else RecordingServices(world.states)
-        scene = Scene(world, found, **changes)
-        await scene.adapter.connect(scene.services)
+        harness = AdapterHarness(world, found, **changes)
+        await harness.adapter.connect(harness.services)
         try:
-            await act(scene)
+            await act(harness)
         finally:
-            await scene.adapter.disconnect()
+            await harness.adapter.disconnect()
 
     asyncio.run(main())
 
 
-class DiscordTown(GatewayTown):
+class DiscordHarness(GatewayHarness):
     """Discord, a model, and gateways that come and go on one store."""
 
     def __init__(self, home: Path) -> None:

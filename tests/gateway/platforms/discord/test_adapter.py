@@ -24,20 +24,20 @@ from hermes_sessions.testing.discord_server import (
     attachment,
     too_many,
 )
-from tests.gateway.platforms.discord.fake_discord import DiscordWorld
-from tests.gateway.platforms.discord.harness import Scene, play
+from tests.gateway.platforms.discord.fake_discord import FakeDiscord
+from tests.gateway.platforms.discord.harness import AdapterHarness, run_adapter
 
 
-def test_an_answer_points_to_its_question_except_in_private(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.adapter.send(Target("discord", GENERAL, THREAD, "99"), "Hi", key="1")
-        direct = Target("discord", scene.private.chat_id, None, "99", {DIRECT: True})
-        await scene.adapter.send(direct, "Hi", key="2")
-        await scene.adapter.send(Target("discord", GENERAL, None, "no id"), "Hi", key="3")
-        sent = [(each.channel_id, each.reply_to) for each in scene.server.sent]
+def test_an_answer_points_to_its_question_except_in_private(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        await harness.adapter.send(Target("discord", GENERAL, THREAD, "99"), "Hi", key="1")
+        direct = Target("discord", harness.private.chat_id, None, "99", {DIRECT: True})
+        await harness.adapter.send(direct, "Hi", key="2")
+        await harness.adapter.send(Target("discord", GENERAL, None, "no id"), "Hi", key="3")
+        sent = [(each.channel_id, each.reply_to) for each in harness.server.sent]
         assert sent == [(THREAD, "99"), (direct.chat_id, None), (GENERAL, None)]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -53,62 +53,62 @@ def test_an_answer_points_to_its_question_except_in_private(world: DiscordWorld)
     ],
     ids=["no history", "a notice"],
 )
-def test_an_answer_that_cannot_point_is_sent_without(world: DiscordWorld, refusal: Refusal) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.fail("send", refusal)
-        await scene.adapter.send(Target("discord", GENERAL, None, "99"), "Hi", key="1")
-        assert [(each.text, each.reply_to) for each in scene.server.sent] == [("Hi", None)]
+def test_an_answer_that_cannot_point_is_sent_without(world: FakeDiscord, refusal: Refusal) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.fail("send", refusal)
+        await harness.adapter.send(Target("discord", GENERAL, None, "99"), "Hi", key="1")
+        assert [(each.text, each.reply_to) for each in harness.server.sent] == [("Hi", None)]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_links_have_no_previews(world: DiscordWorld) -> None:
+def test_links_have_no_previews(world: FakeDiscord) -> None:
     """To make one, Discord would fetch what somebody talked the agent into writing."""
 
-    async def act(scene: Scene) -> None:
-        sent = await scene.adapter.send(scene.private, "https://x.org/?q=secret", key="1")
-        await scene.adapter.edit(scene.private, sent, "https://x.org/?q=secrets")
-        assert [body["flags"] for body in scene.server.state.bodies] == [4, 4]
+    async def act(harness: AdapterHarness) -> None:
+        sent = await harness.adapter.send(harness.private, "https://x.org/?q=secret", key="1")
+        await harness.adapter.edit(harness.private, sent, "https://x.org/?q=secrets")
+        assert [body["flags"] for body in harness.server.state.bodies] == [4, 4]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_the_same_key_is_shown_once(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.cut("send", is_done=True)
+def test_the_same_key_is_shown_once(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.cut("send", is_done=True)
         with pytest.raises(Unreachable):
-            await scene.adapter.send(scene.private, "Hi", key="1.0")
-        first = await scene.adapter.send(scene.private, "Hi", key="1.0")
-        assert [sent.message_id for sent in scene.server.sent] == [first]
+            await harness.adapter.send(harness.private, "Hi", key="1.0")
+        first = await harness.adapter.send(harness.private, "Hi", key="1.0")
+        assert [sent.message_id for sent in harness.server.sent] == [first]
         # Another store counts from one as well.
-        assert await scene.adapter.send(scene.private, "Other", key="1.0") != first
-        assert await scene.adapter.send(scene.private, "Hi", key="2.0") != first
-        assert all(len(sent.nonce or "") <= 25 for sent in scene.server.sent)
+        assert await harness.adapter.send(harness.private, "Other", key="1.0") != first
+        assert await harness.adapter.send(harness.private, "Hi", key="2.0") != first
+        assert all(len(sent.nonce or "") <= 25 for sent in harness.server.sent)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_limit_that_was_announced_is_kept_without_asking(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.limit(2, 600)
+def test_a_limit_that_was_announced_is_kept_without_asking(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.limit(2, 600)
         for number in range(2):
-            await scene.adapter.send(scene.private, "Hi", key=f"{number}")
+            await harness.adapter.send(harness.private, "Hi", key=f"{number}")
         with pytest.raises(RateLimited) as limited:
-            await scene.adapter.send(scene.private, "Hi", key="3")
+            await harness.adapter.send(harness.private, "Hi", key="3")
         assert 0 < limited.value.retry_after <= 600
-        assert scene.server.asked.count(("send", scene.private.chat_id)) == 2
+        assert harness.server.asked.count(("send", harness.private.chat_id)) == 2
         # Others are not concerned.
-        await scene.adapter.send(Target("discord", GENERAL), "Hi", key="4")
+        await harness.adapter.send(Target("discord", GENERAL), "Hi", key="4")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_many_at_once_are_not_limited_by_us(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        sends = (scene.adapter.send(scene.private, "Hi", key=f"{each}") for each in range(20))
+def test_many_at_once_are_not_limited_by_us(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        sends = (harness.adapter.send(harness.private, "Hi", key=f"{each}") for each in range(20))
         assert len(set(await asyncio.gather(*sends))) == 20
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -129,105 +129,105 @@ def test_many_at_once_are_not_limited_by_us(world: DiscordWorld) -> None:
     ],
 )
 def test_what_discord_refuses(
-    world: DiscordWorld, refusal: Refusal, error: type[Exception], words: str
+    world: FakeDiscord, refusal: Refusal, error: type[Exception], words: str
 ) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.fail("send", refusal)
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.fail("send", refusal)
         with pytest.raises(error, match=words):
-            await scene.adapter.send(scene.private, "Hi", key="1")
-        await scene.adapter.send(scene.private, "Hi", key="1")
-        assert len(scene.server.sent) == 1
+            await harness.adapter.send(harness.private, "Hi", key="1")
+        await harness.adapter.send(harness.private, "Hi", key="1")
+        assert len(harness.server.sent) == 1
 
-    play(world, act)
-
-
-def test_nobody_is_called_by_accident(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.adapter.send(scene.private, "@everyone @here <@&1> <@7>", key="1")
-        assert scene.server.state.bodies[-1]["allowed_mentions"]["parse"] == ["users"]
-
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_message_of_somebody_else_cannot_be_changed(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        message_id = scene.server.write("mine")
+def test_nobody_is_called_by_accident(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        await harness.adapter.send(harness.private, "@everyone @here <@&1> <@7>", key="1")
+        assert harness.server.state.bodies[-1]["allowed_mentions"]["parse"] == ["users"]
+
+    run_adapter(world, act)
+
+
+def test_a_message_of_somebody_else_cannot_be_changed(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        message_id = harness.server.write("mine")
         with pytest.raises(Undeliverable):
-            await scene.adapter.edit(scene.private, message_id, "yours")
+            await harness.adapter.edit(harness.private, message_id, "yours")
 
-    play(world, act)
-
-
-def test_typing_is_shown(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.adapter.typing(Target("discord", GENERAL, THREAD))
-        assert scene.server.state.typing == [THREAD]
-
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_files_come_by_reference(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        picture = attachment(scene.server, b"pixels", content_type="image/png", filename="a.png")
-        large = attachment(scene.server, b"x" * 101, filename="large.bin")
-        scene.server.write("Look", attachments=[picture, large])
-        await scene.services.texts(1)
-        inbound = scene.services.accepted[0]
+def test_typing_is_shown(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        await harness.adapter.typing(Target("discord", GENERAL, THREAD))
+        assert harness.server.state.typing == [THREAD]
+
+    run_adapter(world, act)
+
+
+def test_files_come_by_reference(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        picture = attachment(harness.server, b"pixels", content_type="image/png", filename="a.png")
+        large = attachment(harness.server, b"x" * 101, filename="large.bin")
+        harness.server.write("Look", attachments=[picture, large])
+        await harness.services.texts(1)
+        inbound = harness.services.accepted[0]
         (file,) = inbound.attachments
         assert (file.kind, file.name, file.size) == ("photo", "a.png", 6)
         assert "'large.bin' of 101 bytes was left out" in inbound.text
-        assert await scene.adapter.fetch(file, limit=100) == b"pixels"
+        assert await harness.adapter.fetch(file, limit=100) == b"pixels"
         with pytest.raises(Undeliverable, match="over 5"):
-            await scene.adapter.fetch(file, limit=5)
+            await harness.adapter.fetch(file, limit=5)
 
-    play(world, act, max_file_bytes=100)
+    run_adapter(world, act, max_file_bytes=100)
 
 
-def test_files_of_a_message_that_was_forwarded(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        picture = attachment(scene.server, b"pixels", content_type="image/png", filename="a.png")
-        scene.server.write(
+def test_files_of_a_message_that_was_forwarded(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        picture = attachment(harness.server, b"pixels", content_type="image/png", filename="a.png")
+        harness.server.write(
             "",
             message_reference={"type": 1, "message_id": "9"},
             message_snapshots=[{"message": {"content": "", "attachments": [picture]}}],
         )
-        await scene.services.texts(1)
-        (file,) = scene.services.accepted[0].attachments
-        assert await scene.adapter.fetch(file, limit=100) == b"pixels"
+        await harness.services.texts(1)
+        (file,) = harness.services.accepted[0].attachments
+        assert await harness.adapter.fetch(file, limit=100) == b"pixels"
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_files_that_cannot_be_fetched(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        lying = attachment(scene.server, b"x" * 50) | {"size": 1}
-        gone = attachment(scene.server, b"x") | {"url": f"{scene.server.base_url}/files/0"}
-        scene.server.write("", attachments=[lying, gone])
-        await scene.services.texts(1)
-        files = scene.services.accepted[0].attachments
+def test_files_that_cannot_be_fetched(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        lying = attachment(harness.server, b"x" * 50) | {"size": 1}
+        gone = attachment(harness.server, b"x") | {"url": f"{harness.server.base_url}/files/0"}
+        harness.server.write("", attachments=[lying, gone])
+        await harness.services.texts(1)
+        files = harness.services.accepted[0].attachments
         with pytest.raises(Undeliverable, match="more than 10"):
-            await scene.adapter.fetch(files[0], limit=10)
+            await harness.adapter.fetch(files[0], limit=10)
         with pytest.raises(Undeliverable, match="no longer there"):
-            await scene.adapter.fetch(files[1], limit=10)
+            await harness.adapter.fetch(files[1], limit=10)
         channel, message, _ = files[0].reference.split("/")
         for reference in ("", "x/y/z", f"{channel}/1/1", f"{channel}/{message}/1"):
             with pytest.raises(Undeliverable):
-                await scene.adapter.fetch(Attachment("document", reference), limit=10)
+                await harness.adapter.fetch(Attachment("document", reference), limit=10)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_nothing_secret_is_logged(world: DiscordWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_secret_is_logged(world: FakeDiscord, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
-    async def act(scene: Scene) -> None:
-        scene.server.write("a secret of Anna's")
-        await scene.services.texts(1)
-        await scene.adapter.send(scene.private, "a secret of Hermes", key="1")
-        scene.server.drop()
-        await scene.until(lambda: "resume" in scene.server.done)
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("a secret of Anna's")
+        await harness.services.texts(1)
+        await harness.adapter.send(harness.private, "a secret of Hermes", key="1")
+        harness.server.drop()
+        await harness.until(lambda: "resume" in harness.server.done)
 
-    play(world, act)
+    run_adapter(world, act)
     assert f"connected as {BOT['username']}" in caplog.text
     assert TOKEN not in caplog.text
     assert "secret" not in caplog.text

@@ -14,7 +14,7 @@ from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.testing.discord_server import ANNA, BERT, GENERAL, PUMPS, THREAD
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.platforms.discord.fake_discord import DiscordWorld
+from tests.gateway.platforms.discord.fake_discord import FakeDiscord
 
 STEPS = 60
 
@@ -22,7 +22,7 @@ STEPS = 60
 class Storm:
     """One bot after the other, and what all of them took."""
 
-    def __init__(self, world: DiscordWorld, seed: int) -> None:
+    def __init__(self, world: FakeDiscord, seed: int) -> None:
         self.world = world
         self.random = random.Random(seed)
         self.written = 0
@@ -95,7 +95,7 @@ class Storm:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_is_lost_and_nothing_overtakes(world: DiscordWorld, seed: int) -> None:
+def test_nothing_is_lost_and_nothing_overtakes(world: FakeDiscord, seed: int) -> None:
     async def main() -> Storm:
         storm = Storm(world, seed)
         await storm.begin()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import discord
 
-from hermes_sessions.config.key_types import Size, Surroundings
+from hermes_sessions.config.key_types import ParseContext, Size
 from hermes_sessions.gateway.platforms.discord.settings import _FREE, _KEYS, DiscordSettings
 from hermes_sessions.gateway.platforms.discord.websocket import INTENTS
 
@@ -21,7 +21,7 @@ def test_every_key_is_on_the_page() -> None:
 
 def test_the_defaults_are_right() -> None:
     defaults = {each.name: each.default for each in fields(DiscordSettings)}
-    size = Size(at_least=0, at_most=10**12).parse(ROWS["max_file_bytes"], Surroundings(PAGE, {}))
+    size = Size(at_least=0, at_most=10**12).parse(ROWS["max_file_bytes"], ParseContext(PAGE, {}))
     assert size == defaults["max_file_bytes"]
     for name in ("base_url", "catch_up_hours"):
         assert ROWS[name] == str(defaults[name])

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.gateway.platforms.discord.directory import Directory, Place
+from hermes_sessions.gateway.platforms.discord.directory import ChannelInfo, Directory
 from hermes_sessions.gateway.platforms.discord.identifiers import snowflake_at, time_of
-from hermes_sessions.gateway.platforms.discord.mapping import Reader, locate
+from hermes_sessions.gateway.platforms.discord.mapping import InboundReader, locate
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.model.lane import build_session_key
 from hermes_sessions.model.source import Platform, SessionSource
@@ -29,7 +29,7 @@ GUILD = {
         {"id": "33", "type": 12, "name": "Quiet", "parent_id": "31"},
     ],
 }
-READER = Reader(BOT, commands=frozenset({"new"}))
+READER = InboundReader(BOT, commands=frozenset({"new"}))
 
 
 @pytest.fixture
@@ -49,9 +49,9 @@ def message(text: Any = "Hello", channel: str = "50", **fields: Any) -> dict[str
     } | fields
 
 
-def read(directory: Directory, data: dict[str, Any], reader: Reader = READER) -> Any:
+def read(directory: Directory, data: dict[str, Any], reader: InboundReader = READER) -> Any:
     located = locate(data)
-    place = directory.places.get(located.channel_id) or Place(located.channel_id)
+    place = directory.places.get(located.channel_id) or ChannelInfo(located.channel_id)
     return reader.read(located, place, directory)
 
 
@@ -170,16 +170,16 @@ def test_what_is_not(directory: Directory, fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "reader",
-    [Reader(BOT, needs_mention=False), Reader(BOT, free_channels=frozenset({"30"}))],
+    [InboundReader(BOT, needs_mention=False), InboundReader(BOT, free_channels=frozenset({"30"}))],
     ids=["everywhere", "in a channel"],
 )
-def test_where_no_mention_is_needed(directory: Directory, reader: Reader) -> None:
+def test_where_no_mention_is_needed(directory: Directory, reader: InboundReader) -> None:
     for channel in ("30", "32"):
         assert read(directory, message(channel=channel, guild_id="20"), reader).text == "Hello"
 
 
 def test_a_free_thread_is_not_its_channel(directory: Directory) -> None:
-    reader = Reader(BOT, free_channels=frozenset({"32"}))
+    reader = InboundReader(BOT, free_channels=frozenset({"32"}))
     assert read(directory, message(channel="30", guild_id="20"), reader) is None
     assert read(directory, message(channel="32", guild_id="20"), reader) is not None
 
@@ -210,7 +210,7 @@ def test_files(directory: Directory) -> None:
         {"id": "63", "filename": "x", "size": True},
         {"id": "64", "filename": "big.mp4", "content_type": "video/mp4", "size": 11},
     ]
-    inbound = read(directory, message("", attachments=files), Reader(BOT, max_file_bytes=10))
+    inbound = read(directory, message("", attachments=files), InboundReader(BOT, max_file_bytes=10))
     found = [(file.kind, file.reference, file.name, file.size) for file in inbound.attachments]
     assert found == [
         ("photo", "50/1000/61", "a b.png", 5),

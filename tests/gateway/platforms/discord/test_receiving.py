@@ -13,8 +13,8 @@ from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.discord.client import RestClient
 from hermes_sessions.gateway.platforms.discord.identifiers import time_of
-from hermes_sessions.gateway.platforms.discord.mapping import Reader
-from hermes_sessions.gateway.platforms.discord.read_positions import Marks
+from hermes_sessions.gateway.platforms.discord.mapping import InboundReader
+from hermes_sessions.gateway.platforms.discord.read_positions import ReadPositions
 from hermes_sessions.gateway.platforms.discord.receiver import Receiver
 from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
 from hermes_sessions.testing.discord_server import (
@@ -32,25 +32,25 @@ from hermes_sessions.testing.discord_server import (
     too_many,
 )
 from hermes_sessions.testing.platforms import RecordingServices
-from tests.gateway.platforms.discord.fake_discord import DiscordWorld, at_once
-from tests.gateway.platforms.discord.harness import Scene, play
+from tests.gateway.platforms.discord.fake_discord import FakeDiscord, at_once
+from tests.gateway.platforms.discord.harness import AdapterHarness, run_adapter
 
 
-async def heard(scene: Scene, text: str = "Hello") -> None:
+async def heard(harness: AdapterHarness, text: str = "Hello") -> None:
     """Let Anna write in private, and wait until it is taken."""
-    before = len(scene.services.accepted)
-    scene.server.write(text)
-    await scene.services.wait_for(lambda: len(scene.services.accepted) > before)
+    before = len(harness.services.accepted)
+    harness.server.write(text)
+    await harness.services.wait_for(lambda: len(harness.services.accepted) > before)
 
 
 async def receiver_for(services: RecordingServices, client: RestClient, **options: Any) -> Receiver:
     """A receiver without a connection."""
-    marks = Marks(services, BOT["id"], hours=24, clock=time.time)
+    marks = ReadPositions(services, BOT["id"], hours=24, clock=time.time)
     await marks.load()
     return Receiver(
         services,
         client,
-        Reader(BOT["id"]),
+        InboundReader(BOT["id"]),
         marks,
         needs_roles=False,
         catches_up=True,
@@ -62,46 +62,48 @@ async def receiver_for(services: RecordingServices, client: RestClient, **option
 # ── connections ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_session_is_resumed(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        await heard(scene)
-        scene.server.ask_to_reconnect()
-        await scene.until(lambda: "resume" in scene.server.done and scene.adapter.is_connected)
-        await heard(scene, "again")
-        scene.server.close_connections(4000)
-        scene.server.write("meanwhile")
-        assert await scene.services.texts(3) == ["Hello", "again", "meanwhile"]
-        assert scene.server.done.count("identify") == 1
+def test_a_session_is_resumed(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        await heard(harness)
+        harness.server.ask_to_reconnect()
+        await harness.until(
+            lambda: "resume" in harness.server.done and harness.adapter.is_connected
+        )
+        await heard(harness, "again")
+        harness.server.close_connections(4000)
+        harness.server.write("meanwhile")
+        assert await harness.services.texts(3) == ["Hello", "again", "meanwhile"]
+        assert harness.server.done.count("identify") == 1
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize("end", ["invalidate", "drop"])
-def test_a_session_that_is_over_is_followed_by_another(world: DiscordWorld, end: str) -> None:
+def test_a_session_that_is_over_is_followed_by_another(world: FakeDiscord, end: str) -> None:
     """And what was said in between is fetched from the history."""
 
-    async def act(scene: Scene) -> None:
-        await heard(scene, "before")
-        scene.server.cut("connect", times=2)
+    async def act(harness: AdapterHarness) -> None:
+        await heard(harness, "before")
+        harness.server.cut("connect", times=2)
         if end == "drop":
-            scene.server.drop(forget=True)
+            harness.server.drop(forget=True)
         else:
-            scene.server.invalidate()
-        await scene.until(lambda: not scene.adapter.is_connected)
-        scene.server.write("in private")
-        scene.server.write("in the channel", channel=GENERAL, is_addressed=True)
-        scene.server.write("in the thread", channel=THREAD, is_addressed=True)
-        await scene.services.wait_for(lambda: len(scene.services.accepted) >= 4)
-        texts = [inbound.text for inbound in scene.services.accepted]
+            harness.server.invalidate()
+        await harness.until(lambda: not harness.adapter.is_connected)
+        harness.server.write("in private")
+        harness.server.write("in the channel", channel=GENERAL, is_addressed=True)
+        harness.server.write("in the thread", channel=THREAD, is_addressed=True)
+        await harness.services.wait_for(lambda: len(harness.services.accepted) >= 4)
+        texts = [inbound.text for inbound in harness.services.accepted]
         assert sorted(texts) == ["before", "in private", "in the channel", "in the thread"]
-        assert scene.server.done.count("identify") == 2
-        thread = scene.services.accepted[texts.index("in the thread")].source
+        assert harness.server.done.count("identify") == 2
+        thread = harness.services.accepted[texts.index("in the thread")].source
         assert (thread.chat_id, thread.thread_id, thread.guild_id) == (GENERAL, THREAD, GUILD)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_pauses_grow(world: DiscordWorld) -> None:
+def test_pauses_grow(world: FakeDiscord) -> None:
     """And beginning anew is done at most every five seconds, as Discord demands."""
     pauses: list[float] = []
 
@@ -129,29 +131,29 @@ def test_pauses_grow(world: DiscordWorld) -> None:
     assert "resume" not in world.server.done
 
 
-def test_nonsense_does_not_cost_the_connection(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
+def test_nonsense_does_not_cost_the_connection(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
         world.deliver_unreadable()
-        await heard(scene)
-        assert scene.server.done.count("connect") == 1
-        assert scene.adapter.unreadable > 10
+        await heard(harness)
+        assert harness.server.done.count("connect") == 1
+        assert harness.adapter.unreadable > 10
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_token_that_is_taken_back_is_tried_again(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        await heard(scene)
-        token = scene.server.token
-        scene.server.token = "another"
-        scene.server.drop()
-        await scene.until(lambda: scene.server.asked.count(("gateway", "")) > 3)
-        assert not scene.adapter.is_connected
-        scene.server.token = token
-        await scene.until(lambda: scene.adapter.is_connected)
-        await heard(scene, "back")
+def test_a_token_that_is_taken_back_is_tried_again(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        await heard(harness)
+        token = harness.server.token
+        harness.server.token = "another"
+        harness.server.drop()
+        await harness.until(lambda: harness.server.asked.count(("gateway", "")) > 3)
+        assert not harness.adapter.is_connected
+        harness.server.token = token
+        await harness.until(lambda: harness.adapter.is_connected)
+        await heard(harness, "back")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_a_token_that_is_taken_back_is_tried_again(world: DiscordWorld) -> None:
     [(4004, "token"), (4014, "Message Content Intent"), (4011, "sharding"), (4012, "discord.py")],
 )
 def test_what_discord_closes_for_good_is_explained(
-    world: DiscordWorld, code: int, words: str
+    world: FakeDiscord, code: int, words: str
 ) -> None:
     world.server.refuse(code)
     with pytest.raises(LoginRefused, match=words):
@@ -167,7 +169,7 @@ def test_what_discord_closes_for_good_is_explained(
 
 
 @pytest.mark.parametrize("what", ["login", "gateway", "connect"])
-def test_a_discord_that_is_away(world: DiscordWorld, what: str) -> None:
+def test_a_discord_that_is_away(world: FakeDiscord, what: str) -> None:
     # A question is asked once more by itself when nobody answered.
     world.server.cut(what, times=3)
     adapter = world.make_adapter()
@@ -178,19 +180,19 @@ def test_a_discord_that_is_away(world: DiscordWorld, what: str) -> None:
 
 @pytest.mark.parametrize("what", ["login", "gateway"])
 @pytest.mark.parametrize("refusal", [too_many(9), Refusal(503, 0, "Overloaded")], ids=str)
-def test_a_discord_that_is_busy(world: DiscordWorld, what: str, refusal: Refusal) -> None:
+def test_a_discord_that_is_busy(world: FakeDiscord, what: str, refusal: Refusal) -> None:
     world.server.fail(what, refusal)
     with pytest.raises(Unreachable):
         asyncio.run(world.make_adapter().connect(RecordingServices()))
 
 
-def test_a_session_that_is_refused_for_now(world: DiscordWorld) -> None:
+def test_a_session_that_is_refused_for_now(world: FakeDiscord) -> None:
     world.server.refuse(4009)
     with pytest.raises(Unreachable):
         asyncio.run(world.make_adapter().connect(RecordingServices()))
 
 
-def test_a_store_that_is_away_at_the_start(world: DiscordWorld) -> None:
+def test_a_store_that_is_away_at_the_start(world: FakeDiscord) -> None:
     class Away(RecordingServices):
         async def load_state(self, name: str) -> str | None:
             raise StoreUnavailable("no")
@@ -202,38 +204,38 @@ def test_a_store_that_is_away_at_the_start(world: DiscordWorld) -> None:
 # ── catching up ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_long_gap_is_read_page_by_page_and_in_order(world: DiscordWorld) -> None:
-    play(world, heard)
+def test_a_long_gap_is_read_page_by_page_and_in_order(world: FakeDiscord) -> None:
+    run_adapter(world, heard)
     written = [f"message {number}" for number in range(230)]
     for text in written:
         world.server.write(text)
 
-    async def act(scene: Scene) -> None:
-        assert await scene.services.texts(230) == written
-        assert scene.server.asked.count(("history", scene.private.chat_id)) == 3
+    async def act(harness: AdapterHarness) -> None:
+        assert await harness.services.texts(230) == written
+        assert harness.server.asked.count(("history", harness.private.chat_id)) == 3
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_what_was_read_is_not_asked_for_again(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        await heard(scene)
-        scene.server.write("not for you", channel=GENERAL)
-        await heard(scene, "still there?")
+def test_what_was_read_is_not_asked_for_again(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        await heard(harness)
+        harness.server.write("not for you", channel=GENERAL)
+        await heard(harness, "still there?")
 
-    play(world, act)
+    run_adapter(world, act)
     before = len(world.server.asked)
 
-    async def again(scene: Scene) -> None:
-        await heard(scene, "last")
-        assert await scene.services.texts(1) == ["last"]
+    async def again(harness: AdapterHarness) -> None:
+        await heard(harness, "last")
+        assert await harness.services.texts(1) == ["last"]
 
-    play(world, again)
+    run_adapter(world, again)
     histories = [channel for what, channel in world.server.asked[before:] if what == "history"]
     assert histories == [world.server.state.direct_channel(ANNA)]
 
 
-def test_nothing_is_answered_that_was_said_before_the_first_start(world: DiscordWorld) -> None:
+def test_nothing_is_answered_that_was_said_before_the_first_start(world: FakeDiscord) -> None:
     later = time.time() + 3600
     world.server.write("long ago", channel=GENERAL, is_addressed=True)
     world.states[f"discord:{BOT['id']}:rooms"] = "nonsense"
@@ -249,62 +251,62 @@ def test_nothing_is_answered_that_was_said_before_the_first_start(world: Discord
     asyncio.run(main())
 
 
-def test_nothing_is_answered_that_was_said_before_the_bot_was_invited(world: DiscordWorld) -> None:
-    play(world, heard)
+def test_nothing_is_answered_that_was_said_before_the_bot_was_invited(world: FakeDiscord) -> None:
+    run_adapter(world, heard)
     before = world.server.write("among ourselves", channel=GENERAL)
     joined = datetime.fromtimestamp(time_of(int(before)) + 0.01, UTC)
     world.server.state.joined_at = joined.isoformat()
 
-    async def act(scene: Scene) -> None:
+    async def act(harness: AdapterHarness) -> None:
         # What is told of the server later does not say when the bot came to it.
-        scene.server.tell("GUILD_UPDATE", {"id": GUILD, "name": "Crew", "roles": []})
-        scene.server.tell("GUILD_CREATE", {"id": GUILD, "name": "Crew", "joined_at": 5})
-        scene.server.write("to all", channel=GENERAL)
-        assert await scene.services.texts(1) == ["to all"]
+        harness.server.tell("GUILD_UPDATE", {"id": GUILD, "name": "Crew", "roles": []})
+        harness.server.tell("GUILD_CREATE", {"id": GUILD, "name": "Crew", "joined_at": 5})
+        harness.server.write("to all", channel=GENERAL)
+        assert await harness.services.texts(1) == ["to all"]
 
-    play(world, act, require_mention=False)
+    run_adapter(world, act, require_mention=False)
 
 
-def test_a_first_private_message_while_nobody_listened(world: DiscordWorld) -> None:
+def test_a_first_private_message_while_nobody_listened(world: FakeDiscord) -> None:
     """Discord lists no private channels; that of somebody can be asked for by their id."""
     stranger = "7000000000000000009"
     people = [stranger, ANNA["id"], BERT["id"]]
 
-    async def act(scene: Scene) -> None:
-        await scene.until(lambda: ("private", "") in scene.server.asked)
+    async def act(harness: AdapterHarness) -> None:
+        await harness.until(lambda: ("private", "") in harness.server.asked)
 
-    play(world, act, people=people)
+    run_adapter(world, act, people=people)
     world.server.write("Is anybody there?", user=BERT)
     world.server.write("Hello?", user=ANNA)
 
-    async def again(scene: Scene) -> None:
-        assert sorted(await scene.services.texts(2)) == ["Hello?", "Is anybody there?"]
+    async def again(harness: AdapterHarness) -> None:
+        assert sorted(await harness.services.texts(2)) == ["Hello?", "Is anybody there?"]
 
-    play(world, again, people=people)
+    run_adapter(world, again, people=people)
 
 
 def test_a_private_chat_that_cannot_be_asked_for_is_found_the_next_time(
-    world: DiscordWorld,
+    world: FakeDiscord,
 ) -> None:
-    play(world, heard)
+    run_adapter(world, heard)
     world.server.write("Is anybody there?", user=BERT)
     world.server.fail("private", too_many(5))
 
-    async def limited(scene: Scene) -> None:
-        await heard(scene, "go on")
-        assert await scene.services.texts(1) == ["go on"]
+    async def limited(harness: AdapterHarness) -> None:
+        await heard(harness, "go on")
+        assert await harness.services.texts(1) == ["go on"]
 
-    play(world, limited, people=[BERT["id"]])
+    run_adapter(world, limited, people=[BERT["id"]])
 
-    async def again(scene: Scene) -> None:
-        assert await scene.services.texts(1) == ["Is anybody there?"]
+    async def again(harness: AdapterHarness) -> None:
+        assert await harness.services.texts(1) == ["Is anybody there?"]
 
-    play(world, again, people=[BERT["id"]])
+    run_adapter(world, again, people=[BERT["id"]])
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(1, ["now"]), (0, ["now"]), (3, ["gap", "now"])])
-def test_how_far_back_is_a_setting(world: DiscordWorld, hours: int, expected: list[str]) -> None:
-    play(world, heard)
+def test_how_far_back_is_a_setting(world: FakeDiscord, hours: int, expected: list[str]) -> None:
+    run_adapter(world, heard)
     world.server.write("gap")
     later = time.time() + 2 * 3600
 
@@ -320,23 +322,23 @@ def test_how_far_back_is_a_setting(world: DiscordWorld, hours: int, expected: li
     asyncio.run(main())
 
 
-def test_channels_without_a_history_do_not_hinder_others(world: DiscordWorld) -> None:
-    play(world, heard)
+def test_channels_without_a_history_do_not_hinder_others(world: FakeDiscord) -> None:
+    run_adapter(world, heard)
     world.server.write("hidden", channel=GENERAL, is_addressed=True)
     world.server.write("seen", channel=PUMPS, is_addressed=True)
     world.server.write("in private")
     world.server.fail("history", missing_access())  # the private chat
 
-    async def act(scene: Scene) -> None:
-        scene.server.state.channels[GENERAL]["is_hidden"] = True
-        assert await scene.services.texts(1) == ["seen"]
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.state.channels[GENERAL]["is_hidden"] = True
+        assert await harness.services.texts(1) == ["seen"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_only_places_with_something_new_are_asked_for(world: DiscordWorld) -> None:
+def test_only_places_with_something_new_are_asked_for(world: FakeDiscord) -> None:
     """Of a forum, the last message is the last thread; it has no history."""
-    play(world, heard)
+    run_adapter(world, heard)
     for _ in range(3):
         world.server.state.add_channel(name="quiet", last_message_id="5")
     forum = world.server.state.add_channel(
@@ -346,60 +348,60 @@ def test_only_places_with_something_new_are_asked_for(world: DiscordWorld) -> No
     world.server.write("in a post", channel=post, is_addressed=True)
     before = len(world.server.asked)
 
-    async def act(scene: Scene) -> None:
-        assert await scene.services.texts(1) == ["in a post"]
-        assert scene.services.accepted[0].source.chat_name == "Team / #forum / A post"
+    async def act(harness: AdapterHarness) -> None:
+        assert await harness.services.texts(1) == ["in a post"]
+        assert harness.services.accepted[0].source.chat_name == "Team / #forum / A post"
 
-    play(world, act)
+    run_adapter(world, act)
     histories = [channel for what, channel in world.server.asked[before:] if what == "history"]
     assert histories == [world.server.state.direct_channel(ANNA), post]
 
 
 def test_what_cannot_be_read_in_a_way_nobody_foresaw_costs_no_other_message(
-    world: DiscordWorld, monkeypatch: pytest.MonkeyPatch
+    world: FakeDiscord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play(world, heard)
+    run_adapter(world, heard)
     for text in ("poison", "after it"):
         world.server.write(text)
-    works = Reader.read
+    works = InboundReader.read
 
-    def read(reader: Reader, message: Any, *others: Any) -> Any:
+    def read(reader: InboundReader, message: Any, *others: Any) -> Any:
         return 1 / 0 if message.data["content"] == "poison" else works(reader, message, *others)
 
-    monkeypatch.setattr(Reader, "read", read)
+    monkeypatch.setattr(InboundReader, "read", read)
 
-    async def act(scene: Scene) -> None:
-        assert await scene.services.texts(1) == ["after it"]
-        assert scene.adapter.unreadable == 1
+    async def act(harness: AdapterHarness) -> None:
+        assert await harness.services.texts(1) == ["after it"]
+        assert harness.adapter.unreadable == 1
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_history_is_asked_for_until_it_comes(world: DiscordWorld) -> None:
-    play(world, heard)
+def test_a_history_is_asked_for_until_it_comes(world: FakeDiscord) -> None:
+    run_adapter(world, heard)
     world.server.write("gap")
     world.server.fail("history", too_many(5), Refusal(503, 0, "Overloaded"))
     world.server.cut("history", times=2)
 
-    async def act(scene: Scene) -> None:
-        assert await scene.services.texts(1) == ["gap"]
+    async def act(harness: AdapterHarness) -> None:
+        assert await harness.services.texts(1) == ["gap"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_disconnecting_while_a_history_does_not_come(world: DiscordWorld) -> None:
-    play(world, heard)
+def test_disconnecting_while_a_history_does_not_come(world: FakeDiscord) -> None:
+    run_adapter(world, heard)
     world.server.write("gap")
     world.server.fail("history", *[Refusal(503, 0, "Overloaded")] * 1000)
 
-    async def act(scene: Scene) -> None:
-        await scene.until(lambda: any(what == "history" for what, _ in scene.server.asked))
+    async def act(harness: AdapterHarness) -> None:
+        await harness.until(lambda: any(what == "history" for what, _ in harness.server.asked))
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_what_is_told_and_fetched_is_taken_once(world: DiscordWorld) -> None:
-    play(world, heard)
+def test_what_is_told_and_fetched_is_taken_once(world: FakeDiscord) -> None:
+    run_adapter(world, heard)
 
     async def main() -> None:
         services = RecordingServices(world.states)
@@ -423,20 +425,20 @@ def test_what_is_told_and_fetched_is_taken_once(world: DiscordWorld) -> None:
     asyncio.run(main())
 
 
-def test_a_message_that_comes_late_does_not_turn_back_the_mark(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
+def test_a_message_that_comes_late_does_not_turn_back_the_mark(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
         first = world.write("first")
         second = world.write("second")
-        await scene.services.texts(2)
-        await scene.until(lambda: world.is_confirmed(second))
+        await harness.services.texts(2)
+        await harness.until(lambda: world.is_confirmed(second))
         world.deliver_again(first)
-        await scene.services.texts(3)
+        await harness.services.texts(3)
 
-    play(world, act)
+    run_adapter(world, act)
     assert not world.has_unconfirmed()
 
 
-def test_more_than_can_wait_is_fetched_later(world: DiscordWorld) -> None:
+def test_more_than_can_wait_is_fetched_later(world: FakeDiscord) -> None:
     """Memory is not filled while nothing can be stored: the history keeps it, in order."""
 
     async def main() -> None:
@@ -480,7 +482,7 @@ def test_more_than_can_wait_is_fetched_later(world: DiscordWorld) -> None:
     asyncio.run(main())
 
 
-def test_what_has_arrived_is_stored_at_the_end(world: DiscordWorld) -> None:
+def test_what_has_arrived_is_stored_at_the_end(world: FakeDiscord) -> None:
     """Not every history can be read."""
 
     async def main() -> None:
@@ -506,7 +508,7 @@ def test_what_has_arrived_is_stored_at_the_end(world: DiscordWorld) -> None:
     asyncio.run(main())
 
 
-def test_private_chats_that_wait_at_the_end_are_read_the_next_time(world: DiscordWorld) -> None:
+def test_private_chats_that_wait_at_the_end_are_read_the_next_time(world: FakeDiscord) -> None:
     """Also those of people who never wrote before: Discord does not list them to bots."""
     carl = {"id": "7000000000000000004", "username": "carl"}
     state = world.server.state
@@ -536,93 +538,93 @@ def test_private_chats_that_wait_at_the_end_are_read_the_next_time(world: Discor
 
     asyncio.run(main())
 
-    async def act(scene: Scene) -> None:
-        assert sorted(await scene.services.texts(3)) == ["anna", "bert", "carl"]
+    async def act(harness: AdapterHarness) -> None:
+        assert sorted(await harness.services.texts(3)) == ["anna", "bert", "carl"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_what_cannot_be_marked_is_seen_once_more(world: DiscordWorld) -> None:
+def test_what_cannot_be_marked_is_seen_once_more(world: FakeDiscord) -> None:
     class Forgetful(RecordingServices):
         async def save_state(self, name: str, value: str) -> None:
             if ":read:" in name:
                 raise StoreUnavailable("no")
             await super().save_state(name, value)
 
-    play(world, heard, Forgetful(world.states))
+    run_adapter(world, heard, Forgetful(world.states))
 
-    async def again(scene: Scene) -> None:
-        assert await scene.services.texts(1) == ["Hello"]
+    async def again(harness: AdapterHarness) -> None:
+        assert await harness.services.texts(1) == ["Hello"]
 
-    play(world, again)
+    run_adapter(world, again)
 
 
 # ── what is known of places and people ────────────────────────────────────────────────────────
 
 
-def test_a_thread_that_discord_did_not_tell_of(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        thread = scene.server.state.add_channel(name="new", type=11, parent_id=PUMPS)
-        scene.server.write("here", channel=thread, is_addressed=True)
-        await scene.services.texts(1)
-        source = scene.services.accepted[0].source
+def test_a_thread_that_discord_did_not_tell_of(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        thread = harness.server.state.add_channel(name="new", type=11, parent_id=PUMPS)
+        harness.server.write("here", channel=thread, is_addressed=True)
+        await harness.services.texts(1)
+        source = harness.services.accepted[0].source
         assert (source.chat_id, source.thread_id, source.parent_chat_id) == (PUMPS, thread, PUMPS)
         assert source.chat_name == "Team / #pumps / new"
         # A channel that cannot be seen is one of its own.
-        scene.server.fail("channel", missing_access())
-        other = scene.server.state.add_channel(name="secret")
-        scene.server.write("and here", channel=other, is_addressed=True)
-        await scene.services.texts(2)
-        assert scene.services.accepted[1].source.chat_id == other
+        harness.server.fail("channel", missing_access())
+        other = harness.server.state.add_channel(name="secret")
+        harness.server.write("and here", channel=other, is_addressed=True)
+        await harness.services.texts(2)
+        assert harness.services.accepted[1].source.chat_id == other
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_names_follow_what_discord_tells(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        channel = dict(scene.server.state.channels[GENERAL]) | {"name": "renamed", "topic": "New"}
-        scene.server.tell("CHANNEL_UPDATE", channel)
-        scene.server.tell("GUILD_UPDATE", {"id": GUILD, "name": "Crew", "roles": []})
-        scene.server.write("here", channel=GENERAL, is_addressed=True)
-        await scene.services.texts(1)
-        source = scene.services.accepted[0].source
+def test_names_follow_what_discord_tells(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        channel = dict(harness.server.state.channels[GENERAL]) | {"name": "renamed", "topic": "New"}
+        harness.server.tell("CHANNEL_UPDATE", channel)
+        harness.server.tell("GUILD_UPDATE", {"id": GUILD, "name": "Crew", "roles": []})
+        harness.server.write("here", channel=GENERAL, is_addressed=True)
+        await harness.services.texts(1)
+        source = harness.services.accepted[0].source
         assert (source.chat_name, source.chat_topic) == ("Crew / #renamed", "New")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_roles_come_with_messages(world: DiscordWorld) -> None:
+def test_roles_come_with_messages(world: FakeDiscord) -> None:
     world.server.state.members[GUILD, BERT["id"]] = [MEMBERS]
 
-    async def act(scene: Scene) -> None:
-        scene.server.write("live", user=BERT, channel=GENERAL, is_addressed=True)
-        await scene.services.texts(1)
-        assert scene.services.accepted[0].roles == (GUILD, MEMBERS)
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("live", user=BERT, channel=GENERAL, is_addressed=True)
+        await harness.services.texts(1)
+        assert harness.services.accepted[0].roles == (GUILD, MEMBERS)
 
-    play(world, act, needs_roles=True)
+    run_adapter(world, act, needs_roles=True)
     world.server.write("gap", user=BERT, channel=GENERAL, is_addressed=True)
     stranger = {"id": "7000000000000000009", "username": "gone"}
     world.server.write("left", user=stranger, channel=GENERAL, is_addressed=True)
 
-    async def again(scene: Scene) -> None:
-        await scene.services.texts(2)
-        assert [each.roles for each in scene.services.accepted] == [(GUILD, MEMBERS), (GUILD,)]
+    async def again(harness: AdapterHarness) -> None:
+        await harness.services.texts(2)
+        assert [each.roles for each in harness.services.accepted] == [(GUILD, MEMBERS), (GUILD,)]
 
-    play(world, again, needs_roles=True)
+    run_adapter(world, again, needs_roles=True)
     assert [what for what, _ in world.server.asked].count("member") == 2
 
 
-def test_the_role_of_the_bot_stands_for_the_bot(world: DiscordWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.write("@members look", channel=GENERAL, mention_roles=[MEMBERS])
+def test_the_role_of_the_bot_stands_for_the_bot(world: FakeDiscord) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("@members look", channel=GENERAL, mention_roles=[MEMBERS])
         text = f"<@&{BOT_ROLE}> look"
-        scene.server.write(text, channel=GENERAL, mention_roles=[BOT_ROLE])
-        assert await scene.services.texts(1) == [text]
+        harness.server.write(text, channel=GENERAL, mention_roles=[BOT_ROLE])
+        assert await harness.services.texts(1) == [text]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_what_kind_a_channel_is_is_not_guessed_before_discord_has_told(world: DiscordWorld) -> None:
+def test_what_kind_a_channel_is_is_not_guessed_before_discord_has_told(world: FakeDiscord) -> None:
     async def main() -> None:
         receiver = await receiver_for(RecordingServices(world.states), RestClient(world.settings()))
         tell = receiver.handlers()

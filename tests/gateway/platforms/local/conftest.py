@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.platforms.local.harness import Home
+from tests.gateway.platforms.local.harness import LocalHarness
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def tmp_path(short_path: Path) -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(tmp_path)
+def home(tmp_path: Path) -> Iterator[LocalHarness]:
+    home = LocalHarness(tmp_path)
     yield home
     home.close()

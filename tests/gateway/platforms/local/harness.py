@@ -9,10 +9,10 @@ import yaml
 
 from hermes_sessions import SessionDB
 from hermes_sessions.testing.scripted_model import ScriptedModel
-from tests.gateway.harness import Running, echo, said
+from tests.gateway.harness import RunningGateway, echo, said
 
 
-class Home:
+class LocalHarness:
     """A gateway with the local socket."""
 
     def __init__(self, home: Path) -> None:
@@ -29,7 +29,7 @@ class Home:
             "platforms": {"local": {"enabled": True, "messages_per_minute": 0}},
             "agent": {"restart_drain_timeout": 0},
         }
-        self.running: Running | None = None
+        self.running: RunningGateway | None = None
 
     @property
     def socket(self) -> Path:
@@ -40,7 +40,7 @@ class Home:
 
     def start(self) -> None:
         (self.home / "config.yaml").write_text(yaml.safe_dump(self.config), encoding="utf-8")
-        self.running = Running(self)  # type: ignore[arg-type] - all that it needs of a town
+        self.running = RunningGateway(self)  # type: ignore[arg-type] - all that it needs of a town
         self.running.wait_until_ready()
 
     def stop(self) -> None:

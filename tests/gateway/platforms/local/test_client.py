@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.gateway.platforms.local.socket_client import Event, LocalClient, Refused
+from hermes_sessions.gateway.platforms.local.socket_client import (
+    ConnectionRefused,
+    Event,
+    LocalClient,
+)
 from hermes_sessions.testing.scripted_model import streamed
-from tests.gateway.platforms.local.harness import Home
+from tests.gateway.platforms.local.harness import LocalHarness
 
 PATIENCE = 60
 
@@ -48,7 +52,7 @@ async def at_once(_seconds: float) -> None:
 
 
 def perform(
-    home: Home, scene: Callable[[LocalClient, Seen], Awaitable[None]], **options: Any
+    home: LocalHarness, scene: Callable[[LocalClient, Seen], Awaitable[None]], **options: Any
 ) -> None:
     async def main() -> None:
         seen = Seen()
@@ -64,7 +68,7 @@ def perform(
     asyncio.run(main())
 
 
-def test_a_talk(home: Home) -> None:
+def test_a_talk(home: LocalHarness) -> None:
     home.start()
 
     async def scene(client: LocalClient, seen: Seen) -> None:
@@ -84,7 +88,7 @@ def test_a_talk(home: Home) -> None:
         assert session["source"] == "local"
 
 
-def test_a_command(home: Home) -> None:
+def test_a_command(home: LocalHarness) -> None:
     home.start()
 
     async def scene(client: LocalClient, seen: Seen) -> None:
@@ -96,7 +100,7 @@ def test_a_command(home: Home) -> None:
     perform(home, scene)
 
 
-def test_what_is_said_before_the_gateway_runs(home: Home) -> None:
+def test_what_is_said_before_the_gateway_runs(home: LocalHarness) -> None:
     async def scene(client: LocalClient, seen: Seen) -> None:
         client.say("Hi")
         await asyncio.to_thread(home.start)
@@ -106,7 +110,7 @@ def test_what_is_said_before_the_gateway_runs(home: Home) -> None:
     perform(home, scene)
 
 
-def test_a_gateway_that_restarts_while_it_answers(home: Home) -> None:
+def test_a_gateway_that_restarts_while_it_answers(home: LocalHarness) -> None:
     """The client comes back by itself; the message is answered once."""
     home.start()
     gate = home.model.gate()
@@ -131,7 +135,7 @@ def test_a_gateway_that_restarts_while_it_answers(home: Home) -> None:
         assert texts == ["Hi"]
 
 
-def test_several_clients_in_one_chat(home: Home) -> None:
+def test_several_clients_in_one_chat(home: LocalHarness) -> None:
     home.start()
 
     async def scene(client: LocalClient, seen: Seen) -> None:
@@ -151,7 +155,7 @@ def test_several_clients_in_one_chat(home: Home) -> None:
     perform(home, scene)
 
 
-def test_a_message_with_an_id_that_was_taken(home: Home) -> None:
+def test_a_message_with_an_id_that_was_taken(home: LocalHarness) -> None:
     home.start()
 
     async def scene(client: LocalClient, seen: Seen) -> None:
@@ -166,18 +170,18 @@ def test_a_message_with_an_id_that_was_taken(home: Home) -> None:
     perform(home, scene)
 
 
-def test_a_name_that_cannot_be_is_said_at_once(home: Home) -> None:
+def test_a_name_that_cannot_be_is_said_at_once(home: LocalHarness) -> None:
     home.start()
 
     async def main() -> None:
         client = LocalClient(home.socket, Seen(), chat="a/b")
-        with pytest.raises(Refused, match="1 to 128 letters"):
+        with pytest.raises(ConnectionRefused, match="1 to 128 letters"):
             await client.run()
 
     asyncio.run(main())
 
 
-def test_without_a_gateway_it_can_end_at_once(home: Home) -> None:
+def test_without_a_gateway_it_can_end_at_once(home: LocalHarness) -> None:
     async def main() -> None:
         client = LocalClient(home.socket, Seen())
         with pytest.raises(FileNotFoundError):

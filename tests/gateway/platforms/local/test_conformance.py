@@ -24,7 +24,7 @@ from hermes_sessions.testing.platforms import (
     TestReceiving,
     TestSending,
 )
-from tests.gateway.platforms.redelivering_client import PATIENCE, Letter, Postman
+from tests.gateway.platforms.redelivering_client import PATIENCE, PendingMessage, RedeliveringClient
 
 __all__ = ["TestConnecting", "TestReceiving"]
 
@@ -96,7 +96,7 @@ class Terminal:
         self._thread.join(PATIENCE)
 
 
-class LocalWorld(Postman):
+class LocalWorld(RedeliveringClient):
     """Terminals on this machine."""
 
     def __init__(self, folder: Path) -> None:
@@ -125,7 +125,7 @@ class LocalWorld(Postman):
             terminal = self._terminals[sender] = Terminal(self, sender)
         return terminal
 
-    def bring(self, letter: Letter) -> bool:
+    def bring(self, letter: PendingMessage) -> bool:
         if self._is_cut:
             self._is_cut = False
             for terminal in self._terminals.values():

@@ -8,16 +8,21 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hermes_sessions.errors import StoreUnavailable
-from hermes_sessions.gateway.platforms.local.socket_client import Event, Refused, Screen, converse
+from hermes_sessions.gateway.platforms.local.socket_client import (
+    ConnectionRefused,
+    Event,
+    TerminalScreen,
+    converse,
+)
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import Call, streamed
 from tests.cli.harness import Hermes
-from tests.gateway.platforms.local.harness import Home
+from tests.gateway.platforms.local.harness import LocalHarness
 
 
 def printed(*events: Event) -> str:
     written: list[str] = []
-    screen = Screen(written.append)
+    screen = TerminalScreen(written.append)
     for event in events:
         screen.show(event)
     return "".join(written)
@@ -80,7 +85,7 @@ async def lines_of(*lines: str) -> AsyncIterator[str]:
         yield line
 
 
-def test_a_talk_from_its_first_line_to_its_last(home: Home) -> None:
+def test_a_talk_from_its_first_line_to_its_last(home: LocalHarness) -> None:
     home.start()
     home.script += [streamed("Look.", Call("session_search", {"query": "x"})), streamed("No.")]
     written: list[str] = []
@@ -88,13 +93,13 @@ def test_a_talk_from_its_first_line_to_its_last(home: Home) -> None:
     assert "".join(written).startswith("Look.\n[session_search]\nNo.")
 
 
-def outbox_of(home: Home) -> dict[str, int]:
+def outbox_of(home: LocalHarness) -> dict[str, int]:
     with home.open_db() as db:
         return Outbox(db.store, "default").counts()
 
 
 @pytest.mark.parametrize("line", ["Hi", "/title"])
-def test_it_leaves_when_the_gateway_knows_that_all_was_seen(home: Home, line: str) -> None:
+def test_it_leaves_when_the_gateway_knows_that_all_was_seen(home: LocalHarness, line: str) -> None:
     home.start()
     written: list[str] = []
     asyncio.run(converse(home.socket, lines_of(line), written.append))
@@ -102,7 +107,7 @@ def test_it_leaves_when_the_gateway_knows_that_all_was_seen(home: Home, line: st
     assert outbox_of(home) == {"sent": 1}
 
 
-def test_what_is_queued_is_waited_for(home: Home) -> None:
+def test_what_is_queued_is_waited_for(home: LocalHarness) -> None:
     home.start()
     gate = home.model.gate()
     home.script.append(streamed(gate, "To both."))
@@ -120,7 +125,7 @@ def test_what_is_queued_is_waited_for(home: Home) -> None:
     assert outbox_of(home) == {"sent": 2}
 
 
-def test_the_command_with_a_pipe(home: Home) -> None:
+def test_the_command_with_a_pipe(home: LocalHarness) -> None:
     home.start()
     result = Hermes(home.home).run("gateway", "chat", stdin="Hi\n/search zebra\n/queue There?\n")
     assert (result.code, result.err) == (0, "")
@@ -132,7 +137,7 @@ def test_the_command_with_a_pipe(home: Home) -> None:
 
 
 def test_a_store_that_cannot_be_asked_keeps_nobody(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: LocalHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.start()
     monkeypatch.setattr(Outbox, "has_unsent", _unavailable)
@@ -143,12 +148,12 @@ def _unavailable(*_: object) -> bool:
     raise StoreUnavailable("The database is away.")
 
 
-def test_without_a_gateway_it_is_said_at_once(home: Home) -> None:
+def test_without_a_gateway_it_is_said_at_once(home: LocalHarness) -> None:
     with pytest.raises(FileNotFoundError):
         asyncio.run(converse(home.socket, lines_of("Hi"), print, keep_trying=False))
 
 
-def test_a_gateway_that_goes_before_it_has_answered(home: Home) -> None:
+def test_a_gateway_that_goes_before_it_has_answered(home: LocalHarness) -> None:
     home.start()
     gate = home.model.gate()
     home.script.append(streamed("Hello", gate, " there"))
@@ -162,7 +167,7 @@ def test_a_gateway_that_goes_before_it_has_answered(home: Home) -> None:
         asyncio.run(converse(home.socket, lines_of("Hi"), write, keep_trying=False))
 
 
-def test_a_chat_that_cannot_be(home: Home) -> None:
+def test_a_chat_that_cannot_be(home: LocalHarness) -> None:
     home.start()
-    with pytest.raises(Refused, match="1 to 128 letters"):
+    with pytest.raises(ConnectionRefused, match="1 to 128 letters"):
         asyncio.run(converse(home.socket, lines_of("Hi"), print, chat="a/b"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.platforms.matrix.synapse import Synapse, running_synapse
-from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, People
+from tests.gateway.platforms.matrix.synapse_platform import People, SynapsePlatform
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def people(synapse: Synapse) -> People:
 
 
 @pytest.fixture
-def world(people: People) -> Iterator[MatrixWorld]:
-    world = MatrixWorld(people)
+def world(people: People) -> Iterator[SynapsePlatform]:
+    world = SynapsePlatform(people)
     yield world
     world.close()

@@ -18,7 +18,7 @@ ENCRYPTED = {
 }
 
 
-class Friend:
+class EncryptedClient:
     """A person who reads and writes in encrypted rooms."""
 
     def __init__(self, synapse: Synapse, account: Account) -> None:

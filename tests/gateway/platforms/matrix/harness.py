@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.harness import GatewayTown
-from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, shown_in
+from tests.gateway.harness import GatewayHarness
+from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, shown_in
 
 
-class MatrixTown(GatewayTown):
+class MatrixHarness(GatewayHarness):
     """Matrix, a model, and gateways that come and go on one store."""
 
-    def __init__(self, home: Path, world: MatrixWorld) -> None:
+    def __init__(self, home: Path, world: SynapsePlatform) -> None:
         self.matrix = world
         world.home = home / "gateway"
         #: The section of the platform.

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
-from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping
+from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 from hermes_sessions.testing.platforms import PlatformWorld, Room, Sender, Shown
 from tests.gateway.platforms.matrix.faulty_proxy import SEND, SYNC, FaultyProxy
@@ -54,7 +54,7 @@ class People:
         return self.accounts[name]
 
 
-class MatrixWorld(PlatformWorld):
+class SynapsePlatform(PlatformWorld):
     """A new device of the bot, and rooms that are made when somebody first writes in them."""
 
     def __init__(self, people: People) -> None:
@@ -86,7 +86,7 @@ class MatrixWorld(PlatformWorld):
         settings = MatrixSettings.read(token, values)
         return MatrixAdapter(
             settings,
-            keeping=Keeping(self.folder),
+            device_folder=DeviceFolder(self.folder),
             commands=frozenset({"new", "status"}),
             sleep=at_once,
         )

@@ -27,7 +27,7 @@ from hermes_sessions.model.source import SessionSource
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.platforms.harness import answer_to
 from tests.gateway.platforms.matrix.faulty_proxy import SEND, SYNC
-from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, too_many
+from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, too_many
 
 Act = Callable[[MatrixAdapter, RecordingServices], Awaitable[None]]
 
@@ -36,8 +36,8 @@ async def nothing(_adapter: MatrixAdapter, _services: RecordingServices) -> None
     """Connect, and leave."""
 
 
-def play(
-    world: MatrixWorld,
+def run_adapter(
+    world: SynapsePlatform,
     act: Act = nothing,
     services: RecordingServices | None = None,
     **changes: Any,
@@ -59,14 +59,14 @@ def play(
 # ── how far was read ──────────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_said_before_the_first_start_is_history(world: MatrixWorld) -> None:
+def test_what_was_said_before_the_first_start_is_history(world: SynapsePlatform) -> None:
     world.write("old")
 
     async def act(_adapter: MatrixAdapter, services: RecordingServices) -> None:
         world.write("new")
         assert await services.texts(1) == ["new"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.fixture
@@ -77,12 +77,12 @@ def small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_answers")
-def test_nothing_is_left_out_after_a_long_absence(world: MatrixWorld) -> None:
+def test_nothing_is_left_out_after_a_long_absence(world: SynapsePlatform) -> None:
     """However many came meanwhile, in their order, and none from before; although the homeserver
     hesitates.
     """
     world.write("before")
-    play(world)
+    run_adapter(world)
     written = [f"message {number}" for number in range(20)]
     for text in written:
         world.write(text)
@@ -92,11 +92,13 @@ def test_nothing_is_left_out_after_a_long_absence(world: MatrixWorld) -> None:
     async def act(_adapter: MatrixAdapter, services: RecordingServices) -> None:
         assert await services.texts(len(written)) == written
 
-    assert len(play(world, act).accepted) == len(written)
+    assert len(run_adapter(world, act).accepted) == len(written)
     assert sum("/messages" in request for request in world.proxy.requests) > 4
 
 
-def test_a_process_that_dies_before_everything_is_stored_reads_it_again(world: MatrixWorld) -> None:
+def test_a_process_that_dies_before_everything_is_stored_reads_it_again(
+    world: SynapsePlatform,
+) -> None:
     world.room_id("private")
 
     async def fail(_adapter: MatrixAdapter, services: RecordingServices) -> None:
@@ -105,16 +107,16 @@ def test_a_process_that_dies_before_everything_is_stored_reads_it_again(world: M
         world.write("second")
         await services.wait_for(lambda: services.offered)
 
-    assert play(world, fail).accepted == []
+    assert run_adapter(world, fail).accepted == []
 
     async def act(_adapter: MatrixAdapter, services: RecordingServices) -> None:
         assert await services.texts(2) == ["first", "second"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 def test_a_position_that_cannot_be_written(
-    world: MatrixWorld, caplog: pytest.LogCaptureFixture
+    world: SynapsePlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is asked for beyond it until it can be, and nothing is offered twice."""
     blocked = world.folder / "position.new"
@@ -133,10 +135,10 @@ def test_a_position_that_cannot_be_written(
         await asyncio.to_thread(world.wait_until, lambda: world.is_confirmed(second))
         assert adapter.is_connected
 
-    assert len(play(world, act).accepted) == 2
+    assert len(run_adapter(world, act).accepted) == 2
 
 
-def test_the_homeserver_goes_and_comes_back(world: MatrixWorld) -> None:
+def test_the_homeserver_goes_and_comes_back(world: SynapsePlatform) -> None:
     async def act(adapter: MatrixAdapter, services: RecordingServices) -> None:
         world.write("one")
         await services.texts(1)
@@ -150,10 +152,10 @@ def test_the_homeserver_goes_and_comes_back(world: MatrixWorld) -> None:
         assert await services.texts(2) == ["one", "two"]
         assert adapter.is_connected
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_answers_that_make_no_sense_are_survived(world: MatrixWorld) -> None:
+def test_answers_that_make_no_sense_are_survived(world: SynapsePlatform) -> None:
     for answer in ((200, []), (200, {"next_batch": 5}), (502, "<html>"), (400, {"errcode": 5})):
         world.proxy.fail(rf"{SYNC}\?(?!.*full_state)", answer)
 
@@ -161,11 +163,11 @@ def test_answers_that_make_no_sense_are_survived(world: MatrixWorld) -> None:
         world.write("Hello")
         assert await services.texts(1) == ["Hello"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 def test_what_people_say_is_not_logged(
-    world: MatrixWorld, caplog: pytest.LogCaptureFixture
+    world: SynapsePlatform, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also when it cannot be read."""
     caplog.set_level("DEBUG")
@@ -177,7 +179,7 @@ def test_what_people_say_is_not_logged(
         await adapter.send(answer_to(services.accepted[0]), "And a secret answer", key="1")
         await asyncio.to_thread(world.wait_until, lambda: adapter.unreadable > 5)
 
-    play(world, act)
+    run_adapter(world, act)
     assert "secret" not in caplog.text
     assert world.bot.token not in caplog.text
 
@@ -185,10 +187,10 @@ def test_what_people_say_is_not_logged(
 # ── what is read ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_change_of_what_was_not_read_yet(world: MatrixWorld) -> None:
+def test_a_change_of_what_was_not_read_yet(world: SynapsePlatform) -> None:
     """Is read as it is now; a change of what was read is left alone."""
     room_id = world.room_id("private")
-    play(world)
+    run_adapter(world)
     first = world.write("Helo")
 
     def edit(changed: str, body: str) -> None:
@@ -205,10 +207,10 @@ def test_a_change_of_what_was_not_read_yet(world: MatrixWorld) -> None:
         world.write("next")
         assert await services.texts(2) == ["Hello", "next"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_an_answer_to_somebody_else_comes_with_what_it_answers(world: MatrixWorld) -> None:
+def test_an_answer_to_somebody_else_comes_with_what_it_answers(world: SynapsePlatform) -> None:
     async def act(_adapter: MatrixAdapter, services: RecordingServices) -> None:
         group = world.room_id("group")
         said = world.say(group, {"msgtype": "m.text", "body": "It rains"}, who="bert")
@@ -219,16 +221,16 @@ def test_an_answer_to_somebody_else_comes_with_what_it_answers(world: MatrixWorl
         assert await services.texts(1) == ["> Bert: It rains\n\nIs that so?"]
         assert services.accepted[0].reply_to == said
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_room_that_the_account_calls_direct(world: MatrixWorld) -> None:
+def test_a_room_that_the_account_calls_direct(world: SynapsePlatform) -> None:
     """Stays a conversation of two when a third comes in; and the names are those of the room."""
     room_id = world.room_id("private")
     world.spoil(room_id)
     path = f"/user/{quote(world.bot.user_id)}/account_data/m.direct"
     world.ask("PUT", path, {world.people["anna"].user_id: [room_id]}, who="bot")
-    play(world)
+    run_adapter(world)
     body = {"user_id": world.people["bert"].user_id}
     world.ask("POST", f"/rooms/{quote(room_id)}/invite", body)
     world.ask("POST", f"/join/{quote(room_id)}", {}, who="bert")
@@ -239,12 +241,12 @@ def test_a_room_that_the_account_calls_direct(world: MatrixWorld) -> None:
         source = services.accepted[0].source
         assert (source.chat_type, source.user_name) == ("dm", "Anna")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize("part", ["timeline", "state", "account_data"])
 def test_events_that_are_none_keep_nobody_waiting(
-    world: MatrixWorld, part: str, caplog: pytest.LogCaptureFixture
+    world: SynapsePlatform, part: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A homeserver may send anything, and would send it again and again."""
     nonsense = [None, 5, "x", [], {"type": "m.room.message", "origin_server_ts": "secret words"}]
@@ -263,12 +265,12 @@ def test_events_that_are_none_keep_nobody_waiting(
         world.write("Two")
         assert await services.texts(2) == ["One", "Two"]
 
-    play(world, act)
+    run_adapter(world, act)
     assert "events are skipped: they cannot be read" in caplog.text
     assert "secret words" not in caplog.text
 
 
-def test_also_in_what_is_asked_for_later(world: MatrixWorld) -> None:
+def test_also_in_what_is_asked_for_later(world: SynapsePlatform) -> None:
     """Between what was read and the news is a page of a history, with nonsense in it."""
     room_id = world.room_id("private")
     said = {"type": "m.room.message", "event_id": "$b", "origin_server_ts": 1}
@@ -287,18 +289,18 @@ def test_also_in_what_is_asked_for_later(world: MatrixWorld) -> None:
         world.write("After")
         assert await services.texts(2) == ["Before", "After"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── invitations ───────────────────────────────────────────────────────────────────────────────
 
 
-def _membership(world: MatrixWorld, room_id: str, who: str) -> str:
+def _membership(world: SynapsePlatform, room_id: str, who: str) -> str:
     path = f"/rooms/{quote(room_id)}/state/m.room.member/{quote(world.bot.user_id)}"
     return str(world.ask("GET", path, who=who)["membership"])
 
 
-def test_invitations_by_policy(world: MatrixWorld) -> None:
+def test_invitations_by_policy(world: SynapsePlatform) -> None:
     """Of those who may talk, with what they wrote at once; others are told no."""
 
     async def act(_adapter: MatrixAdapter, services: RecordingServices) -> None:
@@ -313,10 +315,10 @@ def test_invitations_by_policy(world: MatrixWorld) -> None:
         )
         assert _membership(world, welcome, "anna") == "join"
 
-    assert len(play(world, act, invites="allowed").accepted) == 1
+    assert len(run_adapter(world, act, invites="allowed").accepted) == 1
 
 
-def test_whoever_is_not_known_yet_is_asked_about_again(world: MatrixWorld) -> None:
+def test_whoever_is_not_known_yet_is_asked_about_again(world: SynapsePlatform) -> None:
     class Away(RecordingServices):
         asked = 0
 
@@ -331,10 +333,10 @@ def test_whoever_is_not_known_yet_is_asked_about_again(world: MatrixWorld) -> No
         world.say(room_id, {"msgtype": "m.text", "body": f"Come, {world.bot.user_id}"})
         await services.texts(1)
 
-    play(world, act, Away(), invites="allowed", sync_seconds=1)
+    run_adapter(world, act, Away(), invites="allowed", sync_seconds=1)
 
 
-def test_nobody_may_invite_where_that_is_said(world: MatrixWorld) -> None:
+def test_nobody_may_invite_where_that_is_said(world: SynapsePlatform) -> None:
     async def act(_adapter: MatrixAdapter, services: RecordingServices) -> None:
         services.known = {world.people["anna"].user_id}
         room_id = world.invite(by="anna")
@@ -342,20 +344,20 @@ def test_nobody_may_invite_where_that_is_said(world: MatrixWorld) -> None:
             world.wait_until, lambda: _membership(world, room_id, "anna") == "leave"
         )
 
-    play(world, act, invites="nobody")
+    run_adapter(world, act, invites="nobody")
 
 
-def test_an_invitation_that_waits_for_the_first_start(world: MatrixWorld) -> None:
+def test_an_invitation_that_waits_for_the_first_start(world: SynapsePlatform) -> None:
     room_id = world.invite(by="bert")
     world.say(room_id, {"msgtype": "m.text", "body": "Anybody?"}, who="bert")
 
     async def act(_adapter: MatrixAdapter, services: RecordingServices) -> None:
         assert await services.texts(1) == ["Anybody?"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_an_invitation_is_tried_again(world: MatrixWorld) -> None:
+def test_an_invitation_is_tried_again(world: SynapsePlatform) -> None:
     world.proxy.fail("POST .*/join/", too_many(0))
 
     async def act(_adapter: MatrixAdapter, services: RecordingServices) -> None:
@@ -363,26 +365,26 @@ def test_an_invitation_is_tried_again(world: MatrixWorld) -> None:
         world.say(room_id, {"msgtype": "m.text", "body": "Hello"})
         assert await services.texts(1) == ["Hello"]
 
-    play(world, act, sync_seconds=1)
+    run_adapter(world, act, sync_seconds=1)
 
 
 # ── logging in ────────────────────────────────────────────────────────────────────────────────
 
 
-def _password(world: MatrixWorld, **changes: Any) -> dict[str, Any]:
+def _password(world: SynapsePlatform, **changes: Any) -> dict[str, Any]:
     login = {"token": None, "user": world.bot.user_id, "password": world.bot.password}
     return login | changes
 
 
-def test_a_password_is_used_once(world: MatrixWorld) -> None:
-    play(world, **_password(world))
+def test_a_password_is_used_once(world: SynapsePlatform) -> None:
+    run_adapter(world, **_password(world))
     device = json.loads((world.folder / "device.json").read_text())
     assert device["device_id"] != world.bot.device_id
-    play(world, **_password(world, password="forgotten"))
+    run_adapter(world, **_password(world, password="forgotten"))
     assert sum("/login" in request for request in world.proxy.requests) == 1
 
 
-def test_a_login_that_was_ended_is_made_again_for_the_same_device(world: MatrixWorld) -> None:
+def test_a_login_that_was_ended_is_made_again_for_the_same_device(world: SynapsePlatform) -> None:
     async def act(adapter: MatrixAdapter, services: RecordingServices) -> None:
         world.write("one")
         await services.texts(1)
@@ -397,7 +399,7 @@ def test_a_login_that_was_ended_is_made_again_for_the_same_device(world: MatrixW
         )
         await adapter.send(answer_to(services.accepted[0]), "Hi", key="1")
 
-    play(world, act, **_password(world))
+    run_adapter(world, act, **_password(world))
 
 
 @pytest.mark.parametrize(
@@ -408,21 +410,21 @@ def test_a_login_that_was_ended_is_made_again_for_the_same_device(world: MatrixW
         ({"user": "@somebody:else.org"}, "belongs to"),
     ],
 )
-def test_a_wrong_login_is_said(world: MatrixWorld, changes: dict[str, Any], words: str) -> None:
+def test_a_wrong_login_is_said(world: SynapsePlatform, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(LoginRefused, match=words):
-        play(world, **({"user": world.bot.user_id} | changes))
+        run_adapter(world, **({"user": world.bot.user_id} | changes))
 
 
-def test_a_folder_that_cannot_be_used(world: MatrixWorld) -> None:
+def test_a_folder_that_cannot_be_used(world: SynapsePlatform) -> None:
     world.folder.write_text("not a folder")
     with pytest.raises(LoginRefused, match="cannot be used"):
-        play(world)
+        run_adapter(world)
 
 
 # ── sending ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_same_key_is_sent_once(world: MatrixWorld) -> None:
+def test_the_same_key_is_sent_once(world: SynapsePlatform) -> None:
     """Also when nobody heard that it was taken; with another store, the same key is another."""
 
     async def act(adapter: MatrixAdapter, services: RecordingServices) -> None:
@@ -436,9 +438,9 @@ def test_the_same_key_is_sent_once(world: MatrixWorld) -> None:
         assert await adapter.send(target, "Hi", key="1.0") == first
         assert await adapter.send(target, "Hi", key="1.1") != first
 
-    play(world, act)
+    run_adapter(world, act)
     assert len(world.shown()) == 2
-    play(world, lambda adapter, _: _send(adapter, world.room_id("private"), "1.0"))
+    run_adapter(world, lambda adapter, _: _send(adapter, world.room_id("private"), "1.0"))
     assert len(world.shown()) == 3
 
 
@@ -446,7 +448,7 @@ async def _send(adapter: MatrixAdapter, room_id: str, key: str) -> None:
     await adapter.send(Target("matrix", room_id), "Hi", key=key)
 
 
-def test_a_limit_without_a_time(world: MatrixWorld) -> None:
+def test_a_limit_without_a_time(world: SynapsePlatform) -> None:
     async def act(adapter: MatrixAdapter, _services: RecordingServices) -> None:
         world.proxy.fail(SEND, (429, {"errcode": "M_LIMIT_EXCEEDED", "error": "slow"}))
         with pytest.raises(RateLimited) as limited:
@@ -454,10 +456,10 @@ def test_a_limit_without_a_time(world: MatrixWorld) -> None:
         assert limited.value.retry_after > 0
 
     world.room_id("private")
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_room_of_others(world: MatrixWorld) -> None:
+def test_a_room_of_others(world: SynapsePlatform) -> None:
     made = world.ask("POST", "/createRoom", {}, who="bert")["room_id"]
 
     async def act(adapter: MatrixAdapter, _services: RecordingServices) -> None:
@@ -465,13 +467,13 @@ def test_a_room_of_others(world: MatrixWorld) -> None:
             with pytest.raises(Undeliverable):
                 await _send(adapter, room_id, "1")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _upload(world: MatrixWorld, content: bytes) -> str:
+def _upload(world: SynapsePlatform, content: bytes) -> str:
     answer = httpx.post(
         f"{world.synapse.url}/_matrix/media/v3/upload",
         content=content,
@@ -483,7 +485,7 @@ def _upload(world: MatrixWorld, content: bytes) -> str:
     return str(answer.raise_for_status().json()["content_uri"])
 
 
-def test_files_are_fetched_up_to_a_limit(world: MatrixWorld) -> None:
+def test_files_are_fetched_up_to_a_limit(world: SynapsePlatform) -> None:
     content = os.urandom(100_000)
     locked, keys = encrypt_attachment(content)
 
@@ -509,4 +511,4 @@ def test_files_are_fetched_up_to_a_limit(world: MatrixWorld) -> None:
         with pytest.raises(Undeliverable):
             await adapter.fetch(gone, limit=100)
 
-    play(world, act)
+    run_adapter(world, act)

@@ -12,18 +12,18 @@ import pytest
 from hermes_sessions.gateway.platforms.port import LoginRefused, RateLimited, Unreachable
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.platforms.harness import answer_to
-from tests.gateway.platforms.matrix.encrypted_client import Friend
-from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld, too_many
+from tests.gateway.platforms.matrix.encrypted_client import EncryptedClient
+from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, too_many
 
-Scene = Callable[[Friend, str], Awaitable[None]]
+Scene = Callable[[EncryptedClient, str], Awaitable[None]]
 
 
-def with_friend(world: MatrixWorld, scene: Scene, *others: str) -> None:
+def with_friend(world: SynapsePlatform, scene: Scene, *others: str) -> None:
     """Run *scene* with somebody of their own, and an encrypted room to which the bot is invited."""
 
     async def main() -> None:
         account = world.synapse.register("carla")
-        async with Friend(world.synapse, account) as friend:
+        async with EncryptedClient(world.synapse, account) as friend:
             room_id = await friend.make_room(world.bot.user_id, *others)
             await scene(friend, room_id)
 
@@ -33,7 +33,7 @@ def with_friend(world: MatrixWorld, scene: Scene, *others: str) -> None:
 class Connected:
     """An adapter at work, for the time of a block."""
 
-    def __init__(self, world: MatrixWorld, **changes: Any) -> None:
+    def __init__(self, world: SynapsePlatform, **changes: Any) -> None:
         self.adapter = world.make_adapter(**changes)
         self.services = RecordingServices()
 
@@ -45,8 +45,8 @@ class Connected:
         await self.adapter.disconnect()
 
 
-def test_a_conversation_that_only_the_two_can_read(world: MatrixWorld) -> None:
-    async def scene(friend: Friend, room_id: str) -> None:
+def test_a_conversation_that_only_the_two_can_read(world: SynapsePlatform) -> None:
+    async def scene(friend: EncryptedClient, room_id: str) -> None:
         async with Connected(world) as bot:
             await friend.wait_for_member(room_id, world.bot.user_id)
             await friend.say(room_id, "A secret")
@@ -63,7 +63,7 @@ def test_a_conversation_that_only_the_two_can_read(world: MatrixWorld) -> None:
     with_friend(world, scene)
 
 
-def _kinds(world: MatrixWorld, friend: Friend, room_id: str) -> list[str]:
+def _kinds(world: SynapsePlatform, friend: EncryptedClient, room_id: str) -> list[str]:
     found = world.synapse.ask(
         "GET",
         f"/_matrix/client/v3/rooms/{room_id}/messages?dir=f&limit=100",
@@ -72,12 +72,12 @@ def _kinds(world: MatrixWorld, friend: Friend, room_id: str) -> list[str]:
     return [each["type"] for each in found["chunk"] if "state_key" not in each]
 
 
-def test_the_device_is_kept(world: MatrixWorld) -> None:
+def test_the_device_is_kept(world: SynapsePlatform) -> None:
     """After a restart, what was written meanwhile is decrypted, and the other side sees the same
     device; the keys are for the owner alone.
     """
 
-    async def scene(friend: Friend, room_id: str) -> None:
+    async def scene(friend: EncryptedClient, room_id: str) -> None:
         login = {"token": None, "user": world.bot.user_id, "password": world.bot.password}
         async with Connected(world, **login) as bot:
             await friend.wait_for_member(room_id, world.bot.user_id)
@@ -97,7 +97,7 @@ def test_the_device_is_kept(world: MatrixWorld) -> None:
     with_friend(world, scene)
 
 
-def test_what_cannot_be_decrypted_is_read_when_its_key_comes(world: MatrixWorld) -> None:
+def test_what_cannot_be_decrypted_is_read_when_its_key_comes(world: SynapsePlatform) -> None:
     """It is said, and survives a restart."""
     held: list[Any] = []
     is_held = True
@@ -111,7 +111,7 @@ def test_what_cannot_be_decrypted_is_read_when_its_key_comes(world: MatrixWorld)
             answer["to_device"] = {"events": [*held, *events]}
             held.clear()
 
-    async def scene(friend: Friend, room_id: str) -> None:
+    async def scene(friend: EncryptedClient, room_id: str) -> None:
         nonlocal is_held
         async with Connected(world) as bot:
             await friend.wait_for_member(room_id, world.bot.user_id)
@@ -145,9 +145,9 @@ def test_what_cannot_be_decrypted_is_read_when_its_key_comes(world: MatrixWorld)
     ids=["limited", "failed", "lost"],
 )
 def test_nothing_is_said_before_everybody_has_the_key(
-    world: MatrixWorld, request_: str, answer: tuple[int, Any] | None, error: type[Exception]
+    world: SynapsePlatform, request_: str, answer: tuple[int, Any] | None, error: type[Exception]
 ) -> None:
-    async def scene(friend: Friend, room_id: str) -> None:
+    async def scene(friend: EncryptedClient, room_id: str) -> None:
         async with Connected(world) as bot:
             await friend.wait_for_member(room_id, world.bot.user_id)
             # Not encrypted: so that the bot has no session with them yet.
@@ -169,11 +169,11 @@ def test_nothing_is_said_before_everybody_has_the_key(
     with_friend(world, scene)
 
 
-def test_a_token_of_another_program_is_refused(world: MatrixWorld) -> None:
+def test_a_token_of_another_program_is_refused(world: SynapsePlatform) -> None:
     """Its keys are elsewhere: what the gateway said with new ones could not be read."""
 
     async def main() -> None:
-        async with Friend(world.synapse, world.bot):
+        async with EncryptedClient(world.synapse, world.bot):
             adapter = world.make_adapter()
             with pytest.raises(LoginRefused, match="belongs to another program"):
                 await adapter.connect(RecordingServices())
@@ -181,7 +181,7 @@ def test_a_token_of_another_program_is_refused(world: MatrixWorld) -> None:
     asyncio.run(main())
 
 
-def test_keys_that_are_damaged_are_said(world: MatrixWorld) -> None:
+def test_keys_that_are_damaged_are_said(world: SynapsePlatform) -> None:
     async def main() -> None:
         async with Connected(world):
             pass

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.gateway.platforms.matrix.device_folder import Device, Keeping, Undecrypted
+from hermes_sessions.gateway.platforms.matrix.device_folder import Device, DeviceFolder, Undecrypted
 from hermes_sessions.gateway.platforms.matrix.errors import refusal
 from hermes_sessions.gateway.platforms.port import (
     LoginRefused,
@@ -23,46 +23,46 @@ EVENT = Undecrypted("!r:x.org", {"sender": "@b:x.org", "content": {"session_id":
 
 
 @pytest.fixture
-def keeping(tmp_path: Path) -> Keeping:
-    return Keeping(tmp_path / "gateway" / "matrix")
+def device_folder(tmp_path: Path) -> DeviceFolder:
+    return DeviceFolder(tmp_path / "gateway" / "matrix")
 
 
-def test_everything_comes_back(keeping: Keeping) -> None:
-    keeping.save_device(DEVICE)
-    keeping.save_position("@a:x.org", "DEVICE", "s1")
-    keeping.save_undecrypted([EVENT])
-    assert keeping.load_device() == DEVICE
-    assert keeping.load_position("@a:x.org", "DEVICE") == "s1"
-    assert keeping.load_undecrypted() == [EVENT]
-    keeping.save_undecrypted([])
-    assert keeping.load_undecrypted() == []
-    assert stat.S_IMODE(keeping.folder.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in keeping.folder.iterdir()} == {0o600}
+def test_everything_comes_back(device_folder: DeviceFolder) -> None:
+    device_folder.save_device(DEVICE)
+    device_folder.save_position("@a:x.org", "DEVICE", "s1")
+    device_folder.save_undecrypted([EVENT])
+    assert device_folder.load_device() == DEVICE
+    assert device_folder.load_position("@a:x.org", "DEVICE") == "s1"
+    assert device_folder.load_undecrypted() == [EVENT]
+    device_folder.save_undecrypted([])
+    assert device_folder.load_undecrypted() == []
+    assert stat.S_IMODE(device_folder.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in device_folder.folder.iterdir()} == {0o600}
     assert "token" not in repr(DEVICE).replace("token=", "")
 
 
-def test_a_position_belongs_to_a_device(keeping: Keeping) -> None:
-    keeping.save_position("@a:x.org", "DEVICE", "s1")
-    assert keeping.load_position("@a:x.org", "OTHER") is None
-    assert keeping.load_position("@b:x.org", "DEVICE") is None
+def test_a_position_belongs_to_a_device(device_folder: DeviceFolder) -> None:
+    device_folder.save_position("@a:x.org", "DEVICE", "s1")
+    assert device_folder.load_position("@a:x.org", "OTHER") is None
+    assert device_folder.load_position("@b:x.org", "DEVICE") is None
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"{", b"\xff", b'{"events": 5}', b'{"events": [5, {"room_id": 5}]}']
 )
-def test_what_is_damaged_is_made_anew(keeping: Keeping, content: bytes) -> None:
-    keeping.prepare()
+def test_what_is_damaged_is_made_anew(device_folder: DeviceFolder, content: bytes) -> None:
+    device_folder.prepare()
     for name in ("device.json", "position.json", "undecrypted.json"):
-        (keeping.folder / name).write_bytes(content)
-    assert keeping.load_device() is None
-    assert keeping.load_position("@a:x.org", "DEVICE") is None
-    assert keeping.load_undecrypted() == []
+        (device_folder.folder / name).write_bytes(content)
+    assert device_folder.load_device() is None
+    assert device_folder.load_position("@a:x.org", "DEVICE") is None
+    assert device_folder.load_undecrypted() == []
 
 
-def test_keys_stay_in_the_folder(keeping: Keeping) -> None:
+def test_keys_stay_in_the_folder(device_folder: DeviceFolder) -> None:
     """Whatever a homeserver calls a device."""
     for device_id in ("DEVICE", "../../x", "/etc/passwd", "a\0b"):
-        assert keeping.keys_file("@a/b:x.org", device_id).parent == keeping.folder
+        assert device_folder.keys_file("@a/b:x.org", device_id).parent == device_folder.folder
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
-from tests.gateway.platforms.matrix.harness import MatrixTown
-from tests.gateway.platforms.matrix.synapse_platform import MatrixWorld
+from tests.gateway.platforms.matrix.harness import MatrixHarness
+from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform
 
 
 @pytest.mark.slow
 def test_a_message_is_answered_although_the_gateway_was_killed(
-    tmp_path: Path, world: MatrixWorld
+    tmp_path: Path, world: SynapsePlatform
 ) -> None:
-    with MatrixTown(tmp_path, world) as town:
-        town.write_config()
-        with killed_while_answering(town, gateway(town, "matrix")):
+    with MatrixHarness(tmp_path, world) as harness:
+        harness.write_config()
+        with killed_while_answering(harness, gateway(harness, "matrix")):
             message_id = world.write("Do not forget me")
         # The homeserver does not know whether it was read: it tells everything again.
         world.deliver_again(message_id)
-        with gateway(town, "matrix"):
-            assert town.wait_for_replies(1) == ["You said: Do not forget me"]
+        with gateway(harness, "matrix"):
+            assert harness.wait_for_replies(1) == ["You said: Do not forget me"]
             world.write("Still there?")
-            assert town.wait_for_replies(2)[1:] == ["You said: Still there?"]
-        (said,) = stored(town)
+            assert harness.wait_for_replies(2)[1:] == ["You said: Still there?"]
+        (said,) = stored(harness)
         assert said.count("Do not forget me") == 1

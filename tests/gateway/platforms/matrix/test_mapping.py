@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.platforms.matrix.attachments import Lock, Reference, reference_of
-from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, RoomNews
-from hermes_sessions.gateway.platforms.matrix.mapping import Reader, RoomView, with_edits
-from hermes_sessions.gateway.platforms.matrix.sync_reader import all_news, since_invited
+from hermes_sessions.gateway.platforms.matrix.attachments import FileKey, Reference, reference_of
+from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, RoomTimeline
+from hermes_sessions.gateway.platforms.matrix.mapping import InboundReader, RoomView, with_edits
+from hermes_sessions.gateway.platforms.matrix.sync_reader import all_new_events, since_invited
 from hermes_sessions.gateway.platforms.port import Undeliverable, UnreadablePayload
 from hermes_sessions.model.lane import build_session_key
 
@@ -23,7 +23,7 @@ BOT, ANNA, BERT = "@hermes:example.org", "@anna:example.org", "@bert:other.org"
 NAMES = {BOT: "Hermes", ANNA: "Anna", BERT: "Bert"}
 DIRECT = RoomView("!dm:example.org", is_direct=True, names=NAMES)
 GROUP = RoomView("!group:example.org", "The group", "Everything", names=NAMES)
-READER = Reader(BOT, commands=frozenset({"new"}), max_file_bytes=1000)
+READER = InboundReader(BOT, commands=frozenset({"new"}), max_file_bytes=1000)
 
 
 def event(body: object = "Hello", **changes: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_in_groups_the_bot_is_called(content: dict[str, Any]) -> None:
 def test_in_groups_others_are_left_alone(body: str) -> None:
     assert read(event(body), GROUP) is None
     assert read(event(body, **{"m.mentions": {"user_ids": [BERT]}}), GROUP) is None
-    everything = Reader(BOT, needs_mention=False)
+    everything = InboundReader(BOT, needs_mention=False)
     assert everything.read(event(body), GROUP) is not None
 
 
@@ -213,7 +213,7 @@ def test_an_encrypted_file_keeps_its_key() -> None:
     file = {"url": "mxc://x/y", "key": {"k": "K"}, "iv": "I", "hashes": {"sha256": "H"}}
     inbound = read(event("x", msgtype="m.audio", file=file))
     assert inbound is not None
-    assert reference_of(inbound.attachments[0]) == Reference("x", "y", Lock("K", "I", "H"))
+    assert reference_of(inbound.attachments[0]) == Reference("x", "y", FileKey("K", "I", "H"))
     with pytest.raises(Undeliverable):
         reference_of(inbound.attachments[0].__class__("other", "file:///etc/passwd"))
 
@@ -260,8 +260,8 @@ def test_a_server_that_names_the_same_page_again() -> None:
     async def wait(answer: Awaitable[Any]) -> Any:
         return await answer
 
-    news = RoomNews("!room", [event("now")], gap_before="here")
-    found = asyncio.run(all_news(cast("MatrixClient", Server()), news, "since", BOT, wait))
+    news = RoomTimeline("!room", [event("now")], gap_before="here")
+    found = asyncio.run(all_new_events(cast("MatrixClient", Server()), news, "since", BOT, wait))
     assert found == [event("earlier"), event("earlier"), event("now")]
 
 

@@ -32,7 +32,7 @@ async def at_once(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-class SignalWorld(PlatformWorld):
+class FakeSignal(PlatformWorld):
     """A daemon for several accounts, by TCP."""
 
     rooms: tuple[Room, ...] = ("private", "group")
@@ -150,7 +150,7 @@ class SignalWorld(PlatformWorld):
         self._folder.cleanup()
 
 
-class SignalSocketWorld(SignalWorld):
+class FakeSignalSocket(FakeSignal):
     """A daemon for one account, by a socket."""
 
     def make_daemon(self) -> SignalDaemon:

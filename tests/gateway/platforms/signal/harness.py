@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from hermes_sessions.testing.signal_daemon import ACCOUNT, ANNA, SignalDaemon
-from tests.gateway.harness import GatewayTown
+from tests.gateway.harness import GatewayHarness
 
 
-class SignalTown(GatewayTown):
+class SignalHarness(GatewayHarness):
     """Signal, a model, and gateways that come and go on one store."""
 
     def __init__(self, home: Path) -> None:

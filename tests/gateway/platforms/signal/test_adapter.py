@@ -21,7 +21,7 @@ from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
 from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.platforms.harness import Play, answer_to, perform
+from hermes_sessions.testing.platforms.harness import AdapterHarness, answer_to, run_connected
 from hermes_sessions.testing.signal_daemon import (
     ACCOUNT,
     ANNA,
@@ -31,9 +31,9 @@ from hermes_sessions.testing.signal_daemon import (
     not_sent,
     too_many,
 )
-from tests.gateway.platforms.signal.fake_signal import SignalSocketWorld, SignalWorld, at_once
+from tests.gateway.platforms.signal.fake_signal import FakeSignal, FakeSignalSocket, at_once
 
-Scene = Callable[[Play], Awaitable[None]]
+Steps = Callable[[AdapterHarness], Awaitable[None]]
 TO_ANNA = Target("signal", ANNA.uuid)
 #: A gateway that never comes to store what it received.
 TAKES_NOTHING = """
@@ -56,15 +56,15 @@ asyncio.run(main(sys.argv[1], Path(sys.argv[2])))
 
 
 @pytest.fixture
-def world() -> Iterator[SignalWorld]:
-    world = SignalWorld()
+def world() -> Iterator[FakeSignal]:
+    world = FakeSignal()
     yield world
     world.close()
 
 
 class TestReceiving:
     def test_what_was_read_by_a_killed_process_is_taken_by_the_next(
-        self, world: SignalWorld
+        self, world: FakeSignal
     ) -> None:
         arguments = [sys.executable, "-c", TAKES_NOTHING, world.daemon.address, str(world.home)]
         with subprocess.Popen(arguments) as process:
@@ -78,145 +78,145 @@ class TestReceiving:
             journal.write('{"text": "half a li')
         world.write("four")
 
-        async def scene(play: Play) -> None:
-            assert await play.services.texts(4) == ["one", "two", "three", "four"]
-            await play.until(lambda: not world.has_unconfirmed())
+        async def steps(harness: AdapterHarness) -> None:
+            assert await harness.services.texts(4) == ["one", "two", "three", "four"]
+            await harness.until(lambda: not world.has_unconfirmed())
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-    def test_a_line_of_the_journal_that_nobody_can_read(self, world: SignalWorld) -> None:
+    def test_a_line_of_the_journal_that_nobody_can_read(self, world: FakeSignal) -> None:
         world.journal_path.write_text('{"source": 5}\n')
 
-        async def scene(play: Play) -> None:
-            await play.hear("still there")
+        async def steps(harness: AdapterHarness) -> None:
+            await harness.hear("still there")
 
-        perform(world, scene)
+        run_connected(world, steps)
         assert "source" in world.journal_path.with_suffix(".unreadable").read_text()
 
-    def test_nothing_is_fetched_while_nothing_can_be_stored(self, world: SignalWorld) -> None:
-        async def scene(play: Play) -> None:
+    def test_nothing_is_fetched_while_nothing_can_be_stored(self, world: FakeSignal) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             pause = asyncio.Event()
 
             async def sleep(_seconds: float) -> None:
                 await pause.wait()
 
-            play.adapter._sleep = sleep  # type: ignore[attr-defined]
-            play.services.fail_with(StoreUnavailable("no"))
+            harness.adapter._sleep = sleep  # type: ignore[attr-defined]
+            harness.services.fail_with(StoreUnavailable("no"))
             world.write("first")
-            await play.until(lambda: not world.daemon.subscribers)
+            await harness.until(lambda: not world.daemon.subscribers)
             second = world.write("second")
             assert int(second) in world.daemon.waiting
             assert "first" in world.journal()
             pause.set()
-            assert await play.services.texts(2) == ["first", "second"]
+            assert await harness.services.texts(2) == ["first", "second"]
             assert world.daemon.subscribers == 1
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_leaving_takes_what_was_fetched_and_leaves_the_rest_at_signal(
-        self, world: SignalWorld
+        self, world: FakeSignal
     ) -> None:
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             for number in range(50):
                 world.write(str(number))
-            await play.adapter.disconnect()
+            await harness.adapter.disconnect()
             assert world.daemon.calls_of("unsubscribeReceive")
             assert not world.daemon.subscribers
-            taken = [each.text for each in play.services.accepted]
+            taken = [each.text for each in harness.services.accepted]
             assert taken == [str(number) for number in range(len(taken))]
             assert len(taken) + len(world.daemon.waiting) == 50
             assert world.journal() == ""
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-    def test_leaving_while_nothing_can_be_stored_keeps_it(self, world: SignalWorld) -> None:
-        async def scene(play: Play) -> None:
-            play.services.fail_with(*[StoreUnavailable("no")] * 100_000)
+    def test_leaving_while_nothing_can_be_stored_keeps_it(self, world: FakeSignal) -> None:
+        async def steps(harness: AdapterHarness) -> None:
+            harness.services.fail_with(*[StoreUnavailable("no")] * 100_000)
             world.write("kept")
-            await play.services.wait_for(lambda: play.services.offered)
-            await play.adapter.disconnect()
+            await harness.services.wait_for(lambda: harness.services.offered)
+            await harness.adapter.disconnect()
             assert "kept" in world.journal()
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-        async def later(play: Play) -> None:
-            assert await play.services.texts(1) == ["kept"]
+        async def later(harness: AdapterHarness) -> None:
+            assert await harness.services.texts(1) == ["kept"]
 
-        perform(world, later)
+        run_connected(world, later)
 
-    def test_messages_in_any_order_and_twice(self, world: SignalWorld) -> None:
-        async def scene(play: Play) -> None:
+    def test_messages_in_any_order_and_twice(self, world: FakeSignal) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             ids = [world.write(text) for text in ("a", "b")]
             for message_id in (*reversed(ids), *ids):
                 world.deliver_again(message_id)
-            assert await play.services.texts(6) == ["a", "b", "b", "a", "a", "b"]
-            assert len({each.message_id for each in play.services.accepted}) == 2
+            assert await harness.services.texts(6) == ["a", "b", "b", "a", "a", "b"]
+            assert len({each.message_id for each in harness.services.accepted}) == 2
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     def test_a_daemon_that_receives_by_itself(
-        self, world: SignalWorld, caplog: pytest.LogCaptureFixture
+        self, world: FakeSignal, caplog: pytest.LogCaptureFixture
     ) -> None:
         world.daemon.close()
         world.daemon = SignalDaemon(receive_mode="on-connection")
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             world.write("Hello")
-            first, second = (await play.services.texts(2), play.services.accepted)[1]
+            first, second = (await harness.services.texts(2), harness.services.accepted)[1]
             assert first.message_id == second.message_id
 
-        perform(world, scene)
+        run_connected(world, steps)
         assert "--receive-mode manual" in caplog.text
 
     def test_a_daemon_that_starts_again(self) -> None:
-        world = SignalSocketWorld()
+        world = FakeSignalSocket()
 
-        async def scene(play: Play) -> None:
-            await play.hear("before")
+        async def steps(harness: AdapterHarness) -> None:
+            await harness.hear("before")
             await asyncio.to_thread(world.daemon.restart)
-            await play.hear("after")
-            await play.adapter.send(TO_ANNA, "Hi", key="k")
+            await harness.hear("after")
+            await harness.adapter.send(TO_ANNA, "Hi", key="k")
 
-        perform(world, scene)
+        run_connected(world, steps)
         world.close()
 
 
 class TestSending:
-    def test_answers_in_any_order(self, world: SignalWorld) -> None:
-        async def scene(play: Play) -> None:
-            await play.adapter.send(TO_ANNA, "Hi", key="k")
+    def test_answers_in_any_order(self, world: FakeSignal) -> None:
+        async def steps(harness: AdapterHarness) -> None:
+            await harness.adapter.send(TO_ANNA, "Hi", key="k")
             world.daemon.hold_back("sendTyping")
-            typing = asyncio.create_task(play.adapter.typing(TO_ANNA))
-            await play.until(lambda: world.daemon.calls_of("sendTyping"))
-            assert await play.adapter.send(TO_ANNA, "Hi", key="k")
+            typing = asyncio.create_task(harness.adapter.typing(TO_ANNA))
+            await harness.until(lambda: world.daemon.calls_of("sendTyping"))
+            assert await harness.adapter.send(TO_ANNA, "Hi", key="k")
             await typing
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-    def test_styles_and_what_is_answered(self, world: SignalWorld) -> None:
-        async def scene(play: Play) -> None:
-            inbound = await play.hear("What is it?", room="group")
+    def test_styles_and_what_is_answered(self, world: FakeSignal) -> None:
+        async def steps(harness: AdapterHarness) -> None:
+            inbound = await harness.hear("What is it?", room="group")
             target = Target("signal", GROUP, None, inbound.message_id, inbound.extra)
-            await play.adapter.send(target, "It is **bold**.", key="k")
+            await harness.adapter.send(target, "It is **bold**.", key="k")
             params = world.daemon.sent[0].params
             assert params["groupId"] == GROUP
             assert params["textStyle"] == ["6:4:BOLD"]
             assert params["quoteAuthor"] == ANNA.uuid
             assert params["quoteMessage"] == "What is it?"
             assert str(params["quoteTimestamp"]) in (inbound.message_id or "")
-            private = await play.hear("And here?")
-            await play.adapter.send(answer_to(private), "No quotation.", key="k")
+            private = await harness.hear("And here?")
+            await harness.adapter.send(answer_to(private), "No quotation.", key="k")
             assert "quoteAuthor" not in world.daemon.sent[1].params
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     @pytest.mark.parametrize("chat_id", [ANNA.number, ANNA.uuid.upper(), GROUP, f"group:{GROUP}"])
-    def test_every_form_of_a_chat(self, world: SignalWorld, chat_id: str) -> None:
-        async def scene(play: Play) -> None:
-            await play.adapter.send(Target("signal", chat_id), "Hi", key="k")
+    def test_every_form_of_a_chat(self, world: FakeSignal, chat_id: str) -> None:
+        async def steps(harness: AdapterHarness) -> None:
+            await harness.adapter.send(Target("signal", chat_id), "Hi", key="k")
             assert world.daemon.sent[0].chat_id in {ANNA.uuid, GROUP}
 
-        perform(world, scene)
+        run_connected(world, steps)
 
     @pytest.mark.parametrize(
         ("refusal", "error", "words"),
@@ -236,27 +236,27 @@ class TestSending:
         ],
     )
     def test_refusals(
-        self, world: SignalWorld, refusal: Refusal, error: type[PlatformError], words: str
+        self, world: FakeSignal, refusal: Refusal, error: type[PlatformError], words: str
     ) -> None:
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             world.daemon.fail("send", refusal)
             with pytest.raises(error, match=words):
-                await play.adapter.send(TO_ANNA, "Hi", key="k")
+                await harness.adapter.send(TO_ANNA, "Hi", key="k")
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-    def test_what_is_under_way_when_the_connection_is_lost(self, world: SignalWorld) -> None:
-        async def scene(play: Play) -> None:
+    def test_what_is_under_way_when_the_connection_is_lost(self, world: FakeSignal) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             world.daemon.hold_back("send")
-            sending = asyncio.create_task(play.adapter.send(TO_ANNA, "Hi", key="k"))
-            await play.until(lambda: world.daemon.sent)
+            sending = asyncio.create_task(harness.adapter.send(TO_ANNA, "Hi", key="k"))
+            await harness.until(lambda: world.daemon.sent)
             world.daemon.drop_connections()
             with pytest.raises(Unreachable):
                 await sending
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-    def test_a_change_of_what_was_sent_long_ago(self, world: SignalWorld) -> None:
+    def test_a_change_of_what_was_sent_long_ago(self, world: FakeSignal) -> None:
         settings = SignalSettings.read(
             {"account": ACCOUNT, "address": world.daemon.address}, world.home
         )
@@ -278,97 +278,97 @@ class TestLongTexts:
 
     WHOLE = "wörd " * 1000
 
-    def write(self, world: SignalWorld) -> None:
+    def write(self, world: FakeSignal) -> None:
         file = {"id": "long", "contentType": "text/x-signal-plain", "size": 6000}
         world.daemon.write(self.WHOLE[:1333], attachments=[file])
 
-    def test_all_of_it_is_taken(self, world: SignalWorld) -> None:
+    def test_all_of_it_is_taken(self, world: FakeSignal) -> None:
         world.daemon.files["long"] = self.WHOLE.encode()
         world.daemon.cut("getAttachment")
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             self.write(world)
-            assert await play.services.texts(1) == [self.WHOLE]
-            assert play.services.accepted[0].attachments == ()
+            assert await harness.services.texts(1) == [self.WHOLE]
+            assert harness.services.accepted[0].attachments == ()
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-    def test_what_is_gone_is_said_to_be(self, world: SignalWorld) -> None:
-        async def scene(play: Play) -> None:
+    def test_what_is_gone_is_said_to_be(self, world: FakeSignal) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             self.write(world)
-            (text,) = await play.services.texts(1)
+            (text,) = await harness.services.texts(1)
             assert text.startswith(self.WHOLE[:1333])
             assert "The rest of this message is missing" in text
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-    def test_a_daemon_that_never_hands_it_over_holds_up_nobody(self, world: SignalWorld) -> None:
+    def test_a_daemon_that_never_hands_it_over_holds_up_nobody(self, world: FakeSignal) -> None:
         for _ in range(10):
             world.daemon.fail("getAttachment", Refusal(-32603, "NullPointerException"))
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             self.write(world)
             world.write("after it")
-            texts = await play.services.texts(2)
+            texts = await harness.services.texts(2)
             assert "is missing" in texts[0]
             assert texts[1] == "after it"
 
-        perform(world, scene)
+        run_connected(world, steps)
 
-    def test_leaving_meanwhile_keeps_it(self, world: SignalWorld) -> None:
+    def test_leaving_meanwhile_keeps_it(self, world: FakeSignal) -> None:
         world.daemon.files["long"] = self.WHOLE.encode()
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             pause = asyncio.Event()
 
             async def sleep(_seconds: float) -> None:
                 pause.set()
                 await asyncio.Event().wait()
 
-            play.adapter._sleep = sleep  # type: ignore[attr-defined]
+            harness.adapter._sleep = sleep  # type: ignore[attr-defined]
             world.daemon.fail("getAttachment", Refusal(-3, "network"))
             self.write(world)
             await pause.wait()
 
-        perform(world, scene)
+        run_connected(world, steps)
         assert "wörd" in json.loads(world.journal())["text"]
 
-        async def again(play: Play) -> None:
-            assert await play.services.texts(1) == [self.WHOLE]
+        async def again(harness: AdapterHarness) -> None:
+            assert await harness.services.texts(1) == [self.WHOLE]
 
-        perform(world, again)
+        run_connected(world, again)
 
 
 class TestFiles:
-    def test_a_file(self, world: SignalWorld) -> None:
+    def test_a_file(self, world: FakeSignal) -> None:
         world.daemon.files["abc.jpg"] = b"x" * 100_000
 
-        async def scene(play: Play) -> None:
+        async def steps(harness: AdapterHarness) -> None:
             file = Attachment("photo", "abc.jpg")
-            assert await play.adapter.fetch(file, limit=100_000) == b"x" * 100_000
+            assert await harness.adapter.fetch(file, limit=100_000) == b"x" * 100_000
             for limit in (99_999, 10):
                 with pytest.raises(Undeliverable, match="more than"):
-                    await play.adapter.fetch(file, limit=limit)
+                    await harness.adapter.fetch(file, limit=limit)
             with pytest.raises(Undeliverable, match="Could not find"):
-                await play.adapter.fetch(Attachment("photo", "gone"), limit=10)
+                await harness.adapter.fetch(Attachment("photo", "gone"), limit=10)
 
-        perform(world, scene)
+        run_connected(world, steps)
 
 
-def test_nobody_listens(world: SignalWorld) -> None:
+def test_nobody_listens(world: FakeSignal) -> None:
     adapter = world.make_adapter(address="127.0.0.1:1")
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         asyncio.run(adapter.connect(RecordingServices()))
 
 
-def test_the_journal_is_private(world: SignalWorld) -> None:
-    async def scene(play: Play) -> None:
-        play.services.hold()
+def test_the_journal_is_private(world: FakeSignal) -> None:
+    async def steps(harness: AdapterHarness) -> None:
+        harness.services.hold()
         world.write("secret")
-        await play.until(lambda: "secret" in world.journal())
+        await harness.until(lambda: "secret" in world.journal())
         assert world.journal_path.stat().st_mode & 0o777 == 0o600
         (line,) = world.journal().splitlines()
         assert json.loads(line)["text"] == "secret"
-        play.services._gate.set()  # type: ignore[union-attr]
+        harness.services._gate.set()  # type: ignore[union-attr]
 
-    perform(world, scene)
+    run_connected(world, steps)

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
-from tests.gateway.platforms.signal.fake_signal import SignalSocketWorld, SignalWorld
+from tests.gateway.platforms.signal.fake_signal import FakeSignal, FakeSignalSocket
 
 
-@pytest.fixture(params=[SignalWorld, SignalSocketWorld], ids=["tcp", "socket"])
-def world(request: pytest.FixtureRequest) -> Iterator[SignalWorld]:
+@pytest.fixture(params=[FakeSignal, FakeSignalSocket], ids=["tcp", "socket"])
+def world(request: pytest.FixtureRequest) -> Iterator[FakeSignal]:
     world = request.param()
     yield world
     world.close()

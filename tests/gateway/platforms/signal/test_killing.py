@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
-from tests.gateway.platforms.signal.harness import SignalTown
+from tests.gateway.platforms.signal.harness import SignalHarness
 
 
 @pytest.mark.slow
 def test_a_message_is_answered_although_the_gateway_was_killed(short_path: Path) -> None:
-    with SignalTown(short_path) as town:
-        town.write_config()
-        timestamp = town.signal.tick()
-        with killed_while_answering(town, gateway(town, "signal")):
-            town.signal.write("Do not forget me", timestamp=timestamp)
-        town.signal.wait_for(lambda: not town.signal.subscribers)
+    with SignalHarness(short_path) as harness:
+        harness.write_config()
+        timestamp = harness.signal.tick()
+        with killed_while_answering(harness, gateway(harness, "signal")):
+            harness.signal.write("Do not forget me", timestamp=timestamp)
+        harness.signal.wait_for(lambda: not harness.signal.subscribers)
         # signal-cli, too, may not be sure that it was handed over.
-        town.signal.write("Do not forget me", timestamp=timestamp)
-        with gateway(town, "signal"):
-            assert town.wait_for_replies(1) == ["You said: Do not forget me"]
-            town.signal.write("Still there?")
-            assert town.wait_for_replies(2)[1:] == ["You said: Still there?"]
-        (said,) = stored(town)
+        harness.signal.write("Do not forget me", timestamp=timestamp)
+        with gateway(harness, "signal"):
+            assert harness.wait_for_replies(1) == ["You said: Do not forget me"]
+            harness.signal.write("Still there?")
+            assert harness.wait_for_replies(2)[1:] == ["You said: Still there?"]
+        (said,) = stored(harness)
         assert said.count("Do not forget me") == 1

@@ -6,9 +6,9 @@ import pytest
 
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.signal.identifiers import group_id, message_name
+from hermes_sessions.gateway.platforms.signal.identifiers import group_id, parse_message_ref
 from hermes_sessions.gateway.platforms.signal.long_texts import LONG_TEXT, completed
-from hermes_sessions.gateway.platforms.signal.mapping import Reader
+from hermes_sessions.gateway.platforms.signal.mapping import InboundReader
 from hermes_sessions.model.lane import build_session_key
 from hermes_sessions.testing.signal_daemon import (
     ACCOUNT,
@@ -23,10 +23,10 @@ NOW = 1_700_000_000_123
 IN_GROUP = {"groupId": GROUP, "groupName": "Team", "revision": 1, "type": "DELIVER"}
 
 
-def read(user: Person = ANNA, reader: Reader | None = None, **data: Any) -> Inbound | None:
+def read(user: Person = ANNA, reader: InboundReader | None = None, **data: Any) -> Inbound | None:
     message = {"timestamp": NOW, "message": "Hello", **data}
     params = {"envelope": envelope(user, NOW, dataMessage=message), "account": ACCOUNT}
-    return (reader or Reader(ACCOUNT)).read({"subscription": 3, "result": params})
+    return (reader or InboundReader(ACCOUNT)).read({"subscription": 3, "result": params})
 
 
 def known(inbound: Inbound | None) -> Inbound:
@@ -54,7 +54,7 @@ def test_a_number_that_is_hidden_does_not_change_the_conversation() -> None:
 def test_who_has_no_uuid_is_known_by_the_number() -> None:
     message = {"timestamp": NOW, "message": "Hi"}
     old = {"source": ANNA.number, "timestamp": NOW, "dataMessage": message}
-    inbound = known(Reader(ACCOUNT).read({"envelope": old}))
+    inbound = known(InboundReader(ACCOUNT).read({"envelope": old}))
     assert inbound.source.chat_id == ANNA.number
     assert inbound.message_id == f"{NOW}-{ANNA.number}"
 
@@ -84,7 +84,7 @@ def test_what_is_no_group(text: object) -> None:
 def test_the_same_millisecond_of_two_people() -> None:
     one, two = known(read(ANNA)), known(read(BERT))
     assert one.message_id != two.message_id
-    name = message_name(one.message_id)
+    name = parse_message_ref(one.message_id)
     assert name is not None
     assert (name.timestamp, name.author) == (NOW, ANNA.uuid)
 
@@ -107,7 +107,7 @@ def test_the_same_millisecond_of_two_people() -> None:
 )
 def test_what_is_not_for_the_agent(content: dict[str, Any]) -> None:
     params = {"envelope": envelope(ANNA, NOW, **content), "account": ACCOUNT}
-    assert Reader(ACCOUNT).read(params) is None
+    assert InboundReader(ACCOUNT).read(params) is None
 
 
 def test_what_the_account_wrote_itself() -> None:
@@ -117,14 +117,14 @@ def test_what_the_account_wrote_itself() -> None:
 def test_another_account_of_the_daemon() -> None:
     params = {"envelope": envelope(ANNA, NOW, dataMessage={}), "account": "+15550199"}
     with pytest.raises(UnreadablePayload, match="another account"):
-        Reader(ACCOUNT).read(params)
+        InboundReader(ACCOUNT).read(params)
 
 
 def test_what_could_not_be_decrypted() -> None:
     problem = {"message": "secret words", "type": "UntrustedIdentityException"}
     params = {"envelope": envelope(ANNA, NOW), "account": ACCOUNT, "exception": problem}
     with pytest.raises(UnreadablePayload, match="UntrustedIdentityException") as raised:
-        Reader(ACCOUNT).read(params)
+        InboundReader(ACCOUNT).read(params)
     assert "secret" not in str(raised.value)
 
 
@@ -138,7 +138,7 @@ class TestGroups:
         assert answer.reply_to == f"{NOW - 1}-{ACCOUNT}"
 
     def test_everything_if_wanted(self) -> None:
-        reader = Reader(ACCOUNT, needs_mention=False)
+        reader = InboundReader(ACCOUNT, needs_mention=False)
         assert known(read(reader=reader, message="Hello all", groupInfo=IN_GROUP)).text
 
     def test_mentions_are_counted_in_utf16(self) -> None:
@@ -179,7 +179,7 @@ def test_a_long_text_is_a_beginning_and_a_file() -> None:
     mention = {"name": "Hermes", "number": ACCOUNT, "start": 0, "length": 1}
     inbound = known(
         read(
-            reader=Reader(ACCOUNT, max_file_bytes=100),
+            reader=InboundReader(ACCOUNT, max_file_bytes=100),
             message="\ufffc One two ",
             mentions=[mention],
             groupInfo=IN_GROUP,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.config.key_types import Size, Surroundings
+from hermes_sessions.config.key_types import ParseContext, Size
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
-from hermes_sessions.gateway.platforms.signal.rpc import Address, Lines, LineTooLong
+from hermes_sessions.gateway.platforms.signal.rpc import DaemonAddress, LineSplitter, LineTooLong
 from hermes_sessions.gateway.platforms.signal.settings import _KEYS, SignalSettings
 
 HOME = Path("/home/of")
@@ -20,15 +20,15 @@ PAGE = Path(__file__).parents[4] / "docs" / "signal.md"
 @pytest.mark.parametrize(
     ("written", "address"),
     [
-        ("127.0.0.1:7583", Address("127.0.0.1", 7583)),
-        ("tcp://signal:1", Address("signal", 1)),
-        ("[::1]:7583", Address("::1", 7583)),
-        ("unix:/run/signal.sock", Address(path=Path("/run/signal.sock"))),
-        ("/run/signal.sock", Address(path=Path("/run/signal.sock"))),
-        ("unix:signal.sock", Address(path=HOME / "signal.sock")),
+        ("127.0.0.1:7583", DaemonAddress("127.0.0.1", 7583)),
+        ("tcp://signal:1", DaemonAddress("signal", 1)),
+        ("[::1]:7583", DaemonAddress("::1", 7583)),
+        ("unix:/run/signal.sock", DaemonAddress(path=Path("/run/signal.sock"))),
+        ("/run/signal.sock", DaemonAddress(path=Path("/run/signal.sock"))),
+        ("unix:signal.sock", DaemonAddress(path=HOME / "signal.sock")),
     ],
 )
-def test_addresses(written: str, address: Address) -> None:
+def test_addresses(written: str, address: DaemonAddress) -> None:
     settings = SignalSettings.read({"account": "+49 176-12 34 56", "address": written}, HOME)
     assert settings.address == address
     assert settings.account == "+49176123456"
@@ -66,12 +66,12 @@ def test_the_page_names_every_key_with_its_default() -> None:
     defaults = {each.name: each.default for each in fields(SignalSettings)}
     assert rows["address"] == str(defaults["address"])
     assert (rows["require_mention"] == "true") is defaults["require_mention"]
-    size = Size(at_least=0, at_most=10**12).parse(rows["max_file_bytes"], Surroundings(PAGE, {}))
+    size = Size(at_least=0, at_most=10**12).parse(rows["max_file_bytes"], ParseContext(PAGE, {}))
     assert size == defaults["max_file_bytes"]
 
 
 def test_lines_in_pieces() -> None:
-    lines = Lines(limit=5)
+    lines = LineSplitter(limit=5)
     assert lines.feed(b"ab") == []
     assert lines.feed(b"c\nde\nfgh") == [b"abc", b"de"]
     assert lines.feed(b"ij") == []

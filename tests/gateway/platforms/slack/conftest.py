@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway.platforms.slack.fake_slack import SlackWorld
+from tests.gateway.platforms.slack.fake_slack import FakeSlack
 
 
 @pytest.fixture
-def world() -> Iterator[SlackWorld]:
-    world = SlackWorld()
+def world() -> Iterator[FakeSlack]:
+    world = FakeSlack()
     yield world
     world.close()

@@ -30,7 +30,7 @@ async def at_once(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-class SlackWorld(PlatformWorld):
+class FakeSlack(PlatformWorld):
     """Private chats, channels and threads."""
 
     def __init__(self, mode: Mode = "socket") -> None:

@@ -14,14 +14,14 @@ from hermes_sessions.gateway.platforms.slack.adapter import SlackAdapter
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.slack_server import SlackServer
 from hermes_sessions.testing.slack_workspace import ANNA
-from tests.gateway.harness import GatewayTown
-from tests.gateway.platforms.slack.fake_slack import Mode, SlackWorld
+from tests.gateway.harness import GatewayHarness
+from tests.gateway.platforms.slack.fake_slack import FakeSlack, Mode
 
 # An adapter at work, and a client that calls its webhook as anybody could.
 
 
-class Scene:
-    def __init__(self, world: SlackWorld, **changes: Any) -> None:
+class AdapterHarness:
+    def __init__(self, world: FakeSlack, **changes: Any) -> None:
         self.world = world
         self.server = world.server
         self.services = RecordingServices(world.states)
@@ -53,20 +53,22 @@ class Scene:
         return texts
 
 
-def play(world: SlackWorld, act: Callable[[Scene], Awaitable[None]], **changes: Any) -> None:
+def run_adapter(
+    world: FakeSlack, act: Callable[[AdapterHarness], Awaitable[None]], **changes: Any
+) -> None:
     async def main() -> None:
-        scene = Scene(world, **changes)
-        await scene.adapter.connect(scene.services)
+        harness = AdapterHarness(world, **changes)
+        await harness.adapter.connect(harness.services)
         try:
-            await act(scene)
+            await act(harness)
         finally:
-            await scene.http.aclose()
-            await scene.adapter.disconnect()
+            await harness.http.aclose()
+            await harness.adapter.disconnect()
 
     asyncio.run(main())
 
 
-class SlackTown(GatewayTown):
+class SlackHarness(GatewayHarness):
     """Slack, a model, and gateways that come and go on one store."""
 
     def __init__(self, home: Path, mode: Mode = "socket") -> None:

@@ -23,8 +23,8 @@ from hermes_sessions.testing.slack_workspace import (
     missing_scope,
     too_many,
 )
-from tests.gateway.platforms.slack.fake_slack import THREAD, SlackWorld
-from tests.gateway.platforms.slack.harness import Scene, play
+from tests.gateway.platforms.slack.fake_slack import THREAD, FakeSlack
+from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 
 
 def to(person: Person = ANNA, **fields: Any) -> Target:
@@ -34,17 +34,17 @@ def to(person: Person = ANNA, **fields: Any) -> Target:
 # ── sending ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_reply_has_slacks_markup_and_no_previews(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
+def test_a_reply_has_slacks_markup_and_no_previews(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
         text = "**Hi**, _Anna_ [x](https://x.org) `a<b` <!channel>"
-        await scene.adapter.send(to(thread_id=THREAD, reply_to="1.2"), text, key="k")
-        (sent,) = scene.server.sent
+        await harness.adapter.send(to(thread_id=THREAD, reply_to="1.2"), text, key="k")
+        (sent,) = harness.server.sent
         assert sent.text == "*Hi*, _Anna_ <https://x.org|x> `a&lt;b` &lt;!channel&gt;"
         assert (sent.channel, sent.thread_ts) == (ANNA.chat, THREAD)
-        params = scene.server.api.calls[-1].params
+        params = harness.server.api.calls[-1].params
         assert (params["unfurl_links"], params["unfurl_media"]) in {("0", "0"), (False, False)}
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_a_reply_has_slacks_markup_and_no_previews(world: SlackWorld) -> None:
     ids=lambda value: value.error if isinstance(value, Refusal) else "",
 )
 def test_refusals_say_what_to_do(
-    world: SlackWorld, refusal: Refusal, error: type[PlatformError], words: str
+    world: FakeSlack, refusal: Refusal, error: type[PlatformError], words: str
 ) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.api.fail(refusal)
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.api.fail(refusal)
         with pytest.raises(PlatformError, match=words) as raised:
-            await scene.adapter.send(to(), "Hi", key="k")
+            await harness.adapter.send(to(), "Hi", key="k")
         assert type(raised.value) is error
-        assert scene.server.token not in str(raised.value)
-        await scene.adapter.send(to(), "Hi", key="k")
+        assert harness.server.token not in str(raised.value)
+        await harness.adapter.send(to(), "Hi", key="k")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -99,68 +99,68 @@ def test_refusals_say_what_to_do(
     ],
     ids=str,
 )
-def test_how_long_to_wait(world: SlackWorld, headers: dict[str, str], seconds: float) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.api.fail(Refusal("ratelimited", status=429, headers=headers))
+def test_how_long_to_wait(world: FakeSlack, headers: dict[str, str], seconds: float) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.api.fail(Refusal("ratelimited", status=429, headers=headers))
         with pytest.raises(RateLimited) as limited:
-            await scene.adapter.send(to(), "Hi", key="k")
+            await harness.adapter.send(to(), "Hi", key="k")
         assert limited.value.retry_after == seconds
-        assert len(scene.server.sent) == 0  # and nothing was tried again behind our back
+        assert len(harness.server.sent) == 0  # and nothing was tried again behind our back
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/json", "text/plain"])
-def test_an_answer_that_is_not_slacks_may_be_better_later(world: SlackWorld, kind: str) -> None:
-    async def act(scene: Scene) -> None:
+def test_an_answer_that_is_not_slacks_may_be_better_later(world: FakeSlack, kind: str) -> None:
+    async def act(harness: AdapterHarness) -> None:
         for body in (b"<html>busy</html>", b"[]", b"{}", b"[" * 100_000, b"\xff"):
             for status in (200, 404, 502):
-                scene.server.api.babble(body, status, kind)
+                harness.server.api.babble(body, status, kind)
                 with pytest.raises(Unreachable):
-                    await scene.adapter.send(to(), "Hi", key="k")
+                    await harness.adapter.send(to(), "Hi", key="k")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 def test_a_message_that_is_sent_while_the_connection_is_lost_is_sent_once(
-    world: SlackWorld,
+    world: FakeSlack,
 ) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.api.cut(is_done=True)
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.api.cut(is_done=True)
         with pytest.raises(Unreachable):
-            await scene.adapter.send(to(), "Hi", key="k")
-        assert len(scene.server.sent) == 1  # the SDK would have sent it again
+            await harness.adapter.send(to(), "Hi", key="k")
+        assert len(harness.server.sent) == 1  # the SDK would have sent it again
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize("thread_id", ["general", "1.2\r\nx", "1700000000"])
-def test_a_thread_that_cannot_be(world: SlackWorld, thread_id: str) -> None:
-    async def act(scene: Scene) -> None:
+def test_a_thread_that_cannot_be(world: FakeSlack, thread_id: str) -> None:
+    async def act(harness: AdapterHarness) -> None:
         with pytest.raises(Undeliverable, match="thread"):
-            await scene.adapter.send(to(thread_id=thread_id), "Hi", key="k")
+            await harness.adapter.send(to(thread_id=thread_id), "Hi", key="k")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_draft_that_grows_too_long_by_escaping_makes_way(world: SlackWorld) -> None:
+def test_a_draft_that_grows_too_long_by_escaping_makes_way(world: FakeSlack) -> None:
     """Slack takes 4,000 characters when a message is changed, and more in a new one."""
 
-    async def act(scene: Scene) -> None:
+    async def act(harness: AdapterHarness) -> None:
         text = "&" * 4000
-        draft = await scene.adapter.send(to(), "Draft", key="k")
+        draft = await harness.adapter.send(to(), "Draft", key="k")
         with pytest.raises(Undeliverable, match="too long"):
-            await scene.adapter.edit(to(), draft, text)
-        await scene.adapter.send(to(), text, key="k")
-        assert [sent.shown for sent in scene.server.sent] == [text]
+            await harness.adapter.edit(to(), draft, text)
+        await harness.adapter.send(to(), text, key="k")
+        assert [sent.shown for sent in harness.server.sent] == [text]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── connecting ────────────────────────────────────────────────────────────────────────────────
 
 
-def refused(world: SlackWorld, error: type[PlatformError], words: str, **changes: Any) -> None:
+def refused(world: FakeSlack, error: type[PlatformError], words: str, **changes: Any) -> None:
     async def main() -> None:
         adapter = world.make_adapter(**changes)
         with pytest.raises(PlatformError, match=words) as raised:
@@ -171,54 +171,54 @@ def refused(world: SlackWorld, error: type[PlatformError], words: str, **changes
     asyncio.run(main())
 
 
-def test_nobody_at_the_other_end(world: SlackWorld) -> None:
+def test_nobody_at_the_other_end(world: FakeSlack) -> None:
     refused(world, Unreachable, "cannot be reached", base_url="http://127.0.0.1:1/api")
 
 
-def test_a_wrong_app_token(world: SlackWorld) -> None:
+def test_a_wrong_app_token(world: FakeSlack) -> None:
     refused(world, LoginRefused, "app_token.*connections:write", app_token="xapp-wrong-wrong")
 
 
-def test_socket_mode_is_turned_off(world: SlackWorld) -> None:
+def test_socket_mode_is_turned_off(world: FakeSlack) -> None:
     world.server.api.refuse("apps.connections.open", Refusal("forbidden_team"))
     refused(world, LoginRefused, "Is it turned on")
 
 
-def test_an_app_that_may_not_write(world: SlackWorld) -> None:
+def test_an_app_that_may_not_write(world: FakeSlack) -> None:
     world.server.api.scopes = "im:history,users:read"
     refused(world, LoginRefused, "chat:write")
 
 
 def test_scopes_that_are_missing_are_named_once(
-    world: SlackWorld, caplog: pytest.LogCaptureFixture
+    world: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.server.api.scopes = "chat:write,im:history"
 
-    async def act(scene: Scene) -> None:
-        assert scene.adapter.is_connected
+    async def act(harness: AdapterHarness) -> None:
+        assert harness.adapter.is_connected
 
-    play(world, act)
+    run_adapter(world, act)
     (record,) = (each for each in caplog.records if "scopes" in each.message)
     assert "files:read" in record.message
     assert ", im:history" not in record.message
 
 
-def test_the_token_of_a_person(world: SlackWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_of_a_person(world: FakeSlack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.server.api, "_identity", lambda _params: {"user_id": "U1"})
     refused(world, LoginRefused, "The token is a person's")
 
 
 def test_no_secret_and_no_message_is_logged(
-    world: SlackWorld, caplog: pytest.LogCaptureFixture
+    world: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    async def act(scene: Scene) -> None:
-        scene.server.write("A secret message")
-        await scene.services.texts(1)
-        await scene.adapter.send(to(), "A secret reply", key="k")
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("A secret message")
+        await harness.services.texts(1)
+        await harness.adapter.send(to(), "A secret reply", key="k")
 
-    play(world, act)
+    run_adapter(world, act)
     for secret in (world.server.token, world.server.app_token, "A secret", "ticket"):
         assert secret not in caplog.text
 
@@ -229,33 +229,33 @@ def test_no_secret_and_no_message_is_logged(
 PICTURE = Attachment("photo", "F0PICTURE")
 
 
-def test_a_file_is_fetched_with_the_token(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.api.files[PICTURE.reference] = b"a picture"
-        assert await scene.adapter.fetch(PICTURE, limit=9) == b"a picture"
+def test_a_file_is_fetched_with_the_token(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.api.files[PICTURE.reference] = b"a picture"
+        assert await harness.adapter.fetch(PICTURE, limit=9) == b"a picture"
         with pytest.raises(Undeliverable, match="9 bytes"):
-            await scene.adapter.fetch(PICTURE, limit=8)
+            await harness.adapter.fetch(PICTURE, limit=8)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_the_platforms_own_limit_holds_as_well(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.api.files[PICTURE.reference] = b"a picture"
+def test_the_platforms_own_limit_holds_as_well(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.api.files[PICTURE.reference] = b"a picture"
         with pytest.raises(Undeliverable, match="over 5"):
-            await scene.adapter.fetch(PICTURE, limit=100)
+            await harness.adapter.fetch(PICTURE, limit=100)
 
-    play(world, act, max_file_bytes=5)
+    run_adapter(world, act, max_file_bytes=5)
 
 
-def test_a_file_that_is_larger_than_it_says(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.api.files[PICTURE.reference] = b"x" * 100_000
-        scene.server.api.file_records[PICTURE.reference] = {"size": 5}
+def test_a_file_that_is_larger_than_it_says(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.api.files[PICTURE.reference] = b"x" * 100_000
+        harness.server.api.file_records[PICTURE.reference] = {"size": 5}
         with pytest.raises(Undeliverable, match="over 50"):
-            await scene.adapter.fetch(PICTURE, limit=50)
+            await harness.adapter.fetch(PICTURE, limit=50)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -272,32 +272,32 @@ def test_a_file_that_is_larger_than_it_says(world: SlackWorld) -> None:
         7,
     ],
 )
-def test_the_token_goes_to_slack_alone(world: SlackWorld, address: object) -> None:
-    async def act(scene: Scene) -> None:
+def test_the_token_goes_to_slack_alone(world: FakeSlack, address: object) -> None:
+    async def act(harness: AdapterHarness) -> None:
         record = {"url_private": address, "url_private_download": address}
-        scene.server.api.file_records[PICTURE.reference] = record
+        harness.server.api.file_records[PICTURE.reference] = record
         with pytest.raises(Undeliverable, match="trusted"):
-            await scene.adapter.fetch(PICTURE, limit=100)
+            await harness.adapter.fetch(PICTURE, limit=100)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize("reference", ["F0GONE", "../x", "F1/b", ""])
-def test_a_file_that_is_not_there(world: SlackWorld, reference: str) -> None:
-    async def act(scene: Scene) -> None:
+def test_a_file_that_is_not_there(world: FakeSlack, reference: str) -> None:
+    async def act(harness: AdapterHarness) -> None:
         with pytest.raises(Undeliverable):
-            await scene.adapter.fetch(Attachment("photo", reference), limit=100)
+            await harness.adapter.fetch(Attachment("photo", reference), limit=100)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_file_that_went_between_two_calls(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.api.file_records[PICTURE.reference] = {"size": 5}
+def test_a_file_that_went_between_two_calls(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.api.file_records[PICTURE.reference] = {"size": 5}
         with pytest.raises(Undeliverable, match="no longer there"):
-            await scene.adapter.fetch(PICTURE, limit=100)
+            await harness.adapter.fetch(PICTURE, limit=100)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_a_file_that_went_between_two_calls(world: SlackWorld) -> None:
     ids=["page", "redirect", "forbidden"],
 )
 def test_a_page_instead_of_a_file_names_the_scope(
-    world: SlackWorld, monkeypatch: pytest.MonkeyPatch, answer: ApiAnswer
+    world: FakeSlack, monkeypatch: pytest.MonkeyPatch, answer: ApiAnswer
 ) -> None:
     """That is how Slack answers whoever may not have it; nobody follows it anywhere."""
     api = world.server.api
@@ -319,10 +319,10 @@ def test_a_page_instead_of_a_file_names_the_scope(
     def file(name: str, token: str | None) -> ApiAnswer:
         return answer if name == PICTURE.reference else found(name, token)
 
-    async def act(scene: Scene) -> None:
+    async def act(harness: AdapterHarness) -> None:
         api.files |= {PICTURE.reference: b"a picture", "F0OTHER": b"something else"}
         monkeypatch.setattr(api, "file", file)
         with pytest.raises(LoginRefused, match="files:read"):
-            await scene.adapter.fetch(PICTURE, limit=100)
+            await harness.adapter.fetch(PICTURE, limit=100)
 
-    play(world, act)
+    run_adapter(world, act)

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
-from tests.gateway.platforms.slack.fake_slack import Mode, SlackWorld
+from tests.gateway.platforms.slack.fake_slack import FakeSlack, Mode
 
 
 @pytest.fixture(params=["socket", "events"])
-def world(request: pytest.FixtureRequest) -> Iterator[SlackWorld]:
+def world(request: pytest.FixtureRequest) -> Iterator[FakeSlack]:
     mode: Mode = request.param
-    world = SlackWorld(mode)
+    world = FakeSlack(mode)
     yield world
     world.close()

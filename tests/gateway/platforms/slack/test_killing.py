@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
-from tests.gateway.platforms.slack.harness import SlackTown
+from tests.gateway.platforms.slack.harness import SlackHarness
 
 
 @pytest.mark.slow
 def test_a_message_is_answered_although_the_gateway_was_killed(tmp_path: Path) -> None:
-    with SlackTown(tmp_path) as town:
-        town.write_config()
-        event = town.slack.event("Do not forget me")
-        with killed_while_answering(town, gateway(town, "slack")):
-            town.slack.push(town.slack.envelop(event))
-            town.slack.wait_for(lambda: not town.slack.waiting)
+    with SlackHarness(tmp_path) as harness:
+        harness.write_config()
+        event = harness.slack.event("Do not forget me")
+        with killed_while_answering(harness, gateway(harness, "slack")):
+            harness.slack.push(harness.slack.envelop(event))
+            harness.slack.wait_for(lambda: not harness.slack.waiting)
         # Slack, too, may not be sure that it was acknowledged.
-        town.slack.push(town.slack.envelop(event))
-        with gateway(town, "slack"):
-            assert town.wait_for_replies(1) == ["You said: Do not forget me"]
-            town.slack.write("Still there?")
-            assert town.wait_for_replies(2)[1:] == ["You said: Still there?"]
-        (said,) = stored(town)
+        harness.slack.push(harness.slack.envelop(event))
+        with gateway(harness, "slack"):
+            assert harness.wait_for_replies(1) == ["You said: Do not forget me"]
+            harness.slack.write("Still there?")
+            assert harness.wait_for_replies(2)[1:] == ["You said: Still there?"]
+        (said,) = stored(harness)
         assert said.count("Do not forget me") == 1

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Attachment, Inbound
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.slack.mapping import Letter, Reader
+from hermes_sessions.gateway.platforms.slack.mapping import InboundReader, SlackMessage
 from hermes_sessions.model.lane import build_session_key
 
-READER = Reader("U0BOT", "T1", commands=frozenset({"new", "status"}))
+READER = InboundReader("U0BOT", "T1", commands=frozenset({"new", "status"}))
 TS = "1700000000.000100"
 ROOT = "1699999999.000001"
 EVENT: dict[str, Any] = {
@@ -31,11 +31,11 @@ def call(**fields: object) -> dict[str, Any]:
     return {"type": "event_callback", "team_id": "T1", "event": EVENT | fields}
 
 
-def read(reader: Reader = READER, **fields: object) -> Letter | None:
+def read(reader: InboundReader = READER, **fields: object) -> SlackMessage | None:
     return reader.read(call(**fields))
 
 
-def heard(reader: Reader = READER, **fields: object) -> Inbound:
+def heard(reader: InboundReader = READER, **fields: object) -> Inbound:
     letter = read(reader, **fields)
     assert letter is not None
     return letter.inbound
@@ -85,7 +85,7 @@ def test_a_mention_is_the_message_that_it_comes_with() -> None:
 
 
 def test_a_message_may_open_a_thread() -> None:
-    reader = Reader("U0BOT", "T1", opens_threads=True)
+    reader = InboundReader("U0BOT", "T1", opens_threads=True)
     fields = IN_CHANNEL | {"text": "<@U0BOT> Hello"}
     assert heard(reader, **fields).source.thread_id == TS
     assert heard(reader, **fields, thread_ts=ROOT).source.thread_id == ROOT
@@ -120,7 +120,7 @@ def test_in_channels_it_must_be_for_the_bot(
 
 
 def test_the_bot_may_listen_to_everything() -> None:
-    reader = Reader("U0BOT", "T1", needs_mention=False)
+    reader = InboundReader("U0BOT", "T1", needs_mention=False)
     assert heard(reader, **IN_CHANNEL).text == "Hello"
 
 
@@ -233,7 +233,7 @@ def test_files_come_by_reference() -> None:
 
 def test_files_that_cannot_be_had_are_told_of() -> None:
     inbound = heard(
-        Reader("U0BOT", "T1", max_file_bytes=100),
+        InboundReader("U0BOT", "T1", max_file_bytes=100),
         files=[
             {"id": "F1", "name": "big.mp4", "mimetype": "video/mp4", "size": 101},
             {"id": "F2", "mode": "tombstone"},

@@ -11,39 +11,39 @@ import pytest
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.gateway.platforms.slack import socket_mode
 from hermes_sessions.gateway.platforms.slack.directory import Directory
-from hermes_sessions.gateway.platforms.slack.mapping import Reader
+from hermes_sessions.gateway.platforms.slack.mapping import InboundReader
 from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
 from hermes_sessions.testing.slack_workspace import ANNA, GENERAL, Refusal, too_many
-from tests.gateway.platforms.slack.fake_slack import SlackWorld
-from tests.gateway.platforms.slack.harness import Scene, play
+from tests.gateway.platforms.slack.fake_slack import FakeSlack
+from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
 def test_slack_asks_for_another_socket(
-    world: SlackWorld, reason: str, caplog: pytest.LogCaptureFixture
+    world: FakeSlack, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Which it does every few hours; nobody notices."""
 
-    async def act(scene: Scene) -> None:
+    async def act(harness: AdapterHarness) -> None:
         for number in range(3):
-            scene.server.write(f"before {number}")
-            await scene.services.texts(2 * number + 1)
-            scene.server.ask_to_reconnect(reason)
-            scene.server.write(f"after {number}")
-            await scene.services.texts(2 * number + 2)
-        await scene.until(lambda: not scene.server.waiting)
-        texts = [each.text for each in scene.services.accepted]
+            harness.server.write(f"before {number}")
+            await harness.services.texts(2 * number + 1)
+            harness.server.ask_to_reconnect(reason)
+            harness.server.write(f"after {number}")
+            await harness.services.texts(2 * number + 2)
+        await harness.until(lambda: not harness.server.waiting)
+        texts = [each.text for each in harness.services.accepted]
         assert list(dict.fromkeys(texts)) == [
             f"{word} {number}" for number in range(3) for word in ("before", "after")
         ]
-        assert scene.adapter.is_connected
+        assert harness.adapter.is_connected
 
-    play(world, act)
+    run_adapter(world, act)
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_what_is_being_taken_is_acknowledged_before_the_socket_is_left(
-    world: SlackWorld, monkeypatch: pytest.MonkeyPatch
+    world: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket_mode, "_LEAVING_SECONDS", 60)
     asked = asyncio.Event()
@@ -55,79 +55,79 @@ def test_what_is_being_taken_is_acknowledged_before_the_socket_is_left(
 
     monkeypatch.setattr(SocketMode, "_is_replaced", noticed)
 
-    async def act(scene: Scene) -> None:
-        gate = scene.services.hold()
-        scene.server.write("Hello")
-        await scene.services.wait_for(lambda: scene.services.offered)
-        scene.server.ask_to_reconnect()
+    async def act(harness: AdapterHarness) -> None:
+        gate = harness.services.hold()
+        harness.server.write("Hello")
+        await harness.services.wait_for(lambda: harness.services.offered)
+        harness.server.ask_to_reconnect()
         await asked.wait()
         for _ in range(50):  # enough for it to leave, if it did not wait
             await asyncio.sleep(0)
-        assert scene.adapter.is_connected
+        assert harness.adapter.is_connected
         gate.set()
-        assert await scene.hear(1) == ["Hello"]
-        await scene.until(lambda: scene.server.opened == 2)
-        scene.server.write("Again")
-        assert await scene.hear(2) == ["Hello", "Again"]  # and "Hello" did not come twice
+        assert await harness.hear(1) == ["Hello"]
+        await harness.until(lambda: harness.server.opened == 2)
+        harness.server.write("Again")
+        assert await harness.hear(2) == ["Hello", "Again"]  # and "Hello" did not come twice
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_socket_that_is_lost_while_a_message_is_taken(world: SlackWorld) -> None:
+def test_a_socket_that_is_lost_while_a_message_is_taken(world: FakeSlack) -> None:
     """It comes again with its own id, and is acknowledged then."""
 
-    async def act(scene: Scene) -> None:
-        gate = scene.services.hold()
-        ts = scene.server.write("Hello")
-        await scene.services.wait_for(lambda: scene.services.offered)
-        scene.server.drop_sockets()
-        await scene.until(lambda: scene.server.opened == 2)
+    async def act(harness: AdapterHarness) -> None:
+        gate = harness.services.hold()
+        ts = harness.server.write("Hello")
+        await harness.services.wait_for(lambda: harness.services.offered)
+        harness.server.drop_sockets()
+        await harness.until(lambda: harness.server.opened == 2)
         gate.set()
-        await scene.hear(2)
-        assert {each.message_id for each in scene.services.accepted} == {ts}
+        await harness.hear(2)
+        assert {each.message_id for each in harness.services.accepted} == {ts}
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 def test_the_adapter_says_when_it_is_not_connected(
-    world: SlackWorld, caplog: pytest.LogCaptureFixture
+    world: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
 
-    async def act(scene: Scene) -> None:
-        calls = scene.server.api.calls
-        scene.server.api.refuse("apps.connections.open", Refusal("internal_error"))
+    async def act(harness: AdapterHarness) -> None:
+        calls = harness.server.api.calls
+        harness.server.api.refuse("apps.connections.open", Refusal("internal_error"))
         before = len(calls)
-        scene.server.drop_connections()
-        await scene.until(lambda: len(calls) >= before + 3)
-        assert not scene.adapter.is_connected
-        scene.server.api.refuse("apps.connections.open", too_many(0))
+        harness.server.drop_connections()
+        await harness.until(lambda: len(calls) >= before + 3)
+        assert not harness.adapter.is_connected
+        harness.server.api.refuse("apps.connections.open", too_many(0))
         before = len(calls)
-        await scene.until(lambda: len(calls) >= before + 3)
-        scene.server.api.allow("apps.connections.open")
-        scene.server.write("Hello")
-        assert await scene.hear(1) == ["Hello"]
-        assert scene.adapter.is_connected
+        await harness.until(lambda: len(calls) >= before + 3)
+        harness.server.api.allow("apps.connections.open")
+        harness.server.write("Hello")
+        assert await harness.hear(1) == ["Hello"]
+        assert harness.adapter.is_connected
 
-    play(world, act)
+    run_adapter(world, act)
     assert "next try in 2 s" in caplog.text
 
 
 def test_socket_mode_is_turned_off_meanwhile(
-    world: SlackWorld, caplog: pytest.LogCaptureFixture
+    world: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The owner is told, and it goes on when it is turned on again."""
 
-    async def act(scene: Scene) -> None:
-        scene.server.api.refuse("apps.connections.open", Refusal("forbidden_team"))
-        before = len(scene.server.api.calls)
-        scene.server.ask_to_reconnect("link_disabled")
-        await scene.until(lambda: len(scene.server.api.calls) >= before + 2)
-        scene.server.api.allow("apps.connections.open")
-        scene.server.write("Hello")
-        assert await scene.hear(1) == ["Hello"]
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.api.refuse("apps.connections.open", Refusal("forbidden_team"))
+        before = len(harness.server.api.calls)
+        harness.server.ask_to_reconnect("link_disabled")
+        await harness.until(lambda: len(harness.server.api.calls) >= before + 2)
+        harness.server.api.allow("apps.connections.open")
+        harness.server.write("Hello")
+        assert await harness.hear(1) == ["Hello"]
 
-    play(world, act)
+    run_adapter(world, act)
     assert "Socket Mode was turned off" in caplog.text
     assert any(
         each.levelno == logging.ERROR and "Is it turned on" in each.message
@@ -135,52 +135,52 @@ def test_socket_mode_is_turned_off_meanwhile(
     )
 
 
-def test_what_fails_is_offered_for_as_long_as_it_takes(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.services.fail_with(*[Unreachable("away")] * 20, *[RuntimeError("bug")] * 20)
-        scene.server.write("patient")
-        scene.server.write("next")
-        assert await scene.hear(2) == ["patient", "next"]
-        assert [each.text for each in scene.services.offered] == ["patient"] * 41 + ["next"]
+def test_what_fails_is_offered_for_as_long_as_it_takes(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.services.fail_with(*[Unreachable("away")] * 20, *[RuntimeError("bug")] * 20)
+        harness.server.write("patient")
+        harness.server.write("next")
+        assert await harness.hear(2) == ["patient", "next"]
+        assert [each.text for each in harness.services.offered] == ["patient"] * 41 + ["next"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 def test_what_cannot_be_read_in_a_way_nobody_foresaw_stops_nobody(
-    world: SlackWorld, monkeypatch: pytest.MonkeyPatch
+    world: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def act(scene: Scene) -> None:
-        read = Reader.read
+    async def act(harness: AdapterHarness) -> None:
+        read = InboundReader.read
 
-        def fail(reader: Reader, payload: object) -> object:
+        def fail(reader: InboundReader, payload: object) -> object:
             return 1 / 0 if "poison" in json.dumps(payload) else read(reader, payload)
 
-        monkeypatch.setattr(Reader, "read", fail)
-        scene.server.write("poison")
-        scene.server.write("next")
-        assert await scene.hear(1) == ["next"]
-        assert scene.adapter.unreadable == 1
+        monkeypatch.setattr(InboundReader, "read", fail)
+        harness.server.write("poison")
+        harness.server.write("next")
+        assert await harness.hear(1) == ["next"]
+        assert harness.adapter.unreadable == 1
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 def test_a_message_is_worth_more_than_what_would_be_known_besides(
-    world: SlackWorld, monkeypatch: pytest.MonkeyPatch
+    world: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_directory: Directory, _letter: object) -> object:
         raise ZeroDivisionError("nobody thought of that")
 
     monkeypatch.setattr(Directory, "completed", fail)
 
-    async def act(scene: Scene) -> None:
-        scene.server.write("Hello")
-        assert await scene.hear(1) == ["Hello"]
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("Hello")
+        assert await harness.hear(1) == ["Hello"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_frames_that_are_no_envelopes(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
+def test_frames_that_are_no_envelopes(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
         for frame in (
             {},
             {"type": "hello"},
@@ -190,50 +190,50 @@ def test_frames_that_are_no_envelopes(world: SlackWorld) -> None:
             {"envelope_id": "odd", "type": {}, "payload": {}},
             {"envelope_id": "list", "type": "events_api", "payload": []},
         ):
-            scene.server.send_frame(frame)
-        scene.server.write("Hello")
-        assert await scene.hear(1) == ["Hello"]
-        assert {"no payload", "list"} <= scene.server.acknowledged
+            harness.server.send_frame(frame)
+        harness.server.write("Hello")
+        assert await harness.hear(1) == ["Hello"]
+        assert {"no payload", "list"} <= harness.server.acknowledged
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_slash_commands_come_over_the_socket(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.type_command("new A title")
-        scene.server.type_command("Hello", place=GENERAL)
-        assert await scene.hear(2) == ["/new A title", "Hello"]
-        private, channel = (each.source for each in scene.services.accepted)
+def test_slash_commands_come_over_the_socket(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.type_command("new A title")
+        harness.server.type_command("Hello", place=GENERAL)
+        assert await harness.hear(2) == ["/new A title", "Hello"]
+        private, channel = (each.source for each in harness.services.accepted)
         assert (private.chat_type, private.chat_id) == ("dm", ANNA.chat)
         assert (channel.chat_type, channel.chat_id) == ("channel", GENERAL.id)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_clicks_are_acknowledged(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.push({"type": "block_actions"}, kind="interactive")
-        await scene.until(lambda: not scene.server.waiting)
-        assert not scene.services.offered
-        assert scene.adapter.unreadable == 0
+def test_clicks_are_acknowledged(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.push({"type": "block_actions"}, kind="interactive")
+        await harness.until(lambda: not harness.server.waiting)
+        assert not harness.services.offered
+        assert harness.adapter.unreadable == 0
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_disconnecting_while_nothing_can_be_stored(world: SlackWorld) -> None:
+def test_disconnecting_while_nothing_can_be_stored(world: FakeSlack) -> None:
     """Does not wait for it; it is not acknowledged, and comes again."""
 
-    async def act(scene: Scene) -> None:
-        scene.services.fail_with(*[Unreachable("away")] * 100_000)
-        scene.server.write("Hello")
-        await scene.services.wait_for(lambda: scene.services.offered)
+    async def act(harness: AdapterHarness) -> None:
+        harness.services.fail_with(*[Unreachable("away")] * 100_000)
+        harness.server.write("Hello")
+        await harness.services.wait_for(lambda: harness.services.offered)
         async with asyncio.timeout(60):
-            await scene.adapter.disconnect()
-        assert len(scene.server.waiting) == 1
+            await harness.adapter.disconnect()
+        assert len(harness.server.waiting) == 1
 
-    play(world, act)
+    run_adapter(world, act)
 
-    async def later(scene: Scene) -> None:
-        assert await scene.hear(1) == ["Hello"]
+    async def later(harness: AdapterHarness) -> None:
+        assert await harness.hear(1) == ["Hello"]
 
-    play(world, later)
+    run_adapter(world, later)

@@ -16,126 +16,126 @@ from hermes_sessions.testing.slack_workspace import (
     missing_scope,
     too_many,
 )
-from tests.gateway.platforms.slack.fake_slack import THREAD, SlackWorld
-from tests.gateway.platforms.slack.harness import Scene, play
+from tests.gateway.platforms.slack.fake_slack import THREAD, FakeSlack
+from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_people_and_places_have_names(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.write("Hello")
+def test_people_and_places_have_names(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("Hello")
         for _ in range(3):
-            scene.server.write("Hello", place=GENERAL, is_mention=True)
-        await scene.hear(4)
-        private, channel = scene.services.accepted[0].source, scene.services.accepted[1].source
+            harness.server.write("Hello", place=GENERAL, is_mention=True)
+        await harness.hear(4)
+        private, channel = harness.services.accepted[0].source, harness.services.accepted[1].source
         assert (private.user_name, private.chat_name) == ("Anna", "Anna")
         assert (channel.user_name, channel.chat_name) == ("Anna", "general")
         assert channel.chat_topic == "For everybody"
-        asked = [call.method for call in scene.server.api.calls]
+        asked = [call.method for call in harness.server.api.calls]
         assert (asked.count("users.info"), asked.count("conversations.info")) == (1, 1)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_without_names_messages_come_all_the_same(world: SlackWorld) -> None:
+def test_without_names_messages_come_all_the_same(world: FakeSlack) -> None:
     world.server.api.refuse("users.info", missing_scope("users:read"))
     world.server.api.refuse("conversations.info", too_many(3600))
 
-    async def act(scene: Scene) -> None:
+    async def act(harness: AdapterHarness) -> None:
         for _ in range(3):
-            scene.server.write("Hello", place=GENERAL, is_mention=True)
-        await scene.hear(3)
-        source = scene.services.accepted[0].source
+            harness.server.write("Hello", place=GENERAL, is_mention=True)
+        await harness.hear(3)
+        source = harness.services.accepted[0].source
         assert (source.user_id, source.user_name, source.chat_name) == (ANNA.id, None, None)
-        asked = [call.method for call in scene.server.api.calls]
+        asked = [call.method for call in harness.server.api.calls]
         assert asked.count("users.info") == 1  # nobody insists
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_message_does_not_wait_for_names(world: SlackWorld) -> None:
+def test_a_message_does_not_wait_for_names(world: FakeSlack) -> None:
     """Slack itself waits three seconds for it to be confirmed."""
     for method in ("users.info", "conversations.info", "conversations.replies"):
         world.server.api.hold(method)
     world.name_seconds = 0.01
 
-    async def act(scene: Scene) -> None:
-        root = scene.server.write("Hello", place=GENERAL)
-        scene.server.write("What?", place=GENERAL, thread_ts=root, is_mention=True)
-        assert await scene.hear(1) == ["What?"]
-        assert scene.services.accepted[0].source.user_name is None
+    async def act(harness: AdapterHarness) -> None:
+        root = harness.server.write("Hello", place=GENERAL)
+        harness.server.write("What?", place=GENERAL, thread_ts=root, is_mention=True)
+        assert await harness.hear(1) == ["What?"]
+        assert harness.services.accepted[0].source.user_name is None
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_mention_in_a_chat_of_several_is_in_the_same_lane(world: SlackWorld) -> None:
+def test_a_mention_in_a_chat_of_several_is_in_the_same_lane(world: FakeSlack) -> None:
     """Though a mention does not say that it is one."""
     world.server.subscribed = {"message", "app_mention"}
 
-    async def act(scene: Scene) -> None:
-        scene.server.write("Hello", place=GROUP, is_mention=True)
-        await scene.hear(2)
-        message, mention = scene.services.accepted
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("Hello", place=GROUP, is_mention=True)
+        await harness.hear(2)
+        message, mention = harness.services.accepted
         assert message == mention
         assert message.source.chat_type == "group"
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── threads ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_thread_that_the_bot_is_in_goes_on_without_its_name(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        write = scene.server.write
+def test_a_thread_that_the_bot_is_in_goes_on_without_its_name(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        write = harness.server.write
         write("To nobody", place=GENERAL, thread_ts=THREAD)
         write("To the bot", place=GENERAL, thread_ts=THREAD, is_mention=True)
         write("And this", place=GENERAL, thread_ts=THREAD)
         write("Elsewhere", place=GENERAL, thread_ts="1700000000.000200")
         write("In the channel", place=GENERAL)
-        assert await scene.hear(2) == ["To the bot", "And this"]
+        assert await harness.hear(2) == ["To the bot", "And this"]
 
-    play(world, act)
+    run_adapter(world, act)
 
-    async def after_a_restart(scene: Scene) -> None:
-        scene.server.write("Are you there?", place=GENERAL, thread_ts=THREAD)
-        assert await scene.hear(1) == ["Are you there?"]
+    async def after_a_restart(harness: AdapterHarness) -> None:
+        harness.server.write("Are you there?", place=GENERAL, thread_ts=THREAD)
+        assert await harness.hear(1) == ["Are you there?"]
 
-    play(world, after_a_restart)
-
-
-def test_an_answer_in_a_thread_of_its_own(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        ts = scene.server.write("Hello", place=GENERAL, is_mention=True)
-        scene.server.write("And this", place=GENERAL, thread_ts=ts)
-        assert await scene.hear(2) == ["Hello", "And this"]
-        assert {each.source.thread_id for each in scene.services.accepted} == {ts}
-
-    play(world, act, reply_in_thread=True)
+    run_adapter(world, after_a_restart)
 
 
-def test_a_stranger_does_not_bring_the_bot_into_a_thread(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
+def test_an_answer_in_a_thread_of_its_own(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        ts = harness.server.write("Hello", place=GENERAL, is_mention=True)
+        harness.server.write("And this", place=GENERAL, thread_ts=ts)
+        assert await harness.hear(2) == ["Hello", "And this"]
+        assert {each.source.thread_id for each in harness.services.accepted} == {ts}
+
+    run_adapter(world, act, reply_in_thread=True)
+
+
+def test_a_stranger_does_not_bring_the_bot_into_a_thread(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
         async def refuse(_inbound: Any) -> Receipt:
             return Receipt("refused")
 
-        accept, scene.services.accept = scene.services.accept, refuse  # type: ignore[method-assign]
-        scene.server.write("Hello", place=GENERAL, thread_ts=THREAD, is_mention=True)
-        await scene.until(lambda: not scene.server.waiting)
-        scene.services.accept = accept  # type: ignore[method-assign]
-        scene.server.write("And this", place=GENERAL, thread_ts=THREAD)
-        scene.server.write("In private")
-        assert await scene.hear(1) == ["In private"]
+        accept, harness.services.accept = harness.services.accept, refuse  # type: ignore[method-assign]
+        harness.server.write("Hello", place=GENERAL, thread_ts=THREAD, is_mention=True)
+        await harness.until(lambda: not harness.server.waiting)
+        harness.services.accept = accept  # type: ignore[method-assign]
+        harness.server.write("And this", place=GENERAL, thread_ts=THREAD)
+        harness.server.write("In private")
+        assert await harness.hear(1) == ["In private"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_threads_when_the_database_is_away(world: SlackWorld) -> None:
+def test_threads_when_the_database_is_away(world: FakeSlack) -> None:
     """What is said there waits, rather than being overlooked; what is known is known."""
 
-    async def act(scene: Scene) -> None:
-        services = scene.services
+    async def act(harness: AdapterHarness) -> None:
+        services = harness.services
         load, failures = services.load_state, 2
 
         async def fail(name: str) -> str | None:
@@ -146,44 +146,44 @@ def test_threads_when_the_database_is_away(world: SlackWorld) -> None:
             return await load(name)
 
         services.load_state = fail  # type: ignore[method-assign]
-        scene.server.write("Hello", place=GENERAL, thread_ts=THREAD, is_mention=True)
-        scene.server.write("And this", place=GENERAL, thread_ts=THREAD)
-        assert await scene.hear(2) == ["Hello", "And this"]
+        harness.server.write("Hello", place=GENERAL, thread_ts=THREAD, is_mention=True)
+        harness.server.write("And this", place=GENERAL, thread_ts=THREAD)
+        assert await harness.hear(2) == ["Hello", "And this"]
         assert failures == 0
         failures = 2
-        scene.server.write("Elsewhere", place=GROUP, thread_ts="1700000000.000200")
-        await scene.until(lambda: not scene.server.waiting)
+        harness.server.write("Elsewhere", place=GROUP, thread_ts="1700000000.000200")
+        await harness.until(lambda: not harness.server.waiting)
         assert failures == 0
         # What was kept here alone is stored with the next.
-        scene.server.write("x", place=GENERAL, thread_ts="1700000000.000300", is_mention=True)
-        await scene.hear(3)
+        harness.server.write("x", place=GENERAL, thread_ts="1700000000.000300", is_mention=True)
+        await harness.hear(3)
         (stored,) = world.states.values()
         assert stored.split() == [THREAD, "1700000000.000300"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_as_many_threads_as_there_are(world: SlackWorld) -> None:
+def test_as_many_threads_as_there_are(world: FakeSlack) -> None:
     """The newest are remembered."""
 
-    async def act(scene: Scene) -> None:
-        threads = Threads(scene.services, "T1")
+    async def act(harness: AdapterHarness) -> None:
+        threads = Threads(harness.services, "T1")
         for number in range(250):
             await threads.follow("C1", f"{number}.0")
         await threads.follow("C1", "200.0")
         assert not await threads.is_followed("C1", "49.0")
         assert await threads.is_followed("C1", "50.0")
-        assert await Threads(scene.services, "T1").is_followed("C1", "249.0")
-        assert not await Threads(scene.services, "T2").is_followed("C1", "249.0")
+        assert await Threads(harness.services, "T1").is_followed("C1", "249.0")
+        assert not await Threads(harness.services, "T2").is_followed("C1", "249.0")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_what_was_said_before_the_bot_came_into_a_thread(world: SlackWorld) -> None:
+def test_what_was_said_before_the_bot_came_into_a_thread(world: FakeSlack) -> None:
     """Is told once; a command, and a thread that the message itself opens, need it not."""
 
-    async def act(scene: Scene) -> None:
-        write = scene.server.write
+    async def act(harness: AdapterHarness) -> None:
+        write = harness.server.write
         root = write("Who knows a < b?", place=GENERAL)
         write("Two\nlines", place=GENERAL, thread_ts=root, person=BERT)
         write("/status", place=GENERAL, thread_ts=root, is_mention=True)
@@ -191,57 +191,57 @@ def test_what_was_said_before_the_bot_came_into_a_thread(world: SlackWorld) -> N
         other = write("Another", place=GENERAL)
         write("What?", place=GENERAL, thread_ts=other, is_mention=True)
         write("And this?", place=GENERAL, thread_ts=other)
-        assert await scene.hear(4) == [
+        assert await harness.hear(4) == [
             "/status",
             "You do!",  # the command brought it into the thread
             f"[Earlier in this thread]\n> <@{ANNA.id}>: Another\n\nWhat?",
             "And this?",
         ]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_who_is_not_heard_has_nothing_asked_for_them(world: SlackWorld) -> None:
+def test_who_is_not_heard_has_nothing_asked_for_them(world: FakeSlack) -> None:
     """Else anybody in a channel could use up what the workspace allows the app to ask."""
 
-    async def act(scene: Scene) -> None:
-        scene.services.known = {ANNA.id}
+    async def act(harness: AdapterHarness) -> None:
+        harness.services.known = {ANNA.id}
         for person in (BERT, ANNA):
-            root = scene.server.write("Hello", place=GENERAL)
-            scene.server.write(
+            root = harness.server.write("Hello", place=GENERAL)
+            harness.server.write(
                 "What?", place=GENERAL, thread_ts=root, is_mention=True, person=person
             )
-        berts, annas = await scene.hear(2)
+        berts, annas = await harness.hear(2)
         assert berts == "What?"
         assert annas.startswith("[Earlier in this thread]")
-        calls = [call.method for call in scene.server.api.calls]
+        calls = [call.method for call in harness.server.api.calls]
         assert calls.count("conversations.replies") == 1
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_an_answer_of_the_bot_that_is_answered_in_a_thread(world: SlackWorld) -> None:
+def test_an_answer_of_the_bot_that_is_answered_in_a_thread(world: FakeSlack) -> None:
     """In private, too: the thread is a conversation of its own."""
 
-    async def act(scene: Scene) -> None:
-        ts = await scene.adapter.send(Target("slack", ANNA.chat), "It is **42**", key="k")
-        scene.server.write("Really?", thread_ts=ts, parent_user_id=BOT_USER_ID)
-        scene.server.write("Sure?", thread_ts=ts, parent_user_id=BOT_USER_ID)
+    async def act(harness: AdapterHarness) -> None:
+        ts = await harness.adapter.send(Target("slack", ANNA.chat), "It is **42**", key="k")
+        harness.server.write("Really?", thread_ts=ts, parent_user_id=BOT_USER_ID)
+        harness.server.write("Sure?", thread_ts=ts, parent_user_id=BOT_USER_ID)
         first = "[Earlier in this thread]\n> You: It is *42*\n\nReally?"
-        assert await scene.hear(2) == [first, "Sure?"]
+        assert await harness.hear(2) == [first, "Sure?"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_thread_that_slack_does_not_tell_of(world: SlackWorld) -> None:
+def test_a_thread_that_slack_does_not_tell_of(world: FakeSlack) -> None:
     world.server.api.refuse("conversations.replies", missing_scope("channels:history"))
 
-    async def act(scene: Scene) -> None:
-        root = scene.server.write("Hello", place=GENERAL)
-        scene.server.write("What?", place=GENERAL, thread_ts=root, is_mention=True)
-        assert await scene.hear(1) == ["What?"]
+    async def act(harness: AdapterHarness) -> None:
+        root = harness.server.write("Hello", place=GENERAL)
+        harness.server.write("What?", place=GENERAL, thread_ts=root, is_mention=True)
+        assert await harness.hear(1) == ["What?"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(

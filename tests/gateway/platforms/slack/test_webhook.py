@@ -15,13 +15,13 @@ from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.gateway.platforms.slack.settings import WEBHOOK
 from hermes_sessions.gateway.platforms.slack.webhook import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from tests.gateway.platforms.hostile_requests import check_taken_port, is_cut_off, status_of
-from tests.gateway.platforms.slack.fake_slack import SlackWorld
-from tests.gateway.platforms.slack.harness import Scene, play
+from tests.gateway.platforms.slack.fake_slack import FakeSlack
+from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 
 
 @pytest.fixture
-def world() -> Iterator[SlackWorld]:
-    world = SlackWorld("events")
+def world() -> Iterator[FakeSlack]:
+    world = FakeSlack("events")
     yield world
     world.close()
 
@@ -29,31 +29,31 @@ def world() -> Iterator[SlackWorld]:
 # ── setting it up ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_slack_finds_out_that_the_address_is_ours(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
+def test_slack_finds_out_that_the_address_is_ours(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
         asked = {"type": "url_verification", "token": "x", "challenge": "<script>3eZbrw1aBm2"}
-        answer = await scene.bring(asked)
+        answer = await harness.bring(asked)
         assert (answer.status_code, answer.text) == (200, asked["challenge"])
         assert answer.headers["content-type"].startswith("text/plain")
         assert answer.headers["x-content-type-options"] == "nosniff"
         for challenge in (None, 5, "x" * 2000):
-            assert (await scene.bring(asked | {"challenge": challenge})).status_code == 400
-        unsigned = await scene.http.post(scene.url, json=asked)
+            assert (await harness.bring(asked | {"challenge": challenge})).status_code == 400
+        unsigned = await harness.http.post(harness.url, json=asked)
         assert unsigned.status_code == 401
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── signatures ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_without_the_right_signature_nobody_is_heard(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        call = scene.call()
+def test_without_the_right_signature_nobody_is_heard(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        call = harness.call()
         body = json.dumps(call).encode()
-        right = scene.server.headers_for(body)
+        right = harness.server.headers_for(body)
         now = right[TIMESTAMP_HEADER]
-        bare = hmac.new(scene.server.signing_secret.encode(), body, hashlib.sha256).hexdigest()
+        bare = hmac.new(harness.server.signing_secret.encode(), body, hashlib.sha256).hexdigest()
         for wrong in (
             "",
             "v0=",
@@ -63,51 +63,51 @@ def test_without_the_right_signature_nobody_is_heard(world: SlackWorld) -> None:
             right[SIGNATURE_HEADER] + "0",
             "v0=" + "0" * 64,
             f"v0={bare}",  # without the time
-            scene.server.sign(body + b" ", now),
-            scene.server.sign(body, str(int(now) - 1)),
+            harness.server.sign(body + b" ", now),
+            harness.server.sign(body, str(int(now) - 1)),
             "x" * 4000,
         ):
-            answer = await scene.bring(body, {SIGNATURE_HEADER: wrong, TIMESTAMP_HEADER: now})
+            answer = await harness.bring(body, {SIGNATURE_HEADER: wrong, TIMESTAMP_HEADER: now})
             assert answer.status_code == 401, wrong
         for headers in (
             {"X-Other": "1"},
             {TIMESTAMP_HEADER: now},
             {SIGNATURE_HEADER: right[SIGNATURE_HEADER]},
         ):
-            assert (await scene.bring(body, headers)).status_code == 401
-        assert not scene.services.offered
-        assert (await scene.bring(call)).status_code == 200
+            assert (await harness.bring(body, headers)).status_code == 401
+        assert not harness.services.offered
+        assert (await harness.bring(call)).status_code == 200
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_body_that_was_changed_on_the_way(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        body = json.dumps(scene.call("Pay 10")).encode()
-        headers = scene.server.headers_for(body)
-        assert (await scene.bring(body.replace(b"10", b"99"), headers)).status_code == 401
-        assert not scene.services.offered
+def test_a_body_that_was_changed_on_the_way(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        body = json.dumps(harness.call("Pay 10")).encode()
+        headers = harness.server.headers_for(body)
+        assert (await harness.bring(body.replace(b"10", b"99"), headers)).status_code == 401
+        assert not harness.services.offered
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
     ("age", "status"), [(0, 200), (299, 200), (301, 401), (400, 401), (-299, 200), (-301, 401)]
 )
-def test_what_slack_said_long_ago_counts_no_more(world: SlackWorld, age: int, status: int) -> None:
-    async def act(scene: Scene) -> None:
-        body = json.dumps(scene.call()).encode()
-        headers = scene.server.headers_for(body, now=world.now - age)
-        assert (await scene.bring(body, headers)).status_code == status
-        assert len(scene.services.accepted) == (status == 200)
+def test_what_slack_said_long_ago_counts_no_more(world: FakeSlack, age: int, status: int) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        body = json.dumps(harness.call()).encode()
+        headers = harness.server.headers_for(body, now=world.now - age)
+        assert (await harness.bring(body, headers)).status_code == status
+        assert len(harness.services.accepted) == (status == 200)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize("timestamp", ["", "now", "1e9", "٣", "9" * 5000, "-1", " 1800000000"])
-def test_times_that_are_none(world: SlackWorld, timestamp: str) -> None:
-    async def act(scene: Scene) -> None:
-        body = json.dumps(scene.call()).encode()
+def test_times_that_are_none(world: FakeSlack, timestamp: str) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        body = json.dumps(harness.call()).encode()
         # Header fields as nobody's client would send them.
         head = (
             f"POST /slack/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
@@ -115,131 +115,137 @@ def test_times_that_are_none(world: SlackWorld, timestamp: str) -> None:
             f"{SIGNATURE_HEADER}: {world.server.sign(body, timestamp)}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
-        assert await status_of(scene.adapter.webhook_port, head.encode() + body) == 401
-        assert not scene.services.offered
+        assert await status_of(harness.adapter.webhook_port, head.encode() + body) == 401
+        assert not harness.services.offered
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_the_signature_is_of_the_body_as_it_came(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        body = json.dumps(scene.call("Grüße 😀"), indent=3, ensure_ascii=True).encode()
-        assert (await scene.bring(body)).status_code == 200
-        assert await scene.services.texts(1) == ["Grüße 😀"]
+def test_the_signature_is_of_the_body_as_it_came(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        body = json.dumps(harness.call("Grüße 😀"), indent=3, ensure_ascii=True).encode()
+        assert (await harness.bring(body)).status_code == 200
+        assert await harness.services.texts(1) == ["Grüße 😀"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── confirming ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_call_is_confirmed_when_it_is_stored(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        call = scene.call()
-        scene.services.fail_with(Unreachable("away"), RuntimeError("bug"))
-        answers = [(await scene.bring(call)).status_code for _ in range(3)]
+def test_a_call_is_confirmed_when_it_is_stored(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        call = harness.call()
+        harness.services.fail_with(Unreachable("away"), RuntimeError("bug"))
+        answers = [(await harness.bring(call)).status_code for _ in range(3)]
         assert answers == [503, 503, 200]
-        assert [each.text for each in scene.services.accepted] == ["Hello"]
+        assert [each.text for each in harness.services.accepted] == ["Hello"]
 
-    play(world, act)
-
-
-def test_slack_brings_again_what_was_not_confirmed(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.services.fail_with(Unreachable("away"), RuntimeError("bug"))
-        scene.server.write("Hello")
-        assert await scene.hear(1) == ["Hello"]
-        assert scene.server.deliveries == [503, 503, 200]
-        assert [each.get("X-Slack-Retry-Num") for each in scene.server.headers] == [None, "1", "2"]
-
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_calls_are_taken_one_after_the_other(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        gate = scene.services.hold()
-        first = asyncio.create_task(scene.bring(scene.call("first")))
-        await scene.services.wait_for(lambda: scene.services.offered)
-        second = asyncio.create_task(scene.adapter._take(scene.call("second")))
+def test_slack_brings_again_what_was_not_confirmed(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.services.fail_with(Unreachable("away"), RuntimeError("bug"))
+        harness.server.write("Hello")
+        assert await harness.hear(1) == ["Hello"]
+        assert harness.server.deliveries == [503, 503, 200]
+        assert [each.get("X-Slack-Retry-Num") for each in harness.server.headers] == [
+            None,
+            "1",
+            "2",
+        ]
+
+    run_adapter(world, act)
+
+
+def test_calls_are_taken_one_after_the_other(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        gate = harness.services.hold()
+        first = asyncio.create_task(harness.bring(harness.call("first")))
+        await harness.services.wait_for(lambda: harness.services.offered)
+        second = asyncio.create_task(harness.adapter._take(harness.call("second")))
         for _ in range(50):  # enough for it to be offered, if it did not wait
             await asyncio.sleep(0)
-        assert [each.text for each in scene.services.offered] == ["first"]
+        assert [each.text for each in harness.services.offered] == ["first"]
         gate.set()
         assert (await first).status_code == 200
         await second
-        assert [each.text for each in scene.services.accepted] == ["first", "second"]
+        assert [each.text for each in harness.services.accepted] == ["first", "second"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_slash_commands_come_as_forms(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        payload = scene.server.type_command("new A & B = 100 %")
-        assert await scene.hear(1) == ["/new A & B = 100 %"]
+def test_slash_commands_come_as_forms(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        payload = harness.server.type_command("new A & B = 100 %")
+        assert await harness.hear(1) == ["/new A & B = 100 %"]
         body = urlencode(payload).encode()
-        headers = scene.server.headers_for(body) | {
+        headers = harness.server.headers_for(body) | {
             "Content-Type": "application/x-www-form-urlencoded; charset=utf-8"
         }
-        answer = await scene.bring(body, headers)
+        answer = await harness.bring(body, headers)
         assert (answer.status_code, answer.text) == (200, "")
-        first, second = scene.services.accepted
+        first, second = harness.services.accepted
         assert first.message_id == second.message_id
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── what nobody asked for ─────────────────────────────────────────────────────────────────────
 
 
-def test_other_paths_and_methods_are_not_there(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
-        root = scene.url.removesuffix("/slack/events")
+def test_other_paths_and_methods_are_not_there(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        root = harness.url.removesuffix("/slack/events")
         for path in ("/", "/slack", "/slack/events/x", "/slack/events/.."):
-            assert (await scene.http.post(root + path, json={})).status_code == 404
-        assert (await scene.http.get(scene.url)).status_code == 405
+            assert (await harness.http.post(root + path, json={})).status_code == 404
+        assert (await harness.http.get(harness.url)).status_code == 405
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_what_slack_signed_and_nobody_can_read_is_confirmed(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
+def test_what_slack_signed_and_nobody_can_read_is_confirmed(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
         bodies = (b"", b"no json", b"[" * 100_000, b"null", b"[]", b"x" * 1_000_000, b"\xff\xfe")
         for number, body in enumerate(bodies, start=1):
-            assert (await scene.bring(body)).status_code == 200
-            assert scene.adapter.unreadable == number
+            assert (await harness.bring(body)).status_code == 200
+            assert harness.adapter.unreadable == number
         form = b"&".join(b"a=%d" % number for number in range(500))
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        assert (await scene.bring(form, scene.server.headers_for(form) | kind)).status_code == 200
-        assert (await scene.bring(scene.call())).status_code == 200
-        assert len(scene.services.accepted) == 1
+        assert (
+            await harness.bring(form, harness.server.headers_for(form) | kind)
+        ).status_code == 200
+        assert (await harness.bring(harness.call())).status_code == 200
+        assert len(harness.services.accepted) == 1
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_body_without_end_is_not_received(world: SlackWorld) -> None:
-    async def act(scene: Scene) -> None:
+def test_a_body_without_end_is_not_received(world: FakeSlack) -> None:
+    async def act(harness: AdapterHarness) -> None:
         headers = {SIGNATURE_HEADER: "v0=x", TIMESTAMP_HEADER: str(int(world.now))}
-        assert await is_cut_off(scene.http, scene.url, headers)
-        assert (await scene.bring(scene.call())).status_code == 200
+        assert await is_cut_off(harness.http, harness.url, headers)
+        assert (await harness.bring(harness.call())).status_code == 200
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(
-    world: SlackWorld, monkeypatch: pytest.MonkeyPatch
+    world: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "_BODY_SECONDS", 0.01)
 
-    async def act(scene: Scene) -> None:
+    async def act(harness: AdapterHarness) -> None:
         begun = (
             f"POST /slack/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
             f"{SIGNATURE_HEADER}: v0=x\r\n{TIMESTAMP_HEADER}: {int(world.now)}\r\n\r\n"
             f'{{"type": '
         )
-        assert await status_of(scene.adapter.webhook_port, begun.encode()) == 408
+        assert await status_of(harness.adapter.webhook_port, begun.encode()) == 408
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_port_that_is_taken_is_said(world: SlackWorld) -> None:
+def test_a_port_that_is_taken_is_said(world: FakeSlack) -> None:
     check_taken_port(lambda port: world.make_adapter(webhook=replace(WEBHOOK, port=port)))

@@ -27,7 +27,7 @@ async def at_once(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-class TelegramWorld(PlatformWorld):
+class FakeTelegram(PlatformWorld):
     """Updates are asked for."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class TelegramWorld(PlatformWorld):
         self.server.close()
 
 
-class TelegramWebhookWorld(TelegramWorld):
+class FakeTelegramWebhook(FakeTelegram):
     """Updates are brought, through what would be a proxy."""
 
     url = "https://bot.example.org/telegram/hook"

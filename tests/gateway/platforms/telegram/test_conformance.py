@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
-from tests.gateway.platforms.telegram.fake_telegram import TelegramWebhookWorld, TelegramWorld
+from tests.gateway.platforms.telegram.fake_telegram import FakeTelegram, FakeTelegramWebhook
 
 
-@pytest.fixture(params=[TelegramWorld, TelegramWebhookWorld], ids=["polling", "webhook"])
-def world(request: pytest.FixtureRequest) -> Iterator[TelegramWorld]:
+@pytest.fixture(params=[FakeTelegram, FakeTelegramWebhook], ids=["polling", "webhook"])
+def world(request: pytest.FixtureRequest) -> Iterator[FakeTelegram]:
     world = request.param()
     yield world
     world.close()

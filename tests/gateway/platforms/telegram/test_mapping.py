@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from hermes_sessions.gateway.events import Attachment
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
-from hermes_sessions.gateway.platforms.telegram.mapping import Reader, target_of
+from hermes_sessions.gateway.platforms.telegram.mapping import InboundReader, target_of
 from hermes_sessions.model.source import Platform
 
-READER = Reader(bot_id=99, bot_name="hermes_bot")
+READER = InboundReader(bot_id=99, bot_name="hermes_bot")
 ANNA = {"id": 7, "is_bot": False, "first_name": "Anna", "last_name": "Ost", "username": "anna"}
 BOT = {"id": 99, "is_bot": True, "first_name": "Hermes", "username": "hermes_bot"}
 PRIVATE = {"id": 7, "type": "private", "first_name": "Anna"}
@@ -130,7 +130,7 @@ def test_a_command_of_somebody_else_is_none() -> None:
 
 
 def test_without_the_need_for_a_mention_everything_in_a_group_is_taken() -> None:
-    reader = Reader(bot_id=99, bot_name="hermes_bot", needs_mention=False)
+    reader = InboundReader(bot_id=99, bot_name="hermes_bot", needs_mention=False)
     inbound = reader.read(update(text="just talking", chat=GROUP))
     assert inbound is not None
 

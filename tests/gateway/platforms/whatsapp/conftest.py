@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway.platforms.whatsapp.fake_whatsapp import WhatsAppWorld
+from tests.gateway.platforms.whatsapp.fake_whatsapp import FakeWhatsApp
 
 
 @pytest.fixture
-def world() -> Iterator[WhatsAppWorld]:
-    world = WhatsAppWorld()
+def world() -> Iterator[FakeWhatsApp]:
+    world = FakeWhatsApp()
     yield world
     world.close()

@@ -23,7 +23,7 @@ ROBOT = Person("Hermes", "15550783881")
 SENDERS = {"anna": ANNA, "bert": BERT, "robot": ROBOT}
 
 
-class WhatsAppWorld(PlatformWorld):
+class FakeWhatsApp(PlatformWorld):
     """Private chats and groups; WhatsApp has no topics."""
 
     rooms: tuple[Room, ...] = ("private", "group")

@@ -14,14 +14,14 @@ from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from hermes_sessions.gateway.platforms.whatsapp.webhook import SIGNATURE_HEADER
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.whatsapp_server import ANNA, WhatsAppServer
-from tests.gateway.harness import GatewayTown
-from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN, WhatsAppWorld
+from tests.gateway.harness import GatewayHarness
+from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN, FakeWhatsApp
 
 # An adapter at work, and a client that calls its webhook as anybody could.
 
 
-class Scene:
-    def __init__(self, world: WhatsAppWorld, **changes: Any) -> None:
+class AdapterHarness:
+    def __init__(self, world: FakeWhatsApp, **changes: Any) -> None:
         self.world = world
         self.server = world.server
         self.services = RecordingServices()
@@ -42,20 +42,22 @@ class Scene:
         return (await self.http.post(self.url, content=body, headers=headers)).status_code
 
 
-def play(world: WhatsAppWorld, act: Callable[[Scene], Awaitable[None]], **changes: Any) -> None:
+def run_adapter(
+    world: FakeWhatsApp, act: Callable[[AdapterHarness], Awaitable[None]], **changes: Any
+) -> None:
     async def main() -> None:
-        scene = Scene(world, **changes)
-        await scene.adapter.connect(scene.services)
+        harness = AdapterHarness(world, **changes)
+        await harness.adapter.connect(harness.services)
         try:
-            await act(scene)
+            await act(harness)
         finally:
-            await scene.http.aclose()
-            await scene.adapter.disconnect()
+            await harness.http.aclose()
+            await harness.adapter.disconnect()
 
     asyncio.run(main())
 
 
-class WhatsAppTown(GatewayTown):
+class WhatsAppHarness(GatewayHarness):
     """WhatsApp, a model, and gateways that come and go on one store."""
 
     def __init__(self, home: Path) -> None:

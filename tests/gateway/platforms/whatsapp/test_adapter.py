@@ -17,8 +17,8 @@ from hermes_sessions.gateway.platforms.port import (
 )
 from hermes_sessions.testing.platforms import RecordingServices
 from hermes_sessions.testing.whatsapp_server import ANNA, GROUP, Person, Refusal, too_many
-from tests.gateway.platforms.whatsapp.fake_whatsapp import WhatsAppWorld
-from tests.gateway.platforms.whatsapp.harness import Scene, play
+from tests.gateway.platforms.whatsapp.fake_whatsapp import FakeWhatsApp
+from tests.gateway.platforms.whatsapp.harness import AdapterHarness, run_adapter
 
 
 def to(person: Person = ANNA, **fields: Any) -> Target:
@@ -28,53 +28,53 @@ def to(person: Person = ANNA, **fields: Any) -> Target:
 # ── sending ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_reply_has_whatsapps_markup_and_its_key(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.message("Hello")
-        await scene.adapter.send(to(reply_to="wamid.1"), "**Hi**, _Anna_ ~~x~~ `y`", key="12.0")
-        (sent,) = scene.server.sent
+def test_a_reply_has_whatsapps_markup_and_its_key(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.message("Hello")
+        await harness.adapter.send(to(reply_to="wamid.1"), "**Hi**, _Anna_ ~~x~~ `y`", key="12.0")
+        (sent,) = harness.server.sent
         assert sent.text == "*Hi*, _Anna_ ~x~ `y`"
         assert sent.key == "12.0"
         assert sent.reply_to is None  # with two people, it is clear what is answered
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_reply_in_a_group_shows_what_it_answers(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        message_id = scene.server.write("Hello", group=GROUP)
-        await scene.adapter.send(Target("whatsapp", GROUP, None, message_id), "Hi", key="k")
-        (sent,) = scene.server.sent
+def test_a_reply_in_a_group_shows_what_it_answers(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        message_id = harness.server.write("Hello", group=GROUP)
+        await harness.adapter.send(Target("whatsapp", GROUP, None, message_id), "Hi", key="k")
+        (sent,) = harness.server.sent
         assert (sent.chat_id, sent.is_to_group, sent.reply_to) == (GROUP, True, message_id)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_somebody_who_hides_their_number_is_answered(world: WhatsAppWorld) -> None:
+def test_somebody_who_hides_their_number_is_answered(world: FakeWhatsApp) -> None:
     hidden = Person("Anna", None, "DE.1349120865530274191")
 
-    async def act(scene: Scene) -> None:
-        scene.server.write("Hello", person=hidden)
-        await scene.services.texts(1)
-        source = scene.services.accepted[0].source
-        await scene.adapter.send(Target("whatsapp", source.chat_id), "Hi", key="k")
-        assert scene.server.sent[0].chat_id == hidden.user_id
-        assert b'"recipient":"DE.' in scene.server.requests[-1].body.replace(b" ", b"")
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("Hello", person=hidden)
+        await harness.services.texts(1)
+        source = harness.services.accepted[0].source
+        await harness.adapter.send(Target("whatsapp", source.chat_id), "Hi", key="k")
+        assert harness.server.sent[0].chat_id == hidden.user_id
+        assert b'"recipient":"DE.' in harness.server.requests[-1].body.replace(b" ", b"")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_after_a_day_the_window_is_closed_and_that_is_said(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.message("Hello")
+def test_after_a_day_the_window_is_closed_and_that_is_said(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.message("Hello")
         world.now += 86401
         with pytest.raises(Undeliverable, match=r"24 hours .* once they have written .*131047"):
-            await scene.adapter.send(to(), "Late", key="k")
-        scene.server.message("Are you there?")
-        await scene.adapter.send(to(), "Yes", key="k")
-        assert [sent.text for sent in scene.server.sent] == ["Yes"]
+            await harness.adapter.send(to(), "Late", key="k")
+        harness.server.message("Are you there?")
+        await harness.adapter.send(to(), "Yes", key="k")
+        assert [sent.text for sent in harness.server.sent] == ["Yes"]
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,18 @@ def test_after_a_day_the_window_is_closed_and_that_is_said(world: WhatsAppWorld)
     ids=lambda value: str(value.body["code"]) if isinstance(value, Refusal) else "",
 )
 def test_refusals_say_what_to_do(
-    world: WhatsAppWorld, refusal: Refusal, error: type[PlatformError], words: str
+    world: FakeWhatsApp, refusal: Refusal, error: type[PlatformError], words: str
 ) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.message("Hello")
-        scene.server.fail(refusal)
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.message("Hello")
+        harness.server.fail(refusal)
         with pytest.raises(PlatformError, match=words) as raised:
-            await scene.adapter.send(to(), "Hi", key="k")
+            await harness.adapter.send(to(), "Hi", key="k")
         assert type(raised.value) is error
-        assert scene.server.token not in str(raised.value)
-        await scene.adapter.send(to(), "Hi", key="k")
+        assert harness.server.token not in str(raised.value)
+        await harness.adapter.send(to(), "Hi", key="k")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -136,46 +136,46 @@ def test_refusals_say_what_to_do(
     ],
     ids=range(7),
 )
-def test_how_long_to_wait(world: WhatsAppWorld, refusal: Refusal, seconds: float) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.message("Hello")
-        scene.server.fail(refusal)
+def test_how_long_to_wait(world: FakeWhatsApp, refusal: Refusal, seconds: float) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.message("Hello")
+        harness.server.fail(refusal)
         with pytest.raises(RateLimited) as limited:
-            await scene.adapter.send(to(), "Hi", key="k")
+            await harness.adapter.send(to(), "Hi", key="k")
         assert limited.value.retry_after == seconds
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 502])
 @pytest.mark.parametrize("body", [b"<html>busy</html>", b"[]", b"{}", b"[" * 100_000])
 def test_an_answer_that_is_not_metas_may_be_better_later(
-    world: WhatsAppWorld, status: int, body: bytes
+    world: FakeWhatsApp, status: int, body: bytes
 ) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.message("Hello")
-        scene.server.babble(body, status)
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.message("Hello")
+        harness.server.babble(body, status)
         with pytest.raises(Unreachable):
-            await scene.adapter.send(to(), "Hi", key="k")
+            await harness.adapter.send(to(), "Hi", key="k")
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_typing_is_shown_under_the_message(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        await scene.adapter.typing(to(reply_to="wamid.7"))
-        await scene.adapter.typing(to())
-        (mark,) = scene.server.marks
+def test_typing_is_shown_under_the_message(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        await harness.adapter.typing(to(reply_to="wamid.7"))
+        await harness.adapter.typing(to())
+        (mark,) = harness.server.marks
         assert (mark["message_id"], mark["status"]) == ("wamid.7", "read")
         assert mark["typing_indicator"] == {"type": "text"}
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── connecting ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_number_that_meta_does_not_know(world: WhatsAppWorld) -> None:
+def test_a_number_that_meta_does_not_know(world: FakeWhatsApp) -> None:
     async def main() -> None:
         adapter = world.make_adapter(phone_number_id="999999")
         with pytest.raises(LoginRefused, match="phone_number_id"):
@@ -185,7 +185,7 @@ def test_a_number_that_meta_does_not_know(world: WhatsAppWorld) -> None:
     asyncio.run(main())
 
 
-def test_nobody_at_the_other_end(world: WhatsAppWorld) -> None:
+def test_nobody_at_the_other_end(world: FakeWhatsApp) -> None:
     async def main() -> None:
         adapter = world.make_adapter(base_url="http://127.0.0.1:1")
         with pytest.raises(Unreachable):
@@ -195,15 +195,15 @@ def test_nobody_at_the_other_end(world: WhatsAppWorld) -> None:
     asyncio.run(main())
 
 
-def test_no_secret_is_logged(world: WhatsAppWorld, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_logged(world: FakeWhatsApp, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
-    async def act(scene: Scene) -> None:
-        scene.server.write("A secret message")
-        await scene.services.texts(1)
-        await scene.adapter.send(to(), "A secret reply", key="k")
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.write("A secret message")
+        await harness.services.texts(1)
+        await harness.adapter.send(to(), "A secret reply", key="k")
 
-    play(world, act)
+    run_adapter(world, act)
     for secret in (world.server.token, world.server.app_secret, "A secret"):
         assert secret not in caplog.text
 
@@ -212,64 +212,64 @@ def test_no_secret_is_logged(world: WhatsAppWorld, caplog: pytest.LogCaptureFixt
 
 
 def test_statuses_are_recorded_and_never_answered(
-    world: WhatsAppWorld, caplog: pytest.LogCaptureFixture
+    world: FakeWhatsApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.message("Hello")
-        message_id = await scene.adapter.send(to(), "Hi", key="12.0")
-        assert scene.adapter.status_of(message_id) is None
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.message("Hello")
+        message_id = await harness.adapter.send(to(), "Hi", key="12.0")
+        assert harness.adapter.status_of(message_id) is None
         for told, known in (
             ("delivered", "delivered"),
             ("sent", "delivered"),  # they may come in any order
             ("read", "read"),
             ("unheard_of", "read"),
         ):
-            scene.server.tell_status(message_id, told)
-            await asyncio.to_thread(scene.server.wait_for, lambda: not scene.server.waiting)
-            status = scene.adapter.status_of(message_id)
+            harness.server.tell_status(message_id, told)
+            await asyncio.to_thread(harness.server.wait_for, lambda: not harness.server.waiting)
+            status = harness.adapter.status_of(message_id)
             assert status is not None
             assert (status.status, status.key) == (known, "12.0")
-        assert not scene.services.offered
-        assert len(scene.server.sent) == 1
+        assert not harness.services.offered
+        assert len(harness.server.sent) == 1
         assert "not delivered" not in caplog.text
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 def test_a_reply_that_failed_later_is_explained_once(
-    world: WhatsAppWorld, caplog: pytest.LogCaptureFixture
+    world: FakeWhatsApp, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.message("Hello")
-        message_id = await scene.adapter.send(to(), "Hi", key="12.0")
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.message("Hello")
+        message_id = await harness.adapter.send(to(), "Hi", key="12.0")
         error = {"code": 131047, "title": "Re-engagement message"}
         for _ in range(2):
-            scene.server.tell_status(message_id, "failed", errors=[error])
-        await asyncio.to_thread(scene.server.wait_for, lambda: not scene.server.waiting)
-        status = scene.adapter.status_of(message_id)
+            harness.server.tell_status(message_id, "failed", errors=[error])
+        await asyncio.to_thread(harness.server.wait_for, lambda: not harness.server.waiting)
+        status = harness.adapter.status_of(message_id)
         assert status is not None
         assert status.code == 131047
 
-    play(world, act)
+    run_adapter(world, act)
     (record,) = (each for each in caplog.records if "was not delivered" in each.message)
     assert "reply 12.0" in record.message
     assert "24 hours" in record.message
 
 
-def test_a_failure_that_cannot_be_stored_is_brought_again(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.message("Hello")
-        message_id = await scene.adapter.send(to(), "Hi", key="12.0")
-        scene.services.fail_with(StoreUnavailable("The database is away."))
+def test_a_failure_that_cannot_be_stored_is_brought_again(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.message("Hello")
+        message_id = await harness.adapter.send(to(), "Hi", key="12.0")
+        harness.services.fail_with(StoreUnavailable("The database is away."))
         error = {"code": 131026, "title": "Message undeliverable"}
-        scene.server.tell_status(message_id, "failed", errors=[error])
-        await asyncio.to_thread(scene.server.wait_for, lambda: not scene.server.waiting)
-        assert scene.server.deliveries == [503, 200]
-        ((key, about, why),) = scene.services.undelivered_parts
+        harness.server.tell_status(message_id, "failed", errors=[error])
+        await asyncio.to_thread(harness.server.wait_for, lambda: not harness.server.waiting)
+        assert harness.server.deliveries == [503, 200]
+        ((key, about, why),) = harness.services.undelivered_parts
         assert (key, about) == ("12.0", message_id)
         assert why
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────
@@ -278,33 +278,33 @@ def test_a_failure_that_cannot_be_stored_is_brought_again(world: WhatsAppWorld) 
 PICTURE = Attachment("photo", "2754859441498128")
 
 
-def test_a_file_is_fetched_with_the_token(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.files[PICTURE.reference] = b"a picture"
-        assert await scene.adapter.fetch(PICTURE, limit=9) == b"a picture"
+def test_a_file_is_fetched_with_the_token(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.files[PICTURE.reference] = b"a picture"
+        assert await harness.adapter.fetch(PICTURE, limit=9) == b"a picture"
         with pytest.raises(Undeliverable, match="9 bytes"):
-            await scene.adapter.fetch(PICTURE, limit=8)
+            await harness.adapter.fetch(PICTURE, limit=8)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_the_platforms_own_limit_holds_as_well(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.files[PICTURE.reference] = b"a picture"
+def test_the_platforms_own_limit_holds_as_well(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.files[PICTURE.reference] = b"a picture"
         with pytest.raises(Undeliverable, match="over 5"):
-            await scene.adapter.fetch(PICTURE, limit=100)
+            await harness.adapter.fetch(PICTURE, limit=100)
 
-    play(world, act, max_file_bytes=5)
+    run_adapter(world, act, max_file_bytes=5)
 
 
-def test_a_file_that_is_larger_than_it_says(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.files |= {PICTURE.reference: b"small", "large": b"x" * 100_000}
-        scene.server.file_address = lambda _name: f"{scene.server.base_url}/files/large"
+def test_a_file_that_is_larger_than_it_says(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.files |= {PICTURE.reference: b"small", "large": b"x" * 100_000}
+        harness.server.file_address = lambda _name: f"{harness.server.base_url}/files/large"
         with pytest.raises(Undeliverable, match="over 50"):
-            await scene.adapter.fetch(PICTURE, limit=50)
+            await harness.adapter.fetch(PICTURE, limit=50)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize(
@@ -320,30 +320,30 @@ def test_a_file_that_is_larger_than_it_says(world: WhatsAppWorld) -> None:
         "",
     ],
 )
-def test_the_token_goes_to_meta_alone(world: WhatsAppWorld, address: str) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.files[PICTURE.reference] = b"a picture"
-        scene.server.file_address = lambda _name: address
+def test_the_token_goes_to_meta_alone(world: FakeWhatsApp, address: str) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.files[PICTURE.reference] = b"a picture"
+        harness.server.file_address = lambda _name: address
         with pytest.raises(Undeliverable, match="trusted"):
-            await scene.adapter.fetch(PICTURE, limit=100)
+            await harness.adapter.fetch(PICTURE, limit=100)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
 @pytest.mark.parametrize("reference", ["gone", "../x", "a/b", "1?fields=x", ""])
-def test_a_file_that_is_not_there(world: WhatsAppWorld, reference: str) -> None:
-    async def act(scene: Scene) -> None:
+def test_a_file_that_is_not_there(world: FakeWhatsApp, reference: str) -> None:
+    async def act(harness: AdapterHarness) -> None:
         with pytest.raises(Undeliverable):
-            await scene.adapter.fetch(Attachment("photo", reference), limit=100)
+            await harness.adapter.fetch(Attachment("photo", reference), limit=100)
 
-    play(world, act)
+    run_adapter(world, act)
 
 
-def test_a_file_that_went_between_two_calls(world: WhatsAppWorld) -> None:
-    async def act(scene: Scene) -> None:
-        scene.server.files[PICTURE.reference] = b"a picture"
-        scene.server.file_address = lambda _name: f"{scene.server.base_url}/files/gone"
+def test_a_file_that_went_between_two_calls(world: FakeWhatsApp) -> None:
+    async def act(harness: AdapterHarness) -> None:
+        harness.server.files[PICTURE.reference] = b"a picture"
+        harness.server.file_address = lambda _name: f"{harness.server.base_url}/files/gone"
         with pytest.raises(Undeliverable, match="no longer there"):
-            await scene.adapter.fetch(PICTURE, limit=100)
+            await harness.adapter.fetch(PICTURE, limit=100)
 
-    play(world, act)
+    run_adapter(world, act)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.gateway.platforms.port import LoginRefused
-from hermes_sessions.gateway.platforms.whatsapp.errors import explained
+from hermes_sessions.gateway.platforms.whatsapp.errors import explain_error
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.testing.scripted_model import streamed
 from hermes_sessions.testing.whatsapp_server import (
@@ -22,7 +22,7 @@ from hermes_sessions.testing.whatsapp_server import (
 from tests.cli.harness import Hermes
 from tests.gateway.harness import echo, said
 from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN
-from tests.gateway.platforms.whatsapp.harness import WhatsAppTown
+from tests.gateway.platforms.whatsapp.harness import WhatsAppHarness
 
 NAMESPACE = "default"
 #: Anna as Meta names her before it told her lasting id, and when she hides her number.
@@ -31,33 +31,33 @@ WITHOUT_NUMBER = ANNA._replace(number=None)
 
 
 @pytest.fixture
-def town(tmp_path: Path) -> Iterator[WhatsAppTown]:
-    with WhatsAppTown(tmp_path) as town:
-        yield town
+def harness(tmp_path: Path) -> Iterator[WhatsAppHarness]:
+    with WhatsAppHarness(tmp_path) as harness:
+        yield harness
 
 
-def keys(town: WhatsAppTown) -> set[str]:
+def keys(harness: WhatsAppHarness) -> set[str]:
     """The keys of all lanes."""
-    with town.open_db() as db, db.store.provider.read() as tx:
+    with harness.open_db() as db, db.store.provider.read() as tx:
         return {row[0] for row in tx.all("SELECT session_key FROM lanes", ())}
 
 
-def test_a_message_is_answered_and_stored(town: WhatsAppTown) -> None:
-    running = town.start()
-    assert town.whatsapp.verify(VERIFY_TOKEN)
-    town.whatsapp.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
+def test_a_message_is_answered_and_stored(harness: WhatsAppHarness) -> None:
+    running = harness.start()
+    assert harness.whatsapp.verify(VERIFY_TOKEN)
+    harness.whatsapp.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
     assert running.stop() is True
-    town.whatsapp.wait_for(lambda: town.whatsapp.deliveries == [200])
-    assert town.whatsapp.waiting == []
-    with town.open_db() as db:
+    harness.whatsapp.wait_for(lambda: harness.whatsapp.deliveries == [200])
+    assert harness.whatsapp.waiting == []
+    with harness.open_db() as db:
         (session,) = db.list_sessions_rich()
         assert (session["source"], session["user_id"]) == ("whatsapp", ANNA.number)
         assert [row["content"] for row in db.get_messages(session["id"])] == [
             "Hello",
             "You said: Hello",
         ]
-    assert keys(town) == {f"agent:main:whatsapp:dm:{ANNA.number}"}
+    assert keys(harness) == {f"agent:main:whatsapp:dm:{ANNA.number}"}
 
 
 @pytest.mark.parametrize(
@@ -70,64 +70,67 @@ def test_a_message_is_answered_and_stored(town: WhatsAppTown) -> None:
     ids=["number first", "both first", "lasting id first"],
 )
 def test_somebody_with_two_ids_has_one_conversation(
-    town: WhatsAppTown, order: tuple[Person, ...]
+    harness: WhatsAppHarness, order: tuple[Person, ...]
 ) -> None:
     """Whichever of them Meta names, and after a restart."""
-    running = town.start()
+    running = harness.start()
     for number, person in enumerate(order):
         if number == 2:
             running.stop("restart")
-            running = town.start()
-        before = len(town.whatsapp.sent)
-        town.whatsapp.write(f"Message {number}", person=person)
-        town.whatsapp.wait_for(lambda before=before: len(town.whatsapp.sent) > before)
-        assert town.whatsapp.sent[-1].chat_id == person.id
+            running = harness.start()
+        before = len(harness.whatsapp.sent)
+        harness.whatsapp.write(f"Message {number}", person=person)
+        harness.whatsapp.wait_for(lambda before=before: len(harness.whatsapp.sent) > before)
+        assert harness.whatsapp.sent[-1].chat_id == person.id
     running.stop()
-    assert len(keys(town)) == 1
-    with town.open_db() as db:
+    assert len(keys(harness)) == 1
+    with harness.open_db() as db:
         assert db.session_count() == 1
 
 
-def test_participants_of_a_group(town: WhatsAppTown) -> None:
-    town.config["platforms"]["whatsapp"]["allowed_chats"] = [GROUP]
-    running = town.start()
-    town.whatsapp.write("I am Anna", group=GROUP)
-    town.wait_for_replies(1, GROUP)
-    town.whatsapp.write("I am Bert", group=GROUP, person=BERT)
-    assert sorted(town.wait_for_replies(2, GROUP)) == ["You said: I am Anna", "You said: I am Bert"]
+def test_participants_of_a_group(harness: WhatsAppHarness) -> None:
+    harness.config["platforms"]["whatsapp"]["allowed_chats"] = [GROUP]
+    running = harness.start()
+    harness.whatsapp.write("I am Anna", group=GROUP)
+    harness.wait_for_replies(1, GROUP)
+    harness.whatsapp.write("I am Bert", group=GROUP, person=BERT)
+    assert sorted(harness.wait_for_replies(2, GROUP)) == [
+        "You said: I am Anna",
+        "You said: I am Bert",
+    ]
     running.stop()
-    assert keys(town) == {
+    assert keys(harness) == {
         f"agent:main:whatsapp:group:{GROUP}:{ANNA.number}",
         f"agent:main:whatsapp:group:{GROUP}:{BERT.number}",
     }
 
 
-def test_a_stranger_is_not_answered_by_the_agent(town: WhatsAppTown) -> None:
-    town.start()
-    town.whatsapp.write("Let me in", person=BERT)
-    (reply,) = town.wait_for_replies(1, BERT.id)
+def test_a_stranger_is_not_answered_by_the_agent(harness: WhatsAppHarness) -> None:
+    harness.start()
+    harness.whatsapp.write("Let me in", person=BERT)
+    (reply,) = harness.wait_for_replies(1, BERT.id)
     assert "hermes gateway pair" in reply
-    assert town.model.requests == []
+    assert harness.model.requests == []
 
 
-def test_a_forged_call_reaches_nobody(town: WhatsAppTown) -> None:
-    town.start()
-    whatsapp = town.whatsapp
+def test_a_forged_call_reaches_nobody(harness: WhatsAppHarness) -> None:
+    harness.start()
+    whatsapp = harness.whatsapp
     forged = whatsapp.call(whatsapp.value([whatsapp.message("I am Anna, really")]))
     whatsapp.push(forged, signature="sha256=" + "0" * 64)
     whatsapp.push(forged, signature="")
     whatsapp.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
     whatsapp.wait_for(lambda: whatsapp.deliveries == [401, 401, 200])
 
 
-def test_duplicates_and_reordered_calls_are_answered_once(town: WhatsAppTown) -> None:
-    town.start()
-    gate = town.model.gate()
-    town.model.respond = lambda request: (
+def test_duplicates_and_reordered_calls_are_answered_once(harness: WhatsAppHarness) -> None:
+    harness.start()
+    gate = harness.model.gate()
+    harness.model.respond = lambda request: (
         streamed(gate, "Done.") if said(request) == "Once, please" else echo(request)
     )
-    whatsapp = town.whatsapp
+    whatsapp = harness.whatsapp
     first = whatsapp.call(whatsapp.value([whatsapp.message("Once, please")]))
     later = whatsapp.call(whatsapp.value([whatsapp.message("/queue And then?")]))
     whatsapp.push(first, first)
@@ -135,79 +138,81 @@ def test_duplicates_and_reordered_calls_are_answered_once(town: WhatsAppTown) ->
     whatsapp.push(later, first, later)
     whatsapp.wait_for(lambda: not whatsapp.waiting)
     gate.open()
-    whatsapp.wait_for(lambda: "You said: And then?" in town.replies())
+    whatsapp.wait_for(lambda: "You said: And then?" in harness.replies())
     whatsapp.write("/status")
-    whatsapp.wait_for(lambda: town.replies()[-1].count("\n"))
-    answers = [text for text in town.replies() if text in {"Done.", "You said: And then?"}]
+    whatsapp.wait_for(lambda: harness.replies()[-1].count("\n"))
+    answers = [text for text in harness.replies() if text in {"Done.", "You said: And then?"}]
     assert answers == ["Done.", "You said: And then?"]
 
 
-def test_statuses_and_reactions_start_nothing(town: WhatsAppTown) -> None:
-    town.start()
-    town.whatsapp.write("Hello")
-    town.wait_for_replies(1)
-    sent = town.whatsapp.sent[0]
+def test_statuses_and_reactions_start_nothing(harness: WhatsAppHarness) -> None:
+    harness.start()
+    harness.whatsapp.write("Hello")
+    harness.wait_for_replies(1)
+    sent = harness.whatsapp.sent[0]
     for status in ("sent", "delivered", "read"):
-        town.whatsapp.tell_status(sent.message_id, status)
-    town.whatsapp.write(type="reaction", reaction={"message_id": sent.message_id, "emoji": "👍"})
-    town.whatsapp.write("Again")
-    assert town.wait_for_replies(2) == ["You said: Hello", "You said: Again"]
+        harness.whatsapp.tell_status(sent.message_id, status)
+    harness.whatsapp.write(type="reaction", reaction={"message_id": sent.message_id, "emoji": "👍"})
+    harness.whatsapp.write("Again")
+    assert harness.wait_for_replies(2) == ["You said: Hello", "You said: Again"]
 
 
-def test_a_reply_that_was_taken_and_not_delivered_can_be_seen(town: WhatsAppTown) -> None:
-    town.start()
-    town.whatsapp.write("Hello")
-    town.wait_for_replies(1)
-    sent = town.whatsapp.sent[0]
+def test_a_reply_that_was_taken_and_not_delivered_can_be_seen(harness: WhatsAppHarness) -> None:
+    harness.start()
+    harness.whatsapp.write("Hello")
+    harness.wait_for_replies(1)
+    sent = harness.whatsapp.sent[0]
     error = {"code": 131026, "title": "Message undeliverable"}
-    town.whatsapp.tell_status(sent.message_id, "failed", errors=[error])
-    town.whatsapp.wait_for(lambda: not town.whatsapp.waiting)
-    result = Hermes(town.home).run("gateway", "queue", "--dead")
+    harness.whatsapp.tell_status(sent.message_id, "failed", errors=[error])
+    harness.whatsapp.wait_for(lambda: not harness.whatsapp.waiting)
+    result = Hermes(harness.home).run("gateway", "queue", "--dead")
     assert result.code == 0
     assert f"dead to whatsapp {ANNA.number}" in result.out
-    assert explained(131026, "Message undeliverable") in result.out
-    with town.open_db() as db:
+    assert explain_error(131026, "Message undeliverable") in result.out
+    with harness.open_db() as db:
         outbox = Outbox(db.store, NAMESPACE)
         (dead,) = outbox.list(["dead"])
         outbox.revive(dead.id)
-    town.whatsapp.write("And?")
-    assert town.wait_for_replies(3)[1:] == ["You said: Hello", "You said: And?"]
+    harness.whatsapp.write("And?")
+    assert harness.wait_for_replies(3)[1:] == ["You said: Hello", "You said: And?"]
 
 
-def test_long_replies_are_split(town: WhatsAppTown) -> None:
+def test_long_replies_are_split(harness: WhatsAppHarness) -> None:
     code = "\n".join(f"line_{number} = 1" for number in range(800))
-    town.model.respond = lambda _request: streamed(f"Look:\n\n```python\n{code}\n```")
-    town.start()
-    town.whatsapp.write("Much")
-    town.whatsapp.wait_for(lambda: any("line_799 " in text for text in town.replies()))
-    replies = town.replies()
+    harness.model.respond = lambda _request: streamed(f"Look:\n\n```python\n{code}\n```")
+    harness.start()
+    harness.whatsapp.write("Much")
+    harness.whatsapp.wait_for(lambda: any("line_799 " in text for text in harness.replies()))
+    replies = harness.replies()
     assert len(replies) > 2
     assert all(text.count("```") == 2 and len(text) <= 4096 for text in replies)
 
 
-def test_a_limited_reply_is_sent_when_it_may_be(town: WhatsAppTown) -> None:
-    town.start()
-    town.whatsapp.fail(too_many(131056, retry_after=0))
-    town.whatsapp.write("Hello")
-    assert town.wait_for_replies(1) == ["You said: Hello"]
+def test_a_limited_reply_is_sent_when_it_may_be(harness: WhatsAppHarness) -> None:
+    harness.start()
+    harness.whatsapp.fail(too_many(131056, retry_after=0))
+    harness.whatsapp.write("Hello")
+    assert harness.wait_for_replies(1) == ["You said: Hello"]
 
 
-def test_a_reply_after_a_day_is_kept_with_the_reason(town: WhatsAppTown) -> None:
-    running = town.start()
-    town.whatsapp.fail(outside_window())
-    town.whatsapp.write("Hello")
-    town.whatsapp.wait_for(lambda: any(b"You said" in each.body for each in town.whatsapp.requests))
+def test_a_reply_after_a_day_is_kept_with_the_reason(harness: WhatsAppHarness) -> None:
+    running = harness.start()
+    harness.whatsapp.fail(outside_window())
+    harness.whatsapp.write("Hello")
+    harness.whatsapp.wait_for(
+        lambda: any(b"You said" in each.body for each in harness.whatsapp.requests)
+    )
     # Replies leave in order: when this one has, it is decided about the first.
-    town.whatsapp.write("Again")
-    assert town.wait_for_replies(1) == ["You said: Again"]
+    harness.whatsapp.write("Again")
+    assert harness.wait_for_replies(1) == ["You said: Again"]
     running.stop()
-    with town.open_db() as db:
+    with harness.open_db() as db:
         (dead,) = Outbox(db.store, NAMESPACE).list(["dead"])
         assert dead.text == "You said: Hello"
         assert "24 hours" in (dead.error or "")
 
 
-def test_a_wrong_token_ends_the_start(town: WhatsAppTown) -> None:
-    town.config["platforms"]["whatsapp"]["token"] = "EAAwrongwrongwrongwrongwrong"
+def test_a_wrong_token_ends_the_start(harness: WhatsAppHarness) -> None:
+    harness.config["platforms"]["whatsapp"]["token"] = "EAAwrongwrongwrongwrongwrong"
     with pytest.raises(LoginRefused, match="whatsapp"):
-        town.start()
+        harness.start()

@@ -12,17 +12,17 @@ from hermes_sessions.gateway.events import Attachment, Inbound
 from hermes_sessions.gateway.platforms.whatsapp import mapping
 from hermes_sessions.gateway.platforms.whatsapp.mapping import (
     OLDEST_SECONDS,
-    Brought,
     Content,
-    Reader,
-    Status,
+    DeliveryStatus,
+    InboundReader,
+    WebhookBatch,
     content_of,
 )
 from hermes_sessions.model.lane import build_session_key
 
 NOW = 1_800_000_000.0
 NUMBER_ID = "106540352242922"
-READER = Reader(NUMBER_ID, "15550783881")
+READER = InboundReader(NUMBER_ID, "15550783881")
 CONTACT = {"profile": {"name": "Anna"}, "wa_id": "4915700000007", "user_id": "DE.1349"}
 MESSAGE: dict[str, Any] = {
     "from": "4915700000007",
@@ -45,7 +45,7 @@ def call(*messages: object, contacts: object = (CONTACT,), **more: object) -> di
     return {"object": "whatsapp_business_account", "entry": [{"id": "1", "changes": changes}]}
 
 
-def read(payload: object) -> Brought:
+def read(payload: object) -> WebhookBatch:
     return READER.read(payload, now=NOW)
 
 
@@ -242,8 +242,8 @@ def test_statuses() -> None:
     brought = read(call(statuses=[{"id": "wamid.8", "status": "read"}, failed]))
     assert brought.messages == ()
     assert brought.statuses == (
-        Status("wamid.8", "read"),
-        Status("wamid.9", "failed", "12.0", 131047, "24 h"),
+        DeliveryStatus("wamid.8", "read"),
+        DeliveryStatus("wamid.9", "failed", "12.0", 131047, "24 h"),
     )
 
 

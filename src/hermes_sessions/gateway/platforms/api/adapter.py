@@ -8,13 +8,13 @@ from typing import ClassVar, Final, Protocol, runtime_checkable
 
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.gateway.message_progress import HasStore, watcher_of
-from hermes_sessions.gateway.metrics import Observing
+from hermes_sessions.gateway.message_progress import HasStore, progress_watcher
+from hermes_sessions.gateway.metrics import GatewayMetrics
 from hermes_sessions.gateway.platforms.api.conversations import Conversations
 from hermes_sessions.gateway.platforms.api.mapping import PLATFORM
 from hermes_sessions.gateway.platforms.api.routes import PROBES, Api
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
-from hermes_sessions.gateway.platforms.http_server import Listener, Patience
+from hermes_sessions.gateway.platforms.http_server import Listener, ServerLimits
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -28,11 +28,11 @@ MODEL: Final = "hermes-agent"
 
 
 @runtime_checkable
-class HasObserving(Protocol):
+class HasMetrics(Protocol):
     """Services of a gateway that counts: then there is something in ``/metrics``."""
 
     @property
-    def observing(self) -> Observing:
+    def gateway_metrics(self) -> GatewayMetrics:
         """What is counted."""
 
 
@@ -56,13 +56,13 @@ class ApiAdapter(Adapter):
         api = Api(
             settings,
             services,
-            services.observing if isinstance(services, HasObserving) else Observing(),
+            services.gateway_metrics if isinstance(services, HasMetrics) else GatewayMetrics(),
             self._ending,
             MODEL,
-            watcher_of(services),
+            progress_watcher(services),
             Conversations(services.store) if isinstance(services, HasStore) else None,
         )
-        patience = Patience(
+        patience = ServerLimits(
             head_seconds=settings.head_seconds, connections=settings.max_connections
         )
         listener = Listener(

@@ -13,7 +13,7 @@ _TYPES: Final = {
 }
 
 
-class ApiProblem(Exception):
+class ApiError(Exception):
     """A request that is not answered as asked; the words are for whoever wrote the client."""
 
     def __init__(

@@ -31,7 +31,7 @@ _SESSION: Final = (
 _MESSAGE: Final = ("id", "role", "content", "timestamp", "tool_name", "tool_calls", "tool_call_id")
 
 
-class Spoken:
+class ReplyDeltas:
     """What a turn says, piece by piece; at its end, what of the reply has not been said."""
 
     def __init__(self) -> None:

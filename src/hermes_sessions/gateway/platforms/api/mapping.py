@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.platforms.api.errors import ApiProblem
+from hermes_sessions.gateway.platforms.api.errors import ApiError
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import Platform, SessionSource
 
@@ -49,7 +49,7 @@ def checked_id(value: object, what: str) -> str:
         ApiProblem: it is none.
     """
     if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise ApiProblem(
+        raise ApiError(
             400,
             f"{what} must be 1 to 128 letters, digits or one of . _ @ + = : -",
             code="invalid_id",
@@ -67,7 +67,7 @@ def one_of(header: str | None, field: object, what: str) -> str | None:
     by_header = None if header is None else checked_id(header, what)
     by_field = None if field is None else checked_id(field, what)
     if by_header and by_field and by_header != by_field:
-        raise ApiProblem(
+        raise ApiError(
             400,
             f"{what} is {by_header} in the header and {by_field} in the body; send one of them.",
             code="contradiction",
@@ -114,7 +114,7 @@ def read_chat(body: object) -> ChatRequest:
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         raise _wrong("messages must be a list with at least one message.", "messages")
-    _refuse_what_is_ignored_at_a_loss(request)
+    _refuse_unsupported_options(request)
     read = [_read_message(message, number) for number, message in enumerate(messages)]
     spoken = [message for message in read if message["role"] != "system"]
     system = "\n\n".join(message["content"] for message in read if message["role"] == "system")
@@ -178,11 +178,11 @@ def as_number(value: str | None, what: str, *, default: int, at_most: int) -> in
     return int(value)
 
 
-def _wrong(message: str, param: str | None, code: str = "invalid_value") -> ApiProblem:
-    return ApiProblem(400, message, code=code, param=param)
+def _wrong(message: str, param: str | None, code: str = "invalid_value") -> ApiError:
+    return ApiError(400, message, code=code, param=param)
 
 
-def _refuse_what_is_ignored_at_a_loss(request: Mapping[str, Any]) -> None:
+def _refuse_unsupported_options(request: Mapping[str, Any]) -> None:
     """Refuse what would change the answer's form; how the model samples is the gateway's matter."""
     if request.get("tools") or request.get("functions"):
         name = "tools" if request.get("tools") else "functions"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from hermes_sessions.gateway.events import Receipt
-from hermes_sessions.gateway.platforms.api.errors import ApiProblem
+from hermes_sessions.gateway.platforms.api.errors import ApiError
 from hermes_sessions.gateway.platforms.port import Progress
 
 #: Seconds without anything to say, after which that is said.
@@ -46,14 +46,14 @@ async def follow(
                     return
                 following = asyncio.ensure_future(anext(progress))
             elif stops.done():
-                raise ApiProblem(
+                raise ApiError(
                     503,
                     f"The gateway restarts. {_KEPT}Read the answer in the conversation.",
                     code="restarting",
                     is_stored=True,
                 )
             elif clock() >= until:
-                raise ApiProblem(
+                raise ApiError(
                     504,
                     f"The answer takes long. {_KEPT}Read it in the conversation later.",
                     code="takes_long",
@@ -74,7 +74,7 @@ def _result_of(following: asyncio.Future[Progress]) -> Progress:
     try:
         return following.result()
     except StopAsyncIteration:
-        raise ApiProblem(
+        raise ApiError(
             503,
             f"Nothing more is heard of the answer here. {_KEPT}",
             code="out_of_sight",
@@ -89,20 +89,20 @@ def require_stored(receipt: Receipt) -> None:
         ApiProblem: it was refused, or has to wait for the database.
     """
     if receipt.status == "refused":
-        raise ApiProblem(
+        raise ApiError(
             _REFUSALS.get(receipt.reason or "unknown", 403),
             receipt.reply or "This sender may not talk to the agent.",
             code="refused",
         )
     if receipt.status == "spooled":
-        raise ApiProblem(
+        raise ApiError(
             503,
             f"The database cannot be reached. {_KEPT}",
             code="database_unreachable",
             is_stored=True,
         )
     if receipt.status != "answered" and receipt.item_id is None:
-        raise ApiProblem(409, "This message was sent before.", code="duplicate", is_stored=True)
+        raise ApiError(409, "This message was sent before.", code="duplicate", is_stored=True)
 
 
 def require_answer(ended: Progress) -> None:
@@ -112,11 +112,9 @@ def require_answer(ended: Progress) -> None:
         ApiProblem: it did not.
     """
     if ended.outcome == "failed":
-        raise ApiProblem(
-            502, ended.text or "The model failed.", code="model_failed", is_stored=True
-        )
+        raise ApiError(502, ended.text or "The model failed.", code="model_failed", is_stored=True)
     if ended.outcome in {"interrupted", "dropped"}:
-        raise ApiProblem(
+        raise ApiError(
             409,
             "The answer was interrupted: by another message, by /stop or by a reset. What was "
             "said is kept.",

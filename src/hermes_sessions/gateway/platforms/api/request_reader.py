@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
-from hermes_sessions.gateway.platforms.api.errors import ApiProblem
+from hermes_sessions.gateway.platforms.api.errors import ApiError
 from hermes_sessions.gateway.platforms.api.mapping import USER_HEADER, one_of
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
 
@@ -42,7 +42,7 @@ def id_header(request: Request, name: str) -> str | None:
     """
     given = request.headers.getlist(name)
     if len(given) > 1:
-        raise ApiProblem(400, f"{name} was sent twice.", code="contradiction", param=name)
+        raise ApiError(400, f"{name} was sent twice.", code="contradiction", param=name)
     return given[0] if given else None
 
 
@@ -56,14 +56,14 @@ def require_token(request: Request, settings: ApiSettings) -> None:
     # As bytes, because text that is not ASCII cannot be compared so; headers are Latin-1.
     is_right = hmac.compare_digest(given.strip().encode("latin-1"), settings.token.encode())
     if scheme.lower() != "bearer" or not is_right:
-        raise ApiProblem(
+        raise ApiError(
             401,
             "The token is missing or wrong. Send platforms.api.token as: Authorization: Bearer …",
             code="invalid_api_key",
         )
 
 
-async def json_of(request: Request, settings: ApiSettings) -> object:
+async def read_json_body(request: Request, settings: ApiSettings) -> object:
     """Return what the body says.
 
     Raises:
@@ -73,24 +73,24 @@ async def json_of(request: Request, settings: ApiSettings) -> object:
         async with asyncio.timeout(settings.body_seconds):
             body = await _received(request, settings.max_body_bytes)
     except TimeoutError:
-        raise ApiProblem(408, "The body came too slowly.", code="timeout") from None
+        raise ApiError(408, "The body came too slowly.", code="timeout") from None
     except ClientDisconnect:
-        raise ApiProblem(400, "The body did not arrive.", code="disconnected") from None
+        raise ApiError(400, "The body did not arrive.", code="disconnected") from None
     try:
         return json.loads(body.decode())
     except UnicodeDecodeError:
-        raise ApiProblem(400, "The body is not UTF-8.", code="invalid_json") from None
+        raise ApiError(400, "The body is not UTF-8.", code="invalid_json") from None
     except json.JSONDecodeError as error:
-        raise ApiProblem(
+        raise ApiError(
             400,
             f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.",
             code="invalid_json",
         ) from None
     except ValueError:
         # The only other thing that Python refuses to read.
-        raise ApiProblem(400, "A number in the body is too long.", code="invalid_json") from None
+        raise ApiError(400, "A number in the body is too long.", code="invalid_json") from None
     except RecursionError:
-        raise ApiProblem(400, "The body is nested too deeply.", code="invalid_json") from None
+        raise ApiError(400, "The body is nested too deeply.", code="invalid_json") from None
 
 
 async def _received(request: Request, limit: int) -> bytes:
@@ -103,7 +103,7 @@ async def _received(request: Request, limit: int) -> bytes:
         if received <= limit:
             body += piece
     if received > limit:
-        raise ApiProblem(
+        raise ApiError(
             413,
             f"The request is larger than {limit:,} bytes. Send less, or raise "
             f"platforms.api.max_body_bytes.",

@@ -28,14 +28,14 @@ from hermes_sessions.errors import (
     StoreError,
 )
 from hermes_sessions.gateway.events import Inbound, Receipt
-from hermes_sessions.gateway.metrics import CONTENT_TYPE, Observing
+from hermes_sessions.gateway.metrics import CONTENT_TYPE, GatewayMetrics
 from hermes_sessions.gateway.platforms.api.conversations import Conversations
-from hermes_sessions.gateway.platforms.api.errors import ApiProblem
+from hermes_sessions.gateway.platforms.api.errors import ApiError
 from hermes_sessions.gateway.platforms.api.formatting import (
     DONE,
     STILL_HERE,
     Answer,
-    Spoken,
+    ReplyDeltas,
     event,
     message_json,
     page_json,
@@ -62,7 +62,7 @@ from hermes_sessions.gateway.platforms.api.reply_stream import (
 from hermes_sessions.gateway.platforms.api.request_reader import (
     caller_of,
     id_header,
-    json_of,
+    read_json_body,
     require_token,
 )
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
@@ -72,7 +72,7 @@ from hermes_sessions.storage.logs import Logger, where
 # Answers in JSON, whatever they say.
 
 
-class Json(JSONResponse):
+class JsonResponse(JSONResponse):
     """JSON in UTF-8. Stored text can hold what UTF-8 cannot, the half of a pair: then it is ASCII,
     in which everything can be written.
     """
@@ -103,7 +103,7 @@ class Api:
 
     settings: ApiSettings
     services: Services
-    observing: Observing
+    gateway_metrics: GatewayMetrics
     #: Set when the gateway stops: whoever waits is told.
     ending: asyncio.Event
     #: The model's name in answers.
@@ -131,7 +131,7 @@ class Api:
                 Route("/v1/sessions/{session_id}/messages", self.session_messages),
             ],
             exception_handlers={
-                ApiProblem: _tell_problem,
+                ApiError: _tell_problem,
                 HTTPException: _tell_status,
                 HermesSessionsError: _tell_error,
                 Exception: _tell_error,
@@ -144,28 +144,28 @@ class Api:
         """Say that the event loop runs, and how the store is. That does not fail the probe: a
         gateway that is killed for it could not keep messages until the store is back.
         """
-        return Json({"status": "ok", **self.observing.told_store()})
+        return JsonResponse({"status": "ok", **self.gateway_metrics.told_store()})
 
     async def readyz(self, _request: Request) -> Response:
         """Say whether messages can be answered; what is missing, without details."""
         # In no thread: those may all wait for a store that is frozen.
-        problems = self.observing.problems()
+        problems = self.gateway_metrics.problems()
         if self.ending.is_set():
             problems = {"gateway": "stops", **problems}
         status = "ready" if not problems else "not ready"
-        return Json(
-            {"status": status, **self.observing.told_store(), "problems": problems},
+        return JsonResponse(
+            {"status": status, **self.gateway_metrics.told_store(), "problems": problems},
             status_code=503 if problems else 200,
         )
 
     async def metrics(self, request: Request) -> Response:
         """Return what Prometheus collects."""
         require_token(request, self.settings)
-        return Response(self.observing.render(), media_type=CONTENT_TYPE)
+        return Response(self.gateway_metrics.render(), media_type=CONTENT_TYPE)
 
     async def openapi(self, _request: Request) -> Response:
         """Describe all of this."""
-        return Json(description())
+        return JsonResponse(description())
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
@@ -175,11 +175,11 @@ class Api:
         conversation = checked_id(request.path_params["conversation"], "conversation")
         is_streamed = as_flag(request.query_params.get("stream"), "stream")
         is_waited_for = as_flag(request.query_params.get("wait"), "wait")
-        body = as_object(await json_of(request, self.settings))
+        body = as_object(await read_json_body(request, self.settings))
         user = caller_of(request, self.settings, body.get("user")).user
         text = body.get("text")
         if not isinstance(text, str) or not text.strip():
-            raise ApiProblem(400, "text must be text that is not blank.", code="no_text")
+            raise ApiError(400, "text must be text that is not blank.", code="no_text")
         message_id = _message_id(request, body.get("id"))
         receipt = await self._accept(inbound_of(conversation, user, text, message_id))
         told = receipt_json(receipt, conversation, message_id)
@@ -190,16 +190,16 @@ class Api:
             require_stored(receipt)
             ended = await self._end_of(receipt)
             told |= {"outcome": ended.outcome, "reply": ended.text}
-            return Json(told, headers=_named(conversation))
+            return JsonResponse(told, headers=_named(conversation))
         if receipt.status == "refused":
             require_stored(receipt)
-        return Json(told, status_code=202, headers=_named(conversation))
+        return JsonResponse(told, status_code=202, headers=_named(conversation))
 
     async def chat(self, request: Request) -> Response:
         """Answer as OpenAI's chat completions do."""
         require_token(request, self.settings)
         named = id_header(request, SESSION_HEADER)
-        asked = read_chat(await json_of(request, self.settings))
+        asked = read_chat(await read_json_body(request, self.settings))
         user = caller_of(request, self.settings, asked.user).user
         conversation = uuid.uuid4().hex if named is None else checked_id(named, SESSION_HEADER)
         # What was said in a conversation that has a name is in the store already.
@@ -215,17 +215,17 @@ class Api:
         if asked.is_streamed:
             return _stream(self._chunks(receipt, answer), conversation)
         ended = await self._end_of(receipt)
-        return Json(answer.whole(ended.text), headers=_named(conversation))
+        return JsonResponse(answer.whole(ended.text), headers=_named(conversation))
 
     async def models(self, request: Request) -> Response:
         """Name the one model there is: the agent."""
         require_token(request, self.settings)
         model = {"id": self.model, "object": "model", "created": 0, "owned_by": "hermes"}
-        return Json({"object": "list", "data": [model]})
+        return JsonResponse({"object": "list", "data": [model]})
 
     async def _accept(self, inbound: Inbound) -> Receipt:
         if self.ending.is_set():
-            raise ApiProblem(503, "The gateway stops. Try again.", code="restarting")
+            raise ApiError(503, "The gateway stops. Try again.", code="restarting")
         if self.conversations is not None:
             self.conversations.require_size(inbound.text)
         return await self.services.accept(inbound)
@@ -236,7 +236,7 @@ class Api:
         return follow(self.watch(receipt.item_id), self.ending, seconds=self.settings.reply_seconds)
 
     async def _end_of(self, receipt: Receipt) -> Progress:
-        spoken, said, ended = Spoken(), "", Progress("ended")
+        spoken, said, ended = ReplyDeltas(), "", Progress("ended")
         async for progress in self._follow(receipt):
             if progress is not None:
                 said += spoken.piece(progress)
@@ -250,12 +250,12 @@ class Api:
         try:
             async for progress in self._follow(receipt):
                 yield STILL_HERE if progress is None else progress_event(progress)
-        except ApiProblem as problem:
+        except ApiError as problem:
             yield event(problem.as_json(), "error")
 
     async def _chunks(self, receipt: Receipt, answer: Answer) -> AsyncIterator[bytes]:
         yield answer.chunk({"role": "assistant", "content": ""})
-        spoken = Spoken()
+        spoken = ReplyDeltas()
         try:
             async for progress in self._follow(receipt):
                 if progress is None:
@@ -267,7 +267,7 @@ class Api:
                     yield answer.chunk({"reasoning_content": progress.text})
                 if text := spoken.piece(progress):
                     yield answer.chunk({"content": text})
-        except ApiProblem as problem:
+        except ApiError as problem:
             yield event(problem.as_json())
         else:
             yield answer.chunk({}, "stop")
@@ -282,7 +282,7 @@ class Api:
         rows = await asyncio.to_thread(
             self._readable.list_sessions, user, limit=limit + 1, offset=offset
         )
-        return Json(page_json([session_json(row) for row in rows], limit, offset))
+        return JsonResponse(page_json([session_json(row) for row in rows], limit, offset))
 
     async def session_messages(self, request: Request) -> Response:
         """Read a session."""
@@ -291,7 +291,7 @@ class Api:
         found = await asyncio.to_thread(self._readable.find_session, session_id, user)
         if found is None:
             # The same words whether it is somebody else's or does not exist.
-            raise ApiProblem(404, f"There is no session {session_id}.", code="not_found")
+            raise ApiError(404, f"There is no session {session_id}.", code="not_found")
         return await self._messages(request, session_id, user)
 
     async def conversation_messages(self, request: Request) -> Response:
@@ -300,7 +300,7 @@ class Api:
         conversation = checked_id(request.path_params["conversation"], "conversation")
         session_id = await asyncio.to_thread(self._readable.current_session_id, conversation, user)
         if session_id is None:
-            raise ApiProblem(404, f"There is no conversation {conversation}.", code="not_found")
+            raise ApiError(404, f"There is no conversation {conversation}.", code="not_found")
         return await self._messages(request, session_id, user)
 
     async def _messages(self, request: Request, session_id: str, user: str | None) -> Response:
@@ -309,12 +309,12 @@ class Api:
             self._readable.list_messages, session_id, user, limit=limit + 1, offset=offset
         )
         page = page_json([message_json(row) for row in rows], limit, offset)
-        return Json(page | {"session_id": session_id})
+        return JsonResponse(page | {"session_id": session_id})
 
     @property
     def _readable(self) -> Conversations:
         if self.conversations is None:
-            raise ApiProblem(503, "There is no store to read.", code="no_store")
+            raise ApiError(503, "There is no store to read.", code="no_store")
         return self.conversations
 
 
@@ -350,42 +350,42 @@ async def _at_once(ended: Progress) -> AsyncIterator[Progress | None]:
     yield ended
 
 
-def _answered(problem: ApiProblem) -> Response:
-    return Json(problem.as_json(), status_code=problem.status, headers=problem.headers)
+def _answered(problem: ApiError) -> Response:
+    return JsonResponse(problem.as_json(), status_code=problem.status, headers=problem.headers)
 
 
 async def _tell_problem(_request: Request, error: Exception) -> Response:
-    return _answered(error) if isinstance(error, ApiProblem) else _answered(_UNFORESEEN)
+    return _answered(error) if isinstance(error, ApiError) else _answered(_UNFORESEEN)
 
 
 async def _tell_status(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
-        return _answered(ApiProblem(404, "There is nothing here; see /openapi.json.", code="route"))
+        return _answered(ApiError(404, "There is nothing here; see /openapi.json.", code="route"))
     allowed = getattr(error, "headers", None) or {}
-    problem = ApiProblem(
+    problem = ApiError(
         status, f"{request.method} cannot be used here; see /openapi.json.", code="method"
     )
-    return Json(problem.as_json(), status_code=status, headers=allowed)
+    return JsonResponse(problem.as_json(), status_code=status, headers=allowed)
 
 
 async def _tell_error(_request: Request, error: Exception) -> Response:
     """Tell what the gateway or the store said."""
     if isinstance(error, MessageTooLarge):
-        return _answered(ApiProblem(413, str(error), code="too_large"))
+        return _answered(ApiError(413, str(error), code="too_large"))
     if isinstance(error, InvalidInput):
-        return _answered(ApiProblem(400, str(error), code="invalid_value"))
+        return _answered(ApiError(400, str(error), code="invalid_value"))
     if isinstance(error, NotFound):
-        return _answered(ApiProblem(404, "It is gone.", code="not_found"))
+        return _answered(ApiError(404, "It is gone.", code="not_found"))
     if isinstance(error, (PlatformError, StoreError)):
         logger.warning("api: a message cannot be stored, or the store not read: %s", error)
         return _answered(
-            ApiProblem(503, "The store cannot be reached. Try again later.", code="unavailable")
+            ApiError(503, "The store cannot be reached. Try again later.", code="unavailable")
         )
     logger.warning("api: a call failed unexpectedly: %s", where(error))
     return _answered(_UNFORESEEN)
 
 
-_UNFORESEEN: Final = ApiProblem(
+_UNFORESEEN: Final = ApiError(
     500, "Something went wrong in the gateway; its log says what.", code="internal"
 )

@@ -11,7 +11,7 @@ from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.api.adapter import ApiAdapter
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
-from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
 
 # The adapter of ``platforms.api``.
 
@@ -34,7 +34,7 @@ def read(settings: PlatformSettings, _home: Path) -> ApiSettings:
     return ApiSettings.read(settings.token, settings.extra)
 
 
-async def check(settings: PlatformSettings, _home: Path) -> Found:
+async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
     """See whether somebody can listen there, and stop again.
 
     Raises:
@@ -50,7 +50,7 @@ async def check(settings: PlatformSettings, _home: Path) -> Found:
             f"port; or, if a gateway of yours listens there already, use --no-check."
         ) from error
     notes = [] if own.host in {"127.0.0.1", "::1", "localhost"} else [_OPEN]
-    return Found(f"http://{own.host}:{own.port}", tuple(notes))
+    return SetupResult(f"http://{own.host}:{own.port}", tuple(notes))
 
 
 _OPEN: Final = (

@@ -13,14 +13,14 @@ from typing import ClassVar, Final
 from hermes_sessions.errors import StoreError
 from hermes_sessions.gateway.events import Attachment, Target
 from hermes_sessions.gateway.platforms.discord.client import RestClient
-from hermes_sessions.gateway.platforms.discord.errors import ArrowRefused
+from hermes_sessions.gateway.platforms.discord.errors import ReplyReferenceRefused
 from hermes_sessions.gateway.platforms.discord.formatting import MAX_TEXT, to_discord
 from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
-from hermes_sessions.gateway.platforms.discord.mapping import DIRECT, Reader
-from hermes_sessions.gateway.platforms.discord.read_positions import Marks
+from hermes_sessions.gateway.platforms.discord.mapping import DIRECT, InboundReader
+from hermes_sessions.gateway.platforms.discord.read_positions import ReadPositions
 from hermes_sessions.gateway.platforms.discord.receiver import Receiver
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
-from hermes_sessions.gateway.platforms.discord.websocket import Connection
+from hermes_sessions.gateway.platforms.discord.websocket import WebSocketConnection
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -73,7 +73,7 @@ class DiscordAdapter(Adapter):
         self._sleep = sleep
         self._clock = clock
         self._client: RestClient | None = None
-        self._connection: Connection | None = None
+        self._connection: WebSocketConnection | None = None
         self._receiver: Receiver | None = None
         self._listening: asyncio.Task[None] | None = None
         self._storing: asyncio.Task[None] | None = None
@@ -86,7 +86,7 @@ class DiscordAdapter(Adapter):
         self._client = client = RestClient(self._settings)
         try:
             identity = await client.login()
-            reader = Reader(
+            reader = InboundReader(
                 bot_id=identity.id,
                 needs_mention=self._settings.require_mention,
                 free_channels=self._settings.free_response_channels,
@@ -94,7 +94,7 @@ class DiscordAdapter(Adapter):
                 max_file_bytes=self._settings.max_file_bytes,
             )
             hours = self._settings.catch_up_hours
-            marks = Marks(services, identity.id, hours=hours, clock=self._clock)
+            marks = ReadPositions(services, identity.id, hours=hours, clock=self._clock)
             try:
                 await marks.load()
             except StoreError as error:
@@ -109,7 +109,7 @@ class DiscordAdapter(Adapter):
                 sleep=self._sleep,
                 people=self._people,
             )
-            self._connection = Connection(
+            self._connection = WebSocketConnection(
                 client,
                 self._receiver.handlers(),
                 unreadable=self._receiver.skip,
@@ -125,7 +125,7 @@ class DiscordAdapter(Adapter):
             raise
         logger.info("discord: connected as %s", identity.name)
 
-    async def _listen(self, connection: Connection) -> None:
+    async def _listen(self, connection: WebSocketConnection) -> None:
         """Begin to listen; return when Discord tells what happens."""
         self._listening = asyncio.create_task(connection.run())
         ready = asyncio.ensure_future(connection.is_ready.wait())
@@ -181,7 +181,7 @@ class DiscordAdapter(Adapter):
         shown = to_discord(text)
         nonce = _nonce(channel_id, key, shown)
         if is_snowflake(target.reply_to) and not target.extra.get(DIRECT):
-            with suppress(ArrowRefused):
+            with suppress(ReplyReferenceRefused):
                 return await self._rest.send(
                     channel_id, shown, nonce=nonce, reply_to=target.reply_to
                 )

@@ -33,7 +33,7 @@ _MESSAGES: Final = "/channels/{channel_id}/messages"
 _MESSAGE: Final = "/channels/{channel_id}/messages/{message_id}"
 
 
-class Identity(NamedTuple):
+class BotIdentity(NamedTuple):
     """Who the bot is."""
 
     id: str
@@ -47,7 +47,7 @@ class RestClient:
         self._token = settings.token
         self.http: HTTPClient = _Http(settings.base_url)
 
-    async def login(self) -> Identity:
+    async def login(self) -> BotIdentity:
         """Return who the bot is.
 
         Raises:
@@ -55,7 +55,7 @@ class RestClient:
         """
         with translated():
             user: Any = await self.http.static_login(self._token)
-            identity = Identity(user["id"], user["username"])
+            identity = BotIdentity(user["id"], user["username"])
         if not is_snowflake(identity.id):
             raise Unreachable("Discord's answer cannot be read.")
         return identity

@@ -22,7 +22,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChannelInfo:
     """A channel or a thread."""
 
     id: str
@@ -57,7 +57,7 @@ class Directory:
 
     bot_id: str
     guilds: dict[str, Guild] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, ChannelInfo] = field(default_factory=dict)
     #: Servers that the bot is on, and that Discord has not told about yet.
     expected: set[str] = field(default_factory=set)
 
@@ -72,7 +72,7 @@ class Directory:
         if handle is not None and isinstance(data, Mapping):
             handle(self, data)
 
-    def add(self, channel: object, guild_id: object = None) -> Place | None:
+    def add(self, channel: object, guild_id: object = None) -> ChannelInfo | None:
         """Remember a channel or thread, and return it; None when it is not what is documented."""
         if not isinstance(channel, Mapping) or not is_snowflake(channel.get("id")):
             return None
@@ -80,7 +80,7 @@ class Directory:
         parent, last = channel.get("parent_id"), channel.get("last_message_id")
         kind = channel.get("type")
         is_thread = kind in _THREADS
-        place = Place(
+        place = ChannelInfo(
             id=channel["id"],
             name=short(channel.get("name")),
             topic=short(channel.get("topic")),
@@ -93,15 +93,15 @@ class Directory:
         self.places[place.id] = place
         return place
 
-    def places_of(self, guild_id: str) -> list[Place]:
+    def places_of(self, guild_id: str) -> list[ChannelInfo]:
         """Return everything on a server."""
         return [place for place in self.places.values() if place.guild_id == guild_id]
 
-    def guild_of(self, place: Place) -> Guild | None:
+    def guild_of(self, place: ChannelInfo) -> Guild | None:
         """Return the server that a place belongs to, when it is known."""
         return self.guilds.get(place.guild_id or "")
 
-    def name_of(self, place: Place) -> str | None:
+    def name_of(self, place: ChannelInfo) -> str | None:
         """Return what people call a place, with its server: ``Team / #pumps / The broken one``."""
         guild = self.guild_of(place)
         parent = self.places.get(place.parent_id or "") if place.is_thread else None

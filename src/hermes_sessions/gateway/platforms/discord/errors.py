@@ -21,7 +21,7 @@ from hermes_sessions.gateway.platforms.port import (
 PORTAL: Final = "https://discord.com/developers/applications"
 
 
-class ArrowRefused(Undeliverable):
+class ReplyReferenceRefused(Undeliverable):
     """The message that this one answers cannot be pointed to; the answer itself is not refused."""
 
 
@@ -66,7 +66,7 @@ def closing_refusal(code: int | None) -> PlatformError:
     return Unreachable(f"Discord closed the connection ({code}).")
 
 
-def refusal_of(error: discord.HTTPException) -> PlatformError:
+def to_platform_error(error: discord.HTTPException) -> PlatformError:
     """Return what Discord answered to a request as an error of the port."""
     words = _REFUSALS.get(error.code, f"Discord refuses it: {error.text[:500] or error.status}")
     if error.status == 401:
@@ -76,7 +76,7 @@ def refusal_of(error: discord.HTTPException) -> PlatformError:
     if error.status >= 500 or error.status == 408:
         return Unreachable(f"Discord cannot do it just now ({error.status}).")
     if error.code == _NO_HISTORY or "message_reference" in error.text:
-        return ArrowRefused(words)
+        return ReplyReferenceRefused(words)
     return Undeliverable(words)
 
 
@@ -91,7 +91,7 @@ def translated() -> Iterator[None]:
         wait = min(max(error.retry_after, 0.0), _LONGEST_WAIT)
         raise RateLimited("Discord asks to send more slowly.", wait) from error
     except discord.HTTPException as error:
-        raise refusal_of(error) from error
+        raise to_platform_error(error) from error
     except discord.ConnectionClosed as error:
         raise closing_refusal(error.code) from error
     except (aiohttp.ClientError, OSError, TimeoutError, zlib.error) as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.gateway.events import Attachment, Inbound
-from hermes_sessions.gateway.platforms.discord.directory import Directory, Place
+from hermes_sessions.gateway.platforms.discord.directory import ChannelInfo, Directory
 from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake, time_of
 from hermes_sessions.gateway.platforms.payloads import (
     kind_of,
@@ -155,7 +155,7 @@ _WRITTEN: Final = frozenset({0, 19})
 Record = Mapping[str, Any]
 
 
-class Located(NamedTuple):
+class LocatedMessage(NamedTuple):
     """A message whose place in its channel is known."""
 
     channel_id: str
@@ -165,7 +165,7 @@ class Located(NamedTuple):
     data: Record
 
 
-def locate(message: object) -> Located:
+def locate(message: object) -> LocatedMessage:
     """Return where a message stands.
 
     Raises:
@@ -178,11 +178,11 @@ def locate(message: object) -> Located:
         raise UnreadablePayload("A message has no id, or is in no channel.")
     if guild_id is not None and not is_snowflake(guild_id):
         raise UnreadablePayload("message.guild_id is not an id.")
-    return Located(channel_id, message_id, guild_id, data)
+    return LocatedMessage(channel_id, message_id, guild_id, data)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class InboundReader:
     """How messages are read: who the bot is, and what it takes."""
 
     bot_id: str
@@ -200,7 +200,9 @@ class Reader:
         mention = re.compile(rf"\s*<@!?{re.escape(self.bot_id)}>[\s,:]*")
         object.__setattr__(self, "_mention", mention)
 
-    def read(self, message: Located, place: Place, directory: Directory) -> Inbound | None:
+    def read(
+        self, message: LocatedMessage, place: ChannelInfo, directory: Directory
+    ) -> Inbound | None:
         """Return the message, None when it is not for the bot.
 
         Raises:
@@ -218,7 +220,12 @@ class Reader:
         return None if text is None else self._message(message, place, directory, author, text)
 
     def _message(
-        self, message: Located, place: Place, directory: Directory, author: Record, text: str
+        self,
+        message: LocatedMessage,
+        place: ChannelInfo,
+        directory: Directory,
+        author: Record,
+        text: str,
     ) -> Inbound | None:
         data = message.data
         where = f"{message.channel_id}/{message.message_id}"
@@ -266,7 +273,7 @@ class Reader:
             order=int(message.message_id),
         )
 
-    def _addressed(self, data: Record, place: Place, directory: Directory) -> str | None:
+    def _addressed(self, data: Record, place: ChannelInfo, directory: Directory) -> str | None:
         """Return the text without the bot's name before it, None when it is not for the bot.
 
         Every other mention stays as Discord writes it: ``<@1234>``.
@@ -292,7 +299,7 @@ class Reader:
         return text.startswith("/") and name.lower() in self.commands
 
 
-def roles_of(member: object, place: Place) -> tuple[str, ...]:
+def roles_of(member: object, place: ChannelInfo) -> tuple[str, ...]:
     """Return the ids of the roles that somebody has, that of everybody on the server included.
 
     It has the id of the server, and nobody is told that they have it.

@@ -29,7 +29,7 @@ _MOST_UNSAVED: Final = 50
 _SKEW_SECONDS: Final = 60.0
 
 
-class Marks:
+class ReadPositions:
     """The marks of one bot. On the event loop."""
 
     def __init__(

@@ -20,12 +20,17 @@ from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.platforms.discord.client import PAGE, RestClient
 from hermes_sessions.gateway.platforms.discord.directory import (
     PLACE_EVENTS,
+    ChannelInfo,
     Directory,
-    Place,
 )
 from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
-from hermes_sessions.gateway.platforms.discord.mapping import Located, Reader, locate, roles_of
-from hermes_sessions.gateway.platforms.discord.read_positions import Marks
+from hermes_sessions.gateway.platforms.discord.mapping import (
+    InboundReader,
+    LocatedMessage,
+    locate,
+    roles_of,
+)
+from hermes_sessions.gateway.platforms.discord.read_positions import ReadPositions
 from hermes_sessions.gateway.platforms.port import (
     LoginRefused,
     PlatformError,
@@ -35,9 +40,9 @@ from hermes_sessions.gateway.platforms.port import (
     UnreadablePayload,
 )
 from hermes_sessions.gateway.platforms.receive_loop import (
-    Ending,
     Sleep,
     Stopped,
+    StopSignal,
     pause_after,
 )
 from hermes_sessions.storage.logs import where
@@ -69,8 +74,8 @@ class Receiver:
         self,
         services: Services,
         client: RestClient,
-        reader: Reader,
-        marks: Marks,
+        reader: InboundReader,
+        marks: ReadPositions,
         *,
         needs_roles: bool,
         catches_up: bool,
@@ -91,7 +96,7 @@ class Receiver:
         self._private: dict[str, str] = {}
         self._most_waiting = most_waiting
         self._directory = Directory(reader.bot_id)
-        self._ending = Ending()
+        self._ending = StopSignal()
         self._waiting: deque[_Gap | object] = deque()
         self._has_waiting = asyncio.Event()
         #: The private chats among the channels of which messages were left to the history.
@@ -167,7 +172,7 @@ class Receiver:
         try:
             while True:
                 if not self._waiting:
-                    await self._ending.or_result(self._has_waiting.wait())
+                    await self._ending.result_unless_stopped(self._has_waiting.wait())
                 await self._work_on(self._waiting.popleft())
                 self._settle()
         except Stopped:
@@ -220,7 +225,7 @@ class Receiver:
             return
         await self._take(data, None)
 
-    async def _take(self, data: object, place: Place | None) -> None:
+    async def _take(self, data: object, place: ChannelInfo | None) -> None:
         """Store a message if it is for the bot, and remember that the channel was read so far.
 
         Raises:
@@ -243,7 +248,7 @@ class Receiver:
             self.skip(str(problem))
         await self._marks.passed(message.channel_id, message.message_id)
 
-    def _read(self, message: Located, place: Place) -> Inbound | None:
+    def _read(self, message: LocatedMessage, place: ChannelInfo) -> Inbound | None:
         try:
             return self._reader.read(message, place, self._directory)
         except UnreadablePayload:
@@ -252,14 +257,14 @@ class Receiver:
             # The next try would end like this one, and the rest of a history would wait for it.
             raise UnreadablePayload(f"reading it failed: {where(error)}") from error
 
-    async def _place_of(self, message: Located) -> Place:
+    async def _place_of(self, message: LocatedMessage) -> ChannelInfo:
         place = self._directory.places.get(message.channel_id)
         if place is not None or message.guild_id is None:
-            return place or Place(message.channel_id)
+            return place or ChannelInfo(message.channel_id)
         found = await self._find(message.channel_id, message.guild_id)
-        return found or Place(message.channel_id, guild_id=message.guild_id)
+        return found or ChannelInfo(message.channel_id, guild_id=message.guild_id)
 
-    async def _find(self, channel_id: str, guild_id: str) -> Place | None:
+    async def _find(self, channel_id: str, guild_id: str) -> ChannelInfo | None:
         """Return a channel that Discord did not tell about, None when it cannot be seen."""
         try:
             channel = await self._insist(lambda: self._client.channel(channel_id))
@@ -267,7 +272,7 @@ class Receiver:
             return None
         return self._directory.add(channel, guild_id)
 
-    async def _with_roles(self, inbound: Inbound, message: Located) -> Inbound:
+    async def _with_roles(self, inbound: Inbound, message: LocatedMessage) -> Inbound:
         """Return a message with the roles of who wrote it, which a history does not tell."""
         guild_id, user_id = inbound.source.guild_id, inbound.source.user_id
         if not self._needs_roles or not guild_id or not user_id or message.data.get("member"):
@@ -276,7 +281,7 @@ class Receiver:
             member = await self._insist(lambda: self._client.member(guild_id, user_id))
         except (Undeliverable, LoginRefused):
             return inbound
-        return replace(inbound, roles=roles_of(member, Place("", guild_id=guild_id)))
+        return replace(inbound, roles=roles_of(member, ChannelInfo("", guild_id=guild_id)))
 
     async def _offer(self, inbound: Inbound) -> bool:
         """Hand a message to the gateway until it is taken; return whether it was."""
@@ -295,7 +300,7 @@ class Receiver:
             else:
                 return True
             failures += 1
-            await self._ending.or_result(self._sleep(pause_after(failures)))
+            await self._ending.result_unless_stopped(self._sleep(pause_after(failures)))
 
     # ── catching up ───────────────────────────────────────────────────────────────────────────
 
@@ -308,11 +313,11 @@ class Receiver:
         for place in await self._places_in(gap):
             await self._read_on(place, is_unknown=gap.is_unknown)
 
-    async def _places_in(self, gap: _Gap) -> list[Place]:
+    async def _places_in(self, gap: _Gap) -> list[ChannelInfo]:
         rooms = self._marks.rooms_of(gap.guild_id)
         if gap.guild_id is None:
             private = await self._private_chats()
-            return [Place(room) for room in dict.fromkeys((*rooms, *gap.rooms, *private))]
+            return [ChannelInfo(room) for room in dict.fromkeys((*rooms, *gap.rooms, *private))]
         listed = [each for each in self._directory.places_of(gap.guild_id) if each.holds_messages]
         known = {place.id for place in listed}
         # Threads sleep after a while, and are not listed then.
@@ -328,13 +333,13 @@ class Receiver:
                 continue
             try:
                 asked = self._client.private_channel(user_id)
-                self._private[user_id] = await self._ending.or_result(asked)
+                self._private[user_id] = await self._ending.result_unless_stopped(asked)
             except PlatformError as error:
                 # What is said there is found after the next gap: nobody waits for this.
                 logger.info("discord: no private chat with %s is known: %s", user_id, error)
         return list(self._private.values())
 
-    async def _read_on(self, place: Place, *, is_unknown: bool) -> None:
+    async def _read_on(self, place: ChannelInfo, *, is_unknown: bool) -> None:
         # What private chats ended with is never known.
         last = None if is_unknown or place.guild_id is None else place.last_message_id
         if last is not None and last <= self._marks.horizon:
@@ -366,7 +371,7 @@ class Receiver:
                 return
             after = int(found[-1]["id"])
 
-    async def _after(self, place: Place) -> int:
+    async def _after(self, place: ChannelInfo) -> int:
         failures = 0
         while True:
             try:
@@ -374,7 +379,7 @@ class Receiver:
             except HermesSessionsError as error:
                 failures += 1
                 logger.warning("discord: how far was read is not known yet: %s", error)
-                await self._ending.or_result(self._sleep(pause_after(failures)))
+                await self._ending.result_unless_stopped(self._sleep(pause_after(failures)))
 
     def _remember(self, message_id: str) -> None:
         self._fetched[message_id] = None
@@ -391,7 +396,7 @@ class Receiver:
         failures = 0
         while True:
             try:
-                return await self._ending.or_result(ask())
+                return await self._ending.result_unless_stopped(ask())
             except (Undeliverable, LoginRefused):
                 raise
             except RateLimited as error:
@@ -400,4 +405,4 @@ class Receiver:
                 failures += 1
                 pause = pause_after(failures)
                 logger.warning("discord: %s; next try in %g s", error, pause)
-            await self._ending.or_result(self._sleep(pause))
+            await self._ending.result_unless_stopped(self._sleep(pause))

@@ -13,8 +13,8 @@ from hermes_sessions.gateway.platforms.discord.client import RestClient
 from hermes_sessions.gateway.platforms.discord.errors import PORTAL
 from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
-from hermes_sessions.gateway.platforms.discord.websocket import Connection
-from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+from hermes_sessions.gateway.platforms.discord.websocket import WebSocketConnection
+from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
 
 # Discord's adapter, made of its section in the configuration.
 
@@ -50,7 +50,7 @@ def read(settings: PlatformSettings, _home: Path) -> DiscordSettings:
     return DiscordSettings.read(settings.token, settings.extra)
 
 
-async def check(settings: PlatformSettings, _home: Path) -> Found:
+async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
     """Log in and connect once, which Discord refuses without the intent; return who the bot is.
 
     Raises:
@@ -67,11 +67,11 @@ async def check(settings: PlatformSettings, _home: Path) -> Found:
         f"https://discord.com/oauth2/authorize?client_id={identity.id}&scope=bot"
         f"&permissions={_PERMISSIONS}"
     )
-    return Found(identity.name, (f"Invite it to a server of yours: {invite}",))
+    return SetupResult(identity.name, (f"Invite it to a server of yours: {invite}",))
 
 
 async def _connect(client: RestClient) -> None:
-    connection = Connection(client, {}, unreadable=lambda _why: None, sleep=asyncio.sleep)
+    connection = WebSocketConnection(client, {}, unreadable=lambda _why: None, sleep=asyncio.sleep)
     running = asyncio.create_task(connection.run())
     ready = asyncio.create_task(connection.is_ready.wait())
     try:

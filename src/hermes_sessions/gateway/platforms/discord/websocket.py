@@ -54,7 +54,7 @@ _RESUMES: Final = 3
 Handler = Callable[[Any], None]
 
 
-class Connection:
+class WebSocketConnection:
     """One connection at a time, for as long as `run` runs."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.local import unix_socket
-from hermes_sessions.gateway.platforms.local.client_connection import Connection
+from hermes_sessions.gateway.platforms.local.client_connection import ClientConnection
 from hermes_sessions.gateway.platforms.local.mapping import PLATFORM, line_of
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
 from hermes_sessions.gateway.platforms.port import (
@@ -54,7 +54,7 @@ class LocalAdapter(Adapter):
         self._seen_seconds = seen_seconds
         self._server: asyncio.Server | None = None
         self._inode = 0
-        self._connections: dict[Connection, asyncio.Task[None]] = {}
+        self._connections: dict[ClientConnection, asyncio.Task[None]] = {}
         #: Texts that nobody has seen, and where they belong, by key.
         self._unseen: OrderedDict[str, tuple[Target, str]] = OrderedDict()
         self._seen: OrderedDict[str, None] = OrderedDict()
@@ -102,7 +102,7 @@ class LocalAdapter(Adapter):
     async def _enter(
         self, services: Services, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        connection = Connection(services, reader, writer, came=self._came, saw=self._saw)
+        connection = ClientConnection(services, reader, writer, came=self._came, saw=self._saw)
         if len(self._connections) >= self._settings.max_clients:
             await connection.refuse("Too many clients are here already; close one.")
             return
@@ -115,7 +115,7 @@ class LocalAdapter(Adapter):
         finally:
             del self._connections[connection]
 
-    def _came(self, connection: Connection) -> None:
+    def _came(self, connection: ClientConnection) -> None:
         """Give a client what was said while nobody was there."""
         for key, (target, text) in self._unseen.items():
             if connection.is_in(target.chat_id):
@@ -154,7 +154,7 @@ class LocalAdapter(Adapter):
             self._waiting.pop(key, None)
         return key
 
-    async def _seen_or_alone(self, seen: asyncio.Event, present: list[Connection]) -> None:
+    async def _seen_or_alone(self, seen: asyncio.Event, present: list[ClientConnection]) -> None:
         """Wait until somebody has seen a message.
 
         Raises:

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput, StoreError
 from hermes_sessions.gateway.events import Inbound, Target
-from hermes_sessions.gateway.message_progress import unsent_of, watcher_of
+from hermes_sessions.gateway.message_progress import progress_watcher, unsent_lookup
 from hermes_sessions.gateway.platforms.local.mapping import (
     PLATFORM,
     PROTOCOL,
-    Place,
+    ChatAddress,
     inbound_of,
     line_of,
     place_of,
     read_line,
     text_in,
 )
-from hermes_sessions.gateway.platforms.local.unix_socket import uid_of_peer
+from hermes_sessions.gateway.platforms.local.unix_socket import peer_uid
 from hermes_sessions.gateway.platforms.port import Services, UnreadablePayload
 from hermes_sessions.storage.logs import Logger, where
 
@@ -39,7 +39,7 @@ _BYE_SECONDS: Final = 10.0
 _BYE_LOOKS: Final = 0.05
 
 
-class Connection:
+class ClientConnection:
     """A client from its hello to its end. Lives on the event loop."""
 
     def __init__(
@@ -48,17 +48,17 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
-        came: Callable[[Connection], None],
+        came: Callable[[ClientConnection], None],
         saw: Callable[[str], None],
     ) -> None:
         self._services = services
-        self._watch = watcher_of(services)
-        self._has_unsent = unsent_of(services)
+        self._watch = progress_watcher(services)
+        self._has_unsent = unsent_lookup(services)
         self._reader = reader
         self._writer = writer
         self._came = came
         self._saw = saw
-        self._place: Place | None = None
+        self._place: ChatAddress | None = None
         self._is_ending = asyncio.Event()
         self._messages: asyncio.Queue[Inbound | None] = asyncio.Queue(_MOST_WAITING)
         self._followed: set[asyncio.Task[None]] = set()
@@ -89,7 +89,7 @@ class Connection:
     async def serve(self, uid: int) -> None:
         """Serve the client until it leaves, or the gateway ends."""
         try:
-            if uid_of_peer(self._writer.get_extra_info("socket")) != uid:
+            if peer_uid(self._writer.get_extra_info("socket")) != uid:
                 logger.warning("local: somebody else tried to use the socket")
                 await self.refuse("This gateway is another user's.")
                 return
@@ -197,7 +197,7 @@ class Connection:
         self._followed.add(task)
         task.add_done_callback(self._followed.discard)
 
-    async def _say_bye(self, place: Place) -> None:
+    async def _say_bye(self, place: ChatAddress) -> None:
         """Tell the client that it has seen everything there is, and that this is stored."""
         chat = Target(PLATFORM.value, place.chat_id)
         try:

@@ -62,7 +62,7 @@ DEFAULT_CHAT: Final = "main"
 _NAME: Final = re.compile(r"[A-Za-z0-9._@+=:-]{1,128}")
 
 
-class Place(NamedTuple):
+class ChatAddress(NamedTuple):
     """Where a client is: in a chat, as the user of this machine or as somebody they named."""
 
     chat: str
@@ -75,7 +75,7 @@ class Place(NamedTuple):
         return f"{self.user}/{self.chat}" if self.user else self.chat
 
 
-def place_of(said: Mapping[str, Any], uid: int) -> Place:
+def place_of(said: Mapping[str, Any], uid: int) -> ChatAddress:
     """Return where a client that said hello is.
 
     Raises:
@@ -89,10 +89,10 @@ def place_of(said: Mapping[str, Any], uid: int) -> Place:
             raise UnreadablePayload(
                 f"{name} must be 1 to 128 letters, digits or one of . _ @ + = : -"
             )
-    return Place(chat, user or None, uid)
+    return ChatAddress(chat, user or None, uid)
 
 
-def inbound_of(said: Mapping[str, Any], place: Place) -> Inbound:
+def inbound_of(said: Mapping[str, Any], place: ChatAddress) -> Inbound:
     """Return a message for the gateway.
 
     Raises:

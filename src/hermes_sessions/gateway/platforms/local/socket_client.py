@@ -43,7 +43,7 @@ async def converse(
         Refused: the gateway does not want this client.
         ConnectionError, FileNotFoundError: nobody is there; only without *keep_trying*.
     """
-    client = LocalClient(path, Screen(write, keeps_trying=keep_trying).show, chat=chat)
+    client = LocalClient(path, TerminalScreen(write, keeps_trying=keep_trying).show, chat=chat)
     talking = asyncio.create_task(client.run(keep_trying=keep_trying))
     saying = asyncio.create_task(_say_all(client, lines))
     try:
@@ -66,7 +66,7 @@ async def _say_all(client: LocalClient, lines: AsyncIterator[str]) -> None:
     await client.leave()
 
 
-class Screen:
+class TerminalScreen:
     """Turns events into what a terminal prints: an answer as it comes, and nothing twice."""
 
     def __init__(self, write: Callable[[str], object], *, keeps_trying: bool = True) -> None:
@@ -142,7 +142,7 @@ _BYE_SECONDS: Final = 20.0
 _REMEMBERED: Final = 1_000
 
 
-class Refused(HermesSessionsError):
+class ConnectionRefused(HermesSessionsError):
     """The gateway does not talk to this client; trying again does not help."""
 
 
@@ -242,7 +242,7 @@ class LocalClient:
                 await self._talk()
                 failures = 0
             except UnreadablePayload as error:
-                raise Refused(str(error)) from error
+                raise ConnectionRefused(str(error)) from error
             except OSError:
                 if not keep_trying:
                     raise
@@ -258,7 +258,7 @@ class LocalClient:
             writer.write(self._hello)
             async for heard in _lines(reader):
                 if heard["type"] == "error":
-                    raise Refused(str(heard.get("error")))
+                    raise ConnectionRefused(str(heard.get("error")))
                 if heard["type"] == "welcome":
                     was_welcome = True
                     self._connected(writer)

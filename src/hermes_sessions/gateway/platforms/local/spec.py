@@ -8,7 +8,7 @@ from typing import Final
 from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.gateway.platforms.local.adapter import LocalAdapter
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
-from hermes_sessions.gateway.platforms.spec import Found, Setup
+from hermes_sessions.gateway.platforms.spec import Setup, SetupResult
 
 # The adapter of ``platforms.local``.
 
@@ -31,14 +31,14 @@ def read(settings: PlatformSettings, home: Path) -> LocalSettings:
     return LocalSettings.read(settings.extra, home)
 
 
-async def check(settings: PlatformSettings, home: Path) -> Found:
+async def check(settings: PlatformSettings, home: Path) -> SetupResult:
     """Return where the socket will be.
 
     Raises:
         ConfigError: it cannot be there.
     """
     own = read(settings, home)
-    return Found(
+    return SetupResult(
         f"the socket {own.socket}",
         ("Only you can open it. While the gateway runs: hermes gateway chat",),
     )

@@ -21,7 +21,7 @@ _LOCAL_PEERCRED: Final = 1
 _SOL_LOCAL: Final = 0
 
 
-def uid_of_peer(line: socket.socket) -> int | None:
+def peer_uid(line: socket.socket) -> int | None:
     """Return the user's id; None where the system does not say."""
     try:
         if (linux := getattr(socket, "SO_PEERCRED", None)) is not None:

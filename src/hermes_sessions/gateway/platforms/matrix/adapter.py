@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.gateway.events import Attachment, Inbound, Target
-from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, News
-from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping
+from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, SyncResult
+from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder
 from hermes_sessions.gateway.platforms.matrix.formatting import (
     TEXT_BYTES,
     edit_content,
@@ -21,10 +21,10 @@ from hermes_sessions.gateway.platforms.matrix.formatting import (
 )
 from hermes_sessions.gateway.platforms.matrix.identifiers import is_event_id, is_room_id
 from hermes_sessions.gateway.platforms.matrix.invitations import Invitations
-from hermes_sessions.gateway.platforms.matrix.login import Identity
-from hermes_sessions.gateway.platforms.matrix.mapping import Reader
+from hermes_sessions.gateway.platforms.matrix.login import BotIdentity
+from hermes_sessions.gateway.platforms.matrix.mapping import InboundReader
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
-from hermes_sessions.gateway.platforms.matrix.sync_reader import NewsReader
+from hermes_sessions.gateway.platforms.matrix.sync_reader import SyncReader
 from hermes_sessions.gateway.platforms.port import (
     Adapter,
     Limits,
@@ -35,10 +35,10 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.gateway.platforms.receive_loop import (
-    Ending,
     Sleep,
     Stopped,
-    is_taken,
+    StopSignal,
+    deliver_inbound,
     keep_receiving,
 )
 
@@ -65,28 +65,28 @@ class MatrixAdapter(Adapter):
         self,
         settings: MatrixSettings,
         *,
-        keeping: Keeping,
+        device_folder: DeviceFolder,
         commands: frozenset[str] = frozenset(),
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         """*keeping* is where the device lives; *commands* may be written with ``!``, too."""
         self._settings = settings
-        self._keeping = keeping
+        self._device_folder = device_folder
         self._commands = commands
         self._sleep = sleep
         self._invitations = Invitations(settings.invites)
         self._client: MatrixClient | None = None
         self._services: Services | None = None
-        self._reading: NewsReader | None = None
-        self._identity = Identity("", None)
+        self._reading: SyncReader | None = None
+        self._identity = BotIdentity("", None)
         self._salt = ""
-        self._ending = Ending()
+        self._ending = StopSignal()
         self._loop: asyncio.Task[None] | None = None
         self._is_connected = False
         #: Up to where everything is stored.
         self._since: str | None = None
         #: What came after that; and the messages in it that are not stored, once it was read.
-        self._news: News | None = None
+        self._news: SyncResult | None = None
         self._waiting: deque[Inbound] | None = None
 
     @property
@@ -104,22 +104,22 @@ class MatrixAdapter(Adapter):
     async def connect(self, services: Services) -> None:
         """See `Adapter.connect`. At the first start of a device, nothing older is read."""
         self._services = services
-        self._ending = Ending()
+        self._ending = StopSignal()
         self._waiting = None
-        client = MatrixClient(self._settings, self._keeping)
+        client = MatrixClient(self._settings, self._device_folder)
         try:
             self._identity = identity = await client.log_in()
             self._salt = await self._load_salt(services)
-            reader = Reader(
+            reader = InboundReader(
                 user_id=identity.user_id,
                 needs_mention=self._settings.require_mention,
                 max_file_bytes=self._settings.max_file_bytes,
                 commands=self._commands,
             )
-            undecrypted = await asyncio.to_thread(self._keeping.load_undecrypted)
-            self._reading = NewsReader(client, reader, undecrypted)
+            undecrypted = await asyncio.to_thread(self._device_folder.load_undecrypted)
+            self._reading = SyncReader(client, reader, undecrypted)
             self._since = await asyncio.to_thread(
-                self._keeping.load_position, identity.user_id, identity.device_id or ""
+                self._device_folder.load_position, identity.user_id, identity.device_id or ""
             )
             self._news = await client.sync(self._since, 0, whole_state=True)
             await client.encrypting.keep_up()
@@ -166,7 +166,7 @@ class MatrixAdapter(Adapter):
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────────
 
-    async def _stay_connected(self, client: MatrixClient, reading: NewsReader) -> None:
+    async def _stay_connected(self, client: MatrixClient, reading: SyncReader) -> None:
         await keep_receiving(
             partial(self._receive, client, reading),
             self._ending,
@@ -185,37 +185,37 @@ class MatrixAdapter(Adapter):
         except PlatformError as failure:
             logger.warning("matrix: a new login failed: %s", failure)
 
-    async def _receive(self, client: MatrixClient, reading: NewsReader) -> bool:
+    async def _receive(self, client: MatrixClient, reading: SyncReader) -> bool:
         """Take what one answer brought; return whether all of it is stored."""
         if self._news is None:
-            self._news = await self._ending.or_result(
+            self._news = await self._ending.result_unless_stopped(
                 client.sync(self._since, self._settings.sync_seconds, whole_state=False)
             )
             self._is_connected = True
             await client.encrypting.keep_up()
         if self._waiting is None:
             self._invitations.add(self._news.invitations)
-            found = await reading.read(self._news, self._since, self._ending.or_result)
+            found = await reading.read(self._news, self._since, self._ending.result_unless_stopped)
             self._waiting = deque(found)
         if self._services is not None:
             self._invitations.answer(client, self._services)
         while self._waiting:
-            if self._ending.is_asked_for:
+            if self._ending.is_stop_requested:
                 raise Stopped
             if not await self._offer(self._waiting[0]):
                 return False
             self._waiting.popleft()
         return await self._confirm(self._news, reading)
 
-    async def _confirm(self, news: News, reading: NewsReader) -> bool:
+    async def _confirm(self, news: SyncResult, reading: SyncReader) -> bool:
         """Keep how far was read: everything up to there is stored, or waits for its key on disk."""
         user_id, device_id = self._identity
         try:
             if reading.remaining != reading.undecrypted:
-                await asyncio.to_thread(self._keeping.save_undecrypted, reading.remaining)
+                await asyncio.to_thread(self._device_folder.save_undecrypted, reading.remaining)
             if news.since != self._since:
                 await asyncio.to_thread(
-                    self._keeping.save_position, user_id, device_id or "", news.since
+                    self._device_folder.save_position, user_id, device_id or "", news.since
                 )
         except OSError as error:
             logger.warning("matrix: how far was read cannot be kept: %s", error)
@@ -229,7 +229,7 @@ class MatrixAdapter(Adapter):
         def skip(why: str) -> None:
             logger.warning("matrix: event %s is skipped: %s", inbound.message_id, why)
 
-        return await is_taken(
+        return await deliver_inbound(
             self._services, inbound, named="matrix: a message", skip=skip, logger=logger
         )
 

@@ -27,7 +27,7 @@ FILE_TYPES: Final[Mapping[str, Kind]] = {
 _MAX_SECRET: Final = 256
 
 
-class Lock(NamedTuple):
+class FileKey(NamedTuple):
     """What opens an encrypted file."""
 
     key: str
@@ -40,7 +40,7 @@ class Reference(NamedTuple):
 
     server: str
     media_id: str
-    lock: Lock | None = None
+    lock: FileKey | None = None
 
 
 def attachment_of(kind: Kind, content: Record) -> Attachment:
@@ -82,7 +82,7 @@ def reference_of(attachment: Attachment) -> Reference:
         raise Undeliverable(f"{attachment.reference[:80]!r} is no file on Matrix.")
     if "key" not in values:
         return Reference(*parts)
-    return Reference(*parts, Lock(str(values["key"]), str(values["iv"]), str(values["sha256"])))
+    return Reference(*parts, FileKey(str(values["key"]), str(values["iv"]), str(values["sha256"])))
 
 
 def caption_of(content: Record) -> str:

@@ -31,10 +31,10 @@ from nio.crypto import decrypt_attachment
 
 from hermes_sessions.gateway.events import Attachment
 from hermes_sessions.gateway.platforms.matrix.attachments import Reference, reference_of
-from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping, Undecrypted
-from hermes_sessions.gateway.platforms.matrix.encryption import Encrypting
+from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder, Undecrypted
+from hermes_sessions.gateway.platforms.matrix.encryption import RoomEncryption
 from hermes_sessions.gateway.platforms.matrix.errors import checked, refusal, translated
-from hermes_sessions.gateway.platforms.matrix.login import Identity, log_in, try_login
+from hermes_sessions.gateway.platforms.matrix.login import BotIdentity, log_in, try_login
 from hermes_sessions.gateway.platforms.matrix.mapping import RoomView
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 from hermes_sessions.gateway.platforms.port import Undeliverable
@@ -60,7 +60,7 @@ _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
 }
 
 
-def sifted(answer: object, part: str = "") -> tuple[Any, int]:
+def without_unreadable_events(answer: object, part: str = "") -> tuple[Any, int]:
     """Return an answer without unreadable events, and how many those were."""
     if not isinstance(answer, Mapping):
         return answer, 0
@@ -71,7 +71,7 @@ def sifted(answer: object, part: str = "") -> tuple[Any, int]:
             found[name] = [event for event in value if _is_readable(event, _READERS[part])]
             dropped += len(value) - len(found[name])
         else:
-            found[name], missing = sifted(value, name)
+            found[name], missing = without_unreadable_events(value, name)
             dropped += missing
     return found, dropped
 
@@ -113,7 +113,7 @@ _FILTER: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class RoomNews:
+class RoomTimeline:
     """What is new in a room, in order; what could not be decrypted, too."""
 
     room_id: str
@@ -131,12 +131,12 @@ class Invitation:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class SyncResult:
     """What one answer of the homeserver brought."""
 
     #: From where to ask on.
     since: str
-    rooms: list[RoomNews] = field(default_factory=list)
+    rooms: list[RoomTimeline] = field(default_factory=list)
     invitations: list[Invitation] = field(default_factory=list)
     has_keys: bool = False
 
@@ -169,7 +169,7 @@ class _StrictClient(AsyncClient):  # type: ignore[misc] # the library has no typ
     async def _without_unreadable(
         self, response_class: Any, transport_response: Any, data: tuple[Any, ...]
     ) -> Any:
-        found, dropped = sifted(await self.parse_body(transport_response))
+        found, dropped = without_unreadable_events(await self.parse_body(transport_response))
         answer = response_class.from_dict(found, *data)
         answer.transport_response = transport_response
         logger.warning("matrix: %d events are skipped: they cannot be read", dropped)
@@ -179,13 +179,13 @@ class _StrictClient(AsyncClient):  # type: ignore[misc] # the library has no typ
 class MatrixClient:
     """One session of an account. Every call raises errors of the port alone."""
 
-    def __init__(self, settings: MatrixSettings, keeping: Keeping) -> None:
+    def __init__(self, settings: MatrixSettings, device_folder: DeviceFolder) -> None:
         self._settings = settings
-        self._keeping = keeping
+        self._device_folder = device_folder
         self._nio = _StrictClient(
             settings.homeserver,
             settings.user or "",
-            store_path=str(keeping.folder),
+            store_path=str(device_folder.folder),
             config=AsyncClientConfig(
                 max_limit_exceeded=0,
                 max_timeouts=0,
@@ -194,27 +194,27 @@ class MatrixClient:
                 encryption_enabled=True,
             ),
         )
-        self.encrypting = Encrypting(self._nio)
+        self.encrypting = RoomEncryption(self._nio)
         #: Rooms that the account calls direct.
         self._direct: frozenset[str] = frozenset()
 
-    async def log_in(self) -> Identity:
+    async def log_in(self) -> BotIdentity:
         """Log in, also again when a login was ended.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
         """
-        identity = await log_in(self._nio, self._settings, self._keeping)
+        identity = await log_in(self._nio, self._settings, self._device_folder)
         await self.encrypting.keep_up()
         return identity
 
-    async def try_login(self) -> Identity:
+    async def try_login(self) -> BotIdentity:
         """Return whose account it is, and leave nothing behind.
 
         Raises:
             LoginRefused, Unreachable, RateLimited
         """
-        return await try_login(self._nio, self._settings, self._keeping)
+        return await try_login(self._nio, self._settings, self._device_folder)
 
     async def close(self) -> None:
         """Close every connection, and the file of the keys."""
@@ -225,7 +225,7 @@ class MatrixClient:
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────────
 
-    async def sync(self, since: str | None, seconds: int, *, whole_state: bool) -> News:
+    async def sync(self, since: str | None, seconds: int, *, whole_state: bool) -> SyncResult:
         """Return what is new, waiting for it if needed. With *whole_state*, the library learns
         everything about the rooms, which it does not keep.
 
@@ -248,10 +248,10 @@ class MatrixClient:
             for event in answer.account_data_events:
                 if (rooms := _direct_rooms(event)) is not None:
                     self._direct = rooms
-        return News(
+        return SyncResult(
             since=answer.next_batch,
             rooms=[
-                RoomNews(
+                RoomTimeline(
                     room_id,
                     _sources(room_id, room.timeline.events),
                     room.timeline.prev_batch if room.timeline.limited else None,

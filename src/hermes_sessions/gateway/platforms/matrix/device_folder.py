@@ -46,7 +46,7 @@ class Undecrypted(NamedTuple):
         return str(self.event["content"].get("session_id"))
 
 
-class Keeping:
+class DeviceFolder:
     """One folder. Its methods block, and are called by one thread at a time.
 
     Raises:

@@ -20,7 +20,7 @@ from hermes_sessions.storage.logs import Logger
 logger = Logger(__name__)
 
 
-class Encrypting:
+class RoomEncryption:
     """The keys of one device."""
 
     def __init__(self, client: AsyncClient) -> None:

@@ -38,11 +38,11 @@ def checked(response: Any) -> Any:
         RateLimited, Unreachable, Undeliverable, LoginRefused: it is one.
     """
     if isinstance(response, ErrorResponse):
-        raise refusal_of(response)
+        raise to_platform_error(response)
     return response
 
 
-def refusal_of(response: ErrorResponse) -> PlatformError:
+def to_platform_error(response: ErrorResponse) -> PlatformError:
     """Return what the gateway can act on."""
     transport = getattr(response, "transport_response", None)
     status = getattr(transport, "status", None)

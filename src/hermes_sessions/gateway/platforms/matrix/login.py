@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from nio import AsyncClient
 from peewee import PeeweeException
 
-from hermes_sessions.gateway.platforms.matrix.device_folder import Device, Keeping
+from hermes_sessions.gateway.platforms.matrix.device_folder import Device, DeviceFolder
 from hermes_sessions.gateway.platforms.matrix.errors import checked, translated
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable
@@ -22,7 +22,7 @@ logger = Logger(__name__)
 _KEYS_PATH: Final = "/_matrix/client/v3/keys/query"
 
 
-class Identity(NamedTuple):
+class BotIdentity(NamedTuple):
     """Whose session it is."""
 
     user_id: str
@@ -30,7 +30,9 @@ class Identity(NamedTuple):
     device_id: str | None
 
 
-async def log_in(client: AsyncClient, settings: MatrixSettings, keeping: Keeping) -> Identity:
+async def log_in(
+    client: AsyncClient, settings: MatrixSettings, device_folder: DeviceFolder
+) -> BotIdentity:
     """Log in and load the keys of the device.
 
     Raises:
@@ -38,22 +40,24 @@ async def log_in(client: AsyncClient, settings: MatrixSettings, keeping: Keeping
         Unreachable, RateLimited
     """
     try:
-        await asyncio.to_thread(keeping.prepare)
+        await asyncio.to_thread(device_folder.prepare)
         if settings.token:
             identity = await _by_token(client, settings.token)
             _require_same_user(settings, identity)
         else:
-            identity = await _by_device_or_password(client, settings, keeping)
-        await _load_keys(client, keeping, identity)
+            identity = await _by_device_or_password(client, settings, device_folder)
+        await _load_keys(client, device_folder, identity)
     except OSError as error:
         raise LoginRefused(
-            f"The folder {keeping.folder} cannot be used, and the keys of the account belong "
+            f"The folder {device_folder.folder} cannot be used, and the keys of the account belong "
             f"there: {error}"
         ) from error
     return identity
 
 
-async def try_login(client: AsyncClient, settings: MatrixSettings, keeping: Keeping) -> Identity:
+async def try_login(
+    client: AsyncClient, settings: MatrixSettings, device_folder: DeviceFolder
+) -> BotIdentity:
     """See whether a login is possible, and leave nothing behind: not here, and not there.
 
     Raises:
@@ -65,25 +69,25 @@ async def try_login(client: AsyncClient, settings: MatrixSettings, keeping: Keep
         client.access_token = found.access_token
         with translated():
             checked(await client.logout())
-        return Identity(found.user_id, found.device_id)
+        return BotIdentity(found.user_id, found.device_id)
     identity = await _by_token(client, settings.token)
     _require_same_user(settings, identity)
     if identity.device_id is not None:
-        await _require_own_keys(client, keeping, identity, identity.device_id)
+        await _require_own_keys(client, device_folder, identity, identity.device_id)
     return identity
 
 
-async def _by_token(client: AsyncClient, token: str) -> Identity:
+async def _by_token(client: AsyncClient, token: str) -> BotIdentity:
     client.access_token = token
     with translated():
         found = checked(await client.whoami())
-    return Identity(found.user_id, found.device_id or None)
+    return BotIdentity(found.user_id, found.device_id or None)
 
 
 async def _by_device_or_password(
-    client: AsyncClient, settings: MatrixSettings, keeping: Keeping
-) -> Identity:
-    kept = await asyncio.to_thread(keeping.load_device)
+    client: AsyncClient, settings: MatrixSettings, device_folder: DeviceFolder
+) -> BotIdentity:
+    kept = await asyncio.to_thread(device_folder.load_device)
     if kept and (kept.homeserver, kept.user_id) != (settings.homeserver, settings.user):
         kept = None
     if kept is not None:
@@ -91,20 +95,23 @@ async def _by_device_or_password(
             return await _by_token(client, kept.token)
         except LoginRefused:
             logger.info("matrix: the login of device %s has ended; a new one", kept.device_id)
-    return await _by_password(client, settings, keeping, kept.device_id if kept else None)
+    return await _by_password(client, settings, device_folder, kept.device_id if kept else None)
 
 
 async def _by_password(
-    client: AsyncClient, settings: MatrixSettings, keeping: Keeping, device_id: str | None
-) -> Identity:
+    client: AsyncClient,
+    settings: MatrixSettings,
+    device_folder: DeviceFolder,
+    device_id: str | None,
+) -> BotIdentity:
     """Log in as a device of before, whose keys go on being good, or as a new one."""
     found = await _log_in_by_password(client, settings, device_id)
     device = Device(settings.homeserver, found.user_id, found.device_id, found.access_token)
-    await asyncio.to_thread(keeping.save_device, device)
-    return Identity(found.user_id, found.device_id)
+    await asyncio.to_thread(device_folder.save_device, device)
+    return BotIdentity(found.user_id, found.device_id)
 
 
-def _require_same_user(settings: MatrixSettings, identity: Identity) -> None:
+def _require_same_user(settings: MatrixSettings, identity: BotIdentity) -> None:
     if settings.user and settings.user != identity.user_id:
         raise LoginRefused(
             f"platforms.matrix.token belongs to {identity.user_id}, and platforms.matrix.user is "
@@ -138,14 +145,16 @@ async def _log_in_by_password(
         client.store_path = store_path
 
 
-async def _load_keys(client: AsyncClient, keeping: Keeping, identity: Identity) -> None:
+async def _load_keys(
+    client: AsyncClient, device_folder: DeviceFolder, identity: BotIdentity
+) -> None:
     if identity.device_id is None:
         logger.warning("matrix: the token belongs to no device; encrypted rooms cannot be read")
         client.user_id = identity.user_id
         return
     if client.olm is not None:
         return
-    keys = await _require_own_keys(client, keeping, identity, identity.device_id)
+    keys = await _require_own_keys(client, device_folder, identity, identity.device_id)
     client.config = replace(client.config, store_name=keys.name)
     try:
         client.restore_login(identity.user_id, identity.device_id, client.access_token)
@@ -154,25 +163,25 @@ async def _load_keys(client: AsyncClient, keeping: Keeping, identity: Identity) 
             f"The keys of the account cannot be read from {keys}: {error}. Put a backup of the "
             f"folder there, or see docs/matrix.md for a new device."
         ) from error
-    await asyncio.to_thread(keeping.protect_keys)
+    await asyncio.to_thread(device_folder.protect_keys)
 
 
 async def _require_own_keys(
-    client: AsyncClient, keeping: Keeping, identity: Identity, device_id: str
+    client: AsyncClient, device_folder: DeviceFolder, identity: BotIdentity, device_id: str
 ) -> Path:
     """Return where the keys of a device are, or will be made."""
-    keys = keeping.keys_file(identity.user_id, device_id)
+    keys = device_folder.keys_file(identity.user_id, device_id)
     if not keys.exists() and await _has_keys_elsewhere(client, identity):
         raise LoginRefused(
             f"The device {device_id} of {identity.user_id} belongs to another program, or the "
-            f"folder {keeping.folder} was lost: its keys are not here, and nobody could read what "
-            f"the gateway writes in encrypted rooms. Make a token for the gateway alone: see "
+            f"folder {device_folder.folder} was lost: its keys are not here, so what the gateway "
+            f"writes in encrypted rooms could not be read. Make a token for the gateway alone: see "
             f"docs/matrix.md."
         )
     return keys
 
 
-async def _has_keys_elsewhere(client: AsyncClient, identity: Identity) -> bool:
+async def _has_keys_elsewhere(client: AsyncClient, identity: BotIdentity) -> bool:
     body = {"device_keys": {identity.user_id: [identity.device_id]}}
     headers = {"Authorization": f"Bearer {client.access_token}"}
     with translated():

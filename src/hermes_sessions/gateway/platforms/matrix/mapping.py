@@ -38,7 +38,7 @@ _BANG: Final = re.compile(r"!([A-Za-z][A-Za-z_-]*)(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Fallback:
+class ReplyFallback:
     """The words that an answer repeats."""
 
     author: str
@@ -46,7 +46,7 @@ class Fallback:
 
 
 @dataclass(frozen=True, slots=True)
-class Addressee:
+class BotNames:
     """The bot, as people call it."""
 
     user_id: str
@@ -92,7 +92,7 @@ class Addressee:
         return re.compile(opening, re.IGNORECASE)
 
 
-def split_fallback(content: Record, text: str) -> tuple[Fallback | None, str]:
+def split_fallback(content: Record, text: str) -> tuple[ReplyFallback | None, str]:
     """Return what an answer repeats, and what it says itself."""
     relation = content.get("m.relates_to")
     if not isinstance(relation, Mapping) or "m.in_reply_to" not in relation:
@@ -102,7 +102,7 @@ def split_fallback(content: Record, text: str) -> tuple[Fallback | None, str]:
         return None, text
     lines = found[2].split("\n")
     quoted = "\n".join([lines[0], *(re.sub(r"^> ?", "", line) for line in lines[1:])])
-    return Fallback(found[1], quoted), text[found.end() :]
+    return ReplyFallback(found[1], quoted), text[found.end() :]
 
 
 #: An event has at most 65,536 bytes; what is above it is not from there.
@@ -135,7 +135,7 @@ class RoomView:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class InboundReader:
     """How events are read: who the bot is, and what it takes."""
 
     #: ``@name:server``.
@@ -174,7 +174,7 @@ class Reader:
         event_id = event.get("event_id")
         if not is_event_id(event_id):
             raise UnreadablePayload("An event has no usable id.")
-        addressee = Addressee(self.user_id, room.names.get(self.user_id), self.commands)
+        addressee = BotNames(self.user_id, room.names.get(self.user_id), self.commands)
         fallback, written = split_fallback(content, _written(content, kind))
         command = addressee.as_command(addressee.without_name(written))
         if not room.is_direct and self.needs_mention:
@@ -211,10 +211,10 @@ class Reader:
         if not is_user_id(sender) or not isinstance(body, str):
             return inbound
         _, words = split_fallback(content, body)
-        quoted = self.quotation(Fallback(sender, words), inbound.text, room)
+        quoted = self.quotation(ReplyFallback(sender, words), inbound.text, room)
         return replace(inbound, text=quoted + inbound.text)
 
-    def quotation(self, quoted: Fallback, text: str, room: RoomView) -> str:
+    def quotation(self, quoted: ReplyFallback, text: str, room: RoomView) -> str:
         """Return what stands before an answer; one to the bot needs no reminder."""
         if quoted.author == self.user_id or text.startswith("/") or not quoted.text.strip():
             return ""

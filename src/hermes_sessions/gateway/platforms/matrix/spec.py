@@ -9,9 +9,9 @@ from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
 from hermes_sessions.gateway.platforms.matrix.client import MatrixClient
-from hermes_sessions.gateway.platforms.matrix.device_folder import Keeping
+from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
-from hermes_sessions.gateway.platforms.spec import Answers, Found, Question, Setup
+from hermes_sessions.gateway.platforms.spec import Answers, Question, Setup, SetupResult
 
 # Matrix's adapter, made of its section in the configuration.
 
@@ -28,7 +28,7 @@ def make_adapter(settings: PlatformSettings, home: Path) -> MatrixAdapter:
     own = MatrixSettings.read(settings.token, settings.extra)
     return MatrixAdapter(
         own,
-        keeping=Keeping(home / FOLDER_NAME),
+        device_folder=DeviceFolder(home / FOLDER_NAME),
         commands=frozenset(command.name for command in commands_for("gateway")),
     )
 
@@ -42,14 +42,14 @@ def read(settings: PlatformSettings, _home: Path) -> MatrixSettings:
     return MatrixSettings.read(settings.token, settings.extra)
 
 
-async def check(settings: PlatformSettings, home: Path) -> Found:
+async def check(settings: PlatformSettings, home: Path) -> SetupResult:
     """Return whose account it is. With a password, a session is begun and ended again.
 
     Raises:
         ConfigError, LoginRefused, Unreachable, RateLimited
     """
     own = read(settings, home)
-    client = MatrixClient(own, Keeping(home / FOLDER_NAME))
+    client = MatrixClient(own, DeviceFolder(home / FOLDER_NAME))
     try:
         identity = await client.try_login()
     finally:
@@ -57,7 +57,7 @@ async def check(settings: PlatformSettings, home: Path) -> Found:
     notes = ["Invite it to a room, or begin a private chat with it."]
     if identity.device_id is None:
         notes.append("The token belongs to no device: encrypted rooms cannot be read with it.")
-    return Found(identity.user_id, tuple(notes))
+    return SetupResult(identity.user_id, tuple(notes))
 
 
 def _has_no_token(answers: Answers) -> bool:

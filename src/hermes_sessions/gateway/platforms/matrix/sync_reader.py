@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 from hermes_sessions.gateway.events import Inbound
-from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, News, RoomNews
+from hermes_sessions.gateway.platforms.matrix.client import MatrixClient, RoomTimeline, SyncResult
 from hermes_sessions.gateway.platforms.matrix.device_folder import Undecrypted
 from hermes_sessions.gateway.platforms.matrix.formatting import notice_content
 from hermes_sessions.gateway.platforms.matrix.identifiers import is_event_id
-from hermes_sessions.gateway.platforms.matrix.mapping import Reader, RoomView, with_edits
+from hermes_sessions.gateway.platforms.matrix.mapping import InboundReader, RoomView, with_edits
 from hermes_sessions.gateway.platforms.port import (
     PlatformError,
     Undeliverable,
@@ -24,16 +24,16 @@ from hermes_sessions.gateway.platforms.port import (
 # Which events of a room are news: none before the bot was invited, none left out in between.
 
 
-Found = Mapping[str, Any] | Undecrypted
+RoomEvent = Mapping[str, Any] | Undecrypted
 
 
-async def all_news(
+async def all_new_events(
     client: MatrixClient,
-    news: RoomNews,
+    news: RoomTimeline,
     since: str,
     user_id: str,
     wait: Callable[[Awaitable[Any]], Awaitable[Any]],
-) -> list[Found]:
+) -> list[RoomEvent]:
     """Return everything that happened in a room after *since* and is for the bot to read.
 
     An answer brings the last events of a room alone; those before them are asked for, page by page.
@@ -42,7 +42,7 @@ async def all_news(
     Raises:
         RateLimited, Unreachable, Undeliverable
     """
-    before: list[Found] = []
+    before: list[RoomEvent] = []
     start = news.gap_before
     seen: set[str] = set()
     # A server that names the same place again would be asked for ever.
@@ -55,7 +55,7 @@ async def all_news(
     return since_invited(user_id, [*reversed(before), *news.events])
 
 
-def since_invited(user_id: str, events: Sequence[Found]) -> list[Found]:
+def since_invited(user_id: str, events: Sequence[RoomEvent]) -> list[RoomEvent]:
     """Return the events after the invitation of the bot, if it came into the room among them.
 
     Whoever invites it and writes at once means it; what was said before was said to others.
@@ -72,14 +72,14 @@ def since_invited(user_id: str, events: Sequence[Found]) -> list[Found]:
     return list(events[begin:])
 
 
-def _has_joined(user_id: str, events: Sequence[Found]) -> bool:
+def _has_joined(user_id: str, events: Sequence[RoomEvent]) -> bool:
     """Tell whether the bot came into the room among *events*, and its invitation is there."""
     memberships = [_membership(user_id, event) for event in events]
     has_come = any(now == "join" and before != "join" for now, before in memberships)
     return has_come and any(now == "invite" for now, _ in memberships)
 
 
-def _membership(user_id: str, event: Found) -> tuple[object, object]:
+def _membership(user_id: str, event: RoomEvent) -> tuple[object, object]:
     """Return what somebody is in the room after an event about them, and was before."""
     if isinstance(event, Undecrypted) or event.get("type") != "m.room.member":
         return None, None
@@ -104,11 +104,11 @@ _UNDECRYPTED_NOTICE: Final = (
 Wait = Callable[[Awaitable[Any]], Awaitable[Any]]
 
 
-class NewsReader:
+class SyncReader:
     """Reads the news of one session."""
 
     def __init__(
-        self, client: MatrixClient, reader: Reader, undecrypted: Iterable[Undecrypted]
+        self, client: MatrixClient, reader: InboundReader, undecrypted: Iterable[Undecrypted]
     ) -> None:
         """*undecrypted* is what an earlier process could not decrypt."""
         self._client = client
@@ -121,7 +121,7 @@ class NewsReader:
         #: Events that could not be read.
         self.unreadable = 0
 
-    async def read(self, news: News, since: str | None, wait: Wait) -> list[Inbound]:
+    async def read(self, news: SyncResult, since: str | None, wait: Wait) -> list[Inbound]:
         """Return the messages for the gateway, in order. May be called again with the same news.
 
         *since* is where the news begin; without it they are history, and nothing in them is read.
@@ -139,7 +139,9 @@ class NewsReader:
         ]
         for room in news.rooms if since is not None else ():
             try:
-                events = await all_news(self._client, room, since or "", self._reader.user_id, wait)
+                events = await all_new_events(
+                    self._client, room, since or "", self._reader.user_id, wait
+                )
             except Undeliverable as error:
                 # The bot is not in the room any more, for example.
                 logger.warning("matrix: a gap in %s cannot be filled: %s", room.room_id, error)
@@ -157,7 +159,7 @@ class NewsReader:
         self.undecrypted = self.remaining
         self._is_first = False
 
-    def _is_missed(self, event: Found) -> TypeGuard[Undecrypted]:
+    def _is_missed(self, event: RoomEvent) -> TypeGuard[Undecrypted]:
         """Tell whether something of somebody else cannot be decrypted."""
         is_own = (
             isinstance(event, Undecrypted) and event.event.get("sender") == self._reader.user_id
@@ -168,7 +170,9 @@ class NewsReader:
         tried = ((each, self._client.encrypting.decrypt(each)) for each in self.undecrypted)
         return [(each, event) for each, event in tried if event is not None]
 
-    async def _messages(self, room_id: str, events: Iterable[Found], wait: Wait) -> list[Inbound]:
+    async def _messages(
+        self, room_id: str, events: Iterable[RoomEvent], wait: Wait
+    ) -> list[Inbound]:
         view = self._client.view(room_id)
         plain = [event for event in events if not isinstance(event, Undecrypted)]
         read = (self._read(event, view) for event in with_edits(plain))

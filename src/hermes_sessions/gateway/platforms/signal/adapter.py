@@ -22,23 +22,23 @@ from hermes_sessions.gateway.platforms.port import (
     UnreadablePayload,
 )
 from hermes_sessions.gateway.platforms.receive_loop import (
-    Ending,
     Sleep,
     Stopped,
-    is_taken,
+    StopSignal,
+    deliver_inbound,
     pause_after,
 )
-from hermes_sessions.gateway.platforms.signal.client import SignalDaemon, Subscription
+from hermes_sessions.gateway.platforms.signal.client import SignalClient, Subscription
 from hermes_sessions.gateway.platforms.signal.formatting import to_signal
 from hermes_sessions.gateway.platforms.signal.identifiers import (
     group_id,
     is_timestamp,
-    message_name,
+    parse_message_ref,
     person_id,
 )
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.long_texts import with_rest
-from hermes_sessions.gateway.platforms.signal.mapping import Reader
+from hermes_sessions.gateway.platforms.signal.mapping import InboundReader
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
 
 logger = logging.getLogger(__name__)
@@ -81,16 +81,16 @@ class SignalAdapter(Adapter):
         self._journal = journal
         self._sleep = sleep
         self._clock = clock
-        self._reader = Reader(
+        self._reader = InboundReader(
             account=settings.account,
             needs_mention=settings.require_mention,
             max_file_bytes=settings.max_file_bytes,
         )
-        self._daemon: SignalDaemon | None = None
+        self._daemon: SignalClient | None = None
         self._services: Services | None = None
         self._subscription: Subscription | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._ending = Ending()
+        self._ending = StopSignal()
         #: What was notified, and is not on disk.
         self._notified: asyncio.Queue[object] = asyncio.Queue()
         #: What is on disk, and not stored.
@@ -109,12 +109,12 @@ class SignalAdapter(Adapter):
     async def connect(self, services: Services) -> None:
         """See `Adapter.connect`."""
         self._services = services
-        self._ending = Ending()
+        self._ending = StopSignal()
         self._notified = asyncio.Queue()
         self._changing = asyncio.Lock()
         self._has_waiting = asyncio.Event()
         self._is_paused = False
-        self._daemon = SignalDaemon(self._settings)
+        self._daemon = SignalClient(self._settings)
         try:
             self._wait_for(await asyncio.to_thread(self._journal.read))
             self._subscription = await self._subscribe()
@@ -141,7 +141,7 @@ class SignalAdapter(Adapter):
     async def _stay_connected(self) -> None:
         failures = 0
         now = asyncio.get_running_loop().time
-        while not self._ending.is_asked_for:
+        while not self._ending.is_stop_requested:
             since = now()
             try:
                 await self._be_connected()
@@ -163,9 +163,9 @@ class SignalAdapter(Adapter):
         """Connect if that is needed, and raise when the connection is lost."""
         if self._subscription is None:
             async with self._changing:
-                self._subscription = await self._ending.or_result(self._subscribe())
+                self._subscription = await self._ending.result_unless_stopped(self._subscribe())
             logger.info("signal: connected again")
-        await self._ending.or_result(self._subscription.wait_until_lost())
+        await self._ending.result_unless_stopped(self._subscription.wait_until_lost())
         await self._drop()
         raise Unreachable("The connection to signal-cli was lost")
 
@@ -200,7 +200,7 @@ class SignalAdapter(Adapter):
         return self._subscription is not None and self._subscription.is_open
 
     @property
-    def _connection(self) -> SignalDaemon:
+    def _connection(self) -> SignalClient:
         if self._daemon is None:
             raise Unreachable("The adapter for Signal is not connected.")
         return self._daemon
@@ -267,7 +267,7 @@ class SignalAdapter(Adapter):
         failures = 0
         while True:
             while not self._waiting:
-                if self._ending.is_asked_for and self._tasks[1].done():
+                if self._ending.is_stop_requested and self._tasks[1].done():
                     return
                 await self._next_to_store()
             if await self._offer(self._waiting[0]):
@@ -278,12 +278,12 @@ class SignalAdapter(Adapter):
             failures += 1
             await self._pause()
             await self._ending.pause(self._sleep, pause_after(failures))
-            if self._ending.is_asked_for:
+            if self._ending.is_stop_requested:
                 return
 
     async def _next_to_store(self) -> None:
         """Return when something may wait, or nothing more will."""
-        if self._ending.is_asked_for:
+        if self._ending.is_stop_requested:
             await asyncio.wait({self._tasks[1]})
             return
         self._has_waiting.clear()
@@ -294,7 +294,7 @@ class SignalAdapter(Adapter):
             whole = await with_rest(inbound, self._connection.fetch, self._ending, self._sleep)
         except Stopped:
             return False
-        return await is_taken(
+        return await deliver_inbound(
             self._services, whole, named="signal: a message", skip=self._skip, logger=logger
         )
 
@@ -320,7 +320,7 @@ class SignalAdapter(Adapter):
                     await self._subscription.end()
 
     async def _resume(self) -> None:
-        if not self._is_paused or self._ending.is_asked_for:
+        if not self._is_paused or self._ending.is_stop_requested:
             return
         self._is_paused = False
         if self._subscription is not None:
@@ -348,7 +348,7 @@ class SignalAdapter(Adapter):
 
     async def edit(self, target: Target, message_id: str, text: str) -> None:
         """See `Adapter.edit`."""
-        name = message_name(message_id)
+        name = parse_message_ref(message_id)
         if name is None:
             raise Undeliverable(f"{message_id!r} is not the id of a message on Signal.")
         if self._clock() - name.timestamp / 1000 > _EDIT_SECONDS:
@@ -387,7 +387,7 @@ def _text(markdown: str) -> dict[str, Any]:
 
 def _quote(target: Target) -> dict[str, Any]:
     """Return what shows in a group which message is answered; two people need no reminder."""
-    answered = message_name(target.reply_to)
+    answered = parse_message_ref(target.reply_to)
     if answered is None or answered.author is None or group_id(target.chat_id) is None:
         return {}
     quoted = target.extra.get("quote")

@@ -14,7 +14,7 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.signal.errors import NO_SUCH_METHOD, refusal_of
+from hermes_sessions.gateway.platforms.signal.errors import NO_SUCH_METHOD, to_platform_error
 from hermes_sessions.gateway.platforms.signal.rpc import LineTooLong, RpcConnection, RpcError
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
 
@@ -74,7 +74,7 @@ class Subscription:
         await self._connection.close()
 
 
-class SignalDaemon:
+class SignalClient:
     """Connections to the daemon: one for requests, made when it is needed, others as asked for."""
 
     def __init__(self, settings: SignalSettings) -> None:
@@ -110,7 +110,7 @@ class SignalDaemon:
         except RpcError as error:
             if error.code == NO_SUCH_METHOD:  # started with -a: there is only that one
                 return {}
-            raise refusal_of(error) from error
+            raise to_platform_error(error) from error
         except LineTooLong:
             raise Unreachable("signal-cli gave an answer that is too long.") from None
         listed = accounts if isinstance(accounts, list) else []
@@ -159,7 +159,7 @@ class SignalDaemon:
             data = result.get("data") if isinstance(result, Mapping) else result
             content = b64decode(str(data), validate=True)
         except RpcError as error:
-            raise refusal_of(error) from error
+            raise to_platform_error(error) from error
         except LineTooLong:
             raise Undeliverable(f"The file has more than {limit:,} bytes.") from None
         except (NotBase64, ValueError) as error:
@@ -201,7 +201,7 @@ async def _asked(
     try:
         return await connection.call(method, params, seconds=seconds)
     except RpcError as error:
-        refusal: PlatformError = refusal_of(error)
+        refusal: PlatformError = to_platform_error(error)
         raise refusal from error
     except LineTooLong:
         raise Unreachable("signal-cli gave an answer that is too long.") from None

@@ -31,7 +31,7 @@ _WAIT_SECONDS: Final = 60.0
 _FOR_EVER: Final = frozenset({"UNREGISTERED_FAILURE", "IDENTITY_FAILURE"})
 
 
-def refusal_of(error: RpcError) -> PlatformError:
+def to_platform_error(error: RpcError) -> PlatformError:
     """Return what the gateway can act on."""
     results = _results(error.data)
     types = {result.get("type") for result in results}

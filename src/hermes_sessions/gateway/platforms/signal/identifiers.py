@@ -64,7 +64,7 @@ def _decoded(text: str) -> bytes | None:
         return None
 
 
-class MessageName(NamedTuple):
+class MessageRef(NamedTuple):
     """What a message is known by."""
 
     #: When it was sent, in milliseconds since the epoch.
@@ -77,14 +77,14 @@ class MessageName(NamedTuple):
         return f"{self.timestamp}" if self.author is None else f"{self.timestamp}-{self.author}"
 
 
-def message_name(text: str | None) -> MessageName | None:
-    """Return what `MessageName.render` wrote, None when *text* is nothing like it."""
+def parse_message_ref(text: str | None) -> MessageRef | None:
+    """Return what `MessageRef.render` wrote, None when *text* is nothing like it."""
     number, has_author, author = (text or "").partition("-")
     if not (number.isascii() and number.isdigit() and len(number) <= 16):
         return None
     if not is_timestamp(int(number)) or (has_author and person_id(author) is None):
         return None
-    return MessageName(int(number), author or None)
+    return MessageRef(int(number), author or None)
 
 
 def is_timestamp(value: object) -> TypeGuard[int]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from hermes_sessions.gateway.events import Attachment, Inbound
 from hermes_sessions.gateway.platforms.port import PlatformError, Undeliverable
-from hermes_sessions.gateway.platforms.receive_loop import Ending, Sleep, pause_after
+from hermes_sessions.gateway.platforms.receive_loop import Sleep, StopSignal, pause_after
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def is_long_text(file: Attachment) -> bool:
 async def with_rest(
     inbound: Inbound,
     fetch: Callable[[str, int], Awaitable[bytes]],
-    ending: Ending,
+    ending: StopSignal,
     sleep: Sleep,
 ) -> Inbound:
     """Return a message with all of its text. What cannot be had after some tries is said to be
@@ -49,7 +49,7 @@ async def with_rest(
     failures = 0
     while failures < _TRIES:
         try:
-            content = await ending.or_result(fetch(file.reference, _MAX_BYTES))
+            content = await ending.result_unless_stopped(fetch(file.reference, _MAX_BYTES))
             return completed(inbound, content.decode("utf-8", "replace"))
         except Undeliverable as error:
             logger.warning("signal: the rest of a long message is missing: %s", error)
@@ -57,7 +57,7 @@ async def with_rest(
         except PlatformError as error:
             failures += 1
             logger.warning("signal: the rest of a long message does not come yet: %s", error)
-            await ending.or_result(sleep(pause_after(failures)))
+            await ending.result_unless_stopped(sleep(pause_after(failures)))
     return completed(inbound, None)
 
 

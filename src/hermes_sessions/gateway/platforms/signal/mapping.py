@@ -12,7 +12,7 @@ from hermes_sessions.gateway.platforms.payloads import kind_of, record, short, s
 from hermes_sessions.gateway.platforms.port import UnreadablePayload
 from hermes_sessions.gateway.platforms.signal.identifiers import (
     GROUP_PREFIX,
-    MessageName,
+    MessageRef,
     group_id,
     is_timestamp,
     person_id,
@@ -51,7 +51,7 @@ class Sender(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class InboundReader:
     """How notifications are read: whose they are, and what is taken."""
 
     #: The account's number.
@@ -113,7 +113,7 @@ class Reader:
         timestamp = message.get("timestamp", envelope.get("timestamp"))
         if not is_timestamp(timestamp):
             raise UnreadablePayload("The message has no time by which it is known.")
-        name = MessageName(timestamp, sender.stable).render()
+        name = MessageRef(timestamp, sender.stable).render()
         return Inbound(
             source=_source(group, sender, name),
             text=self._quotation(quote, text) + text,
@@ -246,7 +246,7 @@ def _answered(quote: Record | None) -> str | None:
     if quote is None or not is_timestamp(quote.get("id")):
         return None
     author = person_id(quote.get("authorUuid")) or person_id(quote.get("author"))
-    return MessageName(quote["id"], author).render()
+    return MessageRef(quote["id"], author).render()
 
 
 def _attachment(file: Record) -> Attachment:

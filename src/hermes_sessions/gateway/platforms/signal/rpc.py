@@ -26,7 +26,7 @@ _CHUNK: Final = 64 * 1024
 _CONNECT_SECONDS: Final = 10.0
 
 
-class Address(NamedTuple):
+class DaemonAddress(NamedTuple):
     """Where the daemon listens: a host and a port, or the path of a socket."""
 
     host: str = ""
@@ -53,7 +53,7 @@ class LineTooLong(Exception):
     """A line had more bytes than allowed; it was not kept."""
 
 
-class Lines:
+class LineSplitter:
     """Cuts what arrives into lines, whatever the pieces; a line that is too long is skipped."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
@@ -98,7 +98,7 @@ class RpcConnection:
         self._writer = writer
         self._notified = notified
         self._unreadable = unreadable
-        self._lines = Lines(max_line)
+        self._lines = LineSplitter(max_line)
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._next_id = 1
         self._why_lost: str | None = None
@@ -107,7 +107,7 @@ class RpcConnection:
     @classmethod
     async def open(
         cls,
-        address: Address,
+        address: DaemonAddress,
         *,
         notified: Callable[[str, object], None] = lambda _method, _params: None,
         unreadable: Callable[[str], None] = lambda _why: None,

@@ -11,9 +11,9 @@ from typing import Final
 from hermes_sessions.config.key_types import Kind, Size, Text, YesNo
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.settings import read_own_keys
-from hermes_sessions.gateway.platforms.signal.rpc import Address
+from hermes_sessions.gateway.platforms.signal.rpc import DaemonAddress
 
-DEFAULT_ADDRESS: Final = Address("127.0.0.1", 7583)
+DEFAULT_ADDRESS: Final = DaemonAddress("127.0.0.1", 7583)
 
 _SECTION: Final = "platforms.signal"
 _KEYS: Final[Mapping[str, Kind]] = {
@@ -33,7 +33,7 @@ class SignalSettings:
 
     #: The number of the account, as ``+4917612345678``.
     account: str
-    address: Address = DEFAULT_ADDRESS
+    address: DaemonAddress = DEFAULT_ADDRESS
     #: In groups, only commands, mentions and answers to the account are for the agent.
     require_mention: bool = True
     #: Larger files are left out, and the agent is told.
@@ -78,14 +78,14 @@ def _account(value: str | None) -> str:
     return number
 
 
-def _address(value: str, home: Path) -> Address:
+def _address(value: str, home: Path) -> DaemonAddress:
     if value.startswith(("unix:", "/", "~")):
         path = Path(value.removeprefix("unix:").removeprefix("//")).expanduser()
-        return Address(path=home / path)
+        return DaemonAddress(path=home / path)
     found = _TCP.fullmatch(value)
     if found is None or not 0 < int(found[3]) < 65536:
         raise ConfigError(
             f"{_SECTION}.address must be host:port, as {DEFAULT_ADDRESS}, or unix: and the path of "
             f"a socket: what signal-cli was given as --tcp or --socket."
         )
-    return Address(found[1] or found[2], int(found[3]))
+    return DaemonAddress(found[1] or found[2], int(found[3]))

@@ -7,10 +7,10 @@ from typing import Final
 
 from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
-from hermes_sessions.gateway.platforms.signal.client import SignalDaemon
+from hermes_sessions.gateway.platforms.signal.client import SignalClient
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import DEFAULT_ADDRESS, SignalSettings
-from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
 
 # Signal's adapter, made of its section in the configuration.
 
@@ -38,21 +38,21 @@ def read(settings: PlatformSettings, home: Path) -> SignalSettings:
     return SignalSettings.read(settings.extra, home)
 
 
-async def check(settings: PlatformSettings, home: Path) -> Found:
+async def check(settings: PlatformSettings, home: Path) -> SetupResult:
     """Ask the daemon for its version and for the account; nothing is received.
 
     Raises:
         ConfigError, LoginRefused, Unreachable
     """
     own = read(settings, home)
-    daemon = SignalDaemon(own)
+    daemon = SignalClient(own)
     try:
         subscription = await daemon.subscription(lambda _name, _values: None, lambda _why: None)
         await subscription.close()
         version = await daemon.version()
     finally:
         await daemon.close()
-    return Found(f"{own.account}, with signal-cli {version}".rstrip())
+    return SetupResult(f"{own.account}, with signal-cli {version}".rstrip())
 
 
 SETUP: Final = Setup(

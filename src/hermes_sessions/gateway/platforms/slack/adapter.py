@@ -23,11 +23,11 @@ from hermes_sessions.gateway.platforms.port import (
     UnreadablePayload,
 )
 from hermes_sessions.gateway.platforms.receive_loop import Sleep
-from hermes_sessions.gateway.platforms.slack.client import Identity, SlackClient
+from hermes_sessions.gateway.platforms.slack.client import BotIdentity, SlackClient
 from hermes_sessions.gateway.platforms.slack.directory import Directory
-from hermes_sessions.gateway.platforms.slack.errors import NotTaken
+from hermes_sessions.gateway.platforms.slack.errors import NotAccepted
 from hermes_sessions.gateway.platforms.slack.formatting import to_mrkdwn
-from hermes_sessions.gateway.platforms.slack.mapping import Letter, Reader
+from hermes_sessions.gateway.platforms.slack.mapping import InboundReader, SlackMessage
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
 from hermes_sessions.gateway.platforms.slack.threads import Threads, introduced
@@ -87,7 +87,7 @@ class SlackAdapter(Adapter):
         self._name_seconds = name_seconds
         self._client: SlackClient | None = None
         self._services: Services | None = None
-        self._reader: Reader | None = None
+        self._reader: InboundReader | None = None
         self._directory: Directory | None = None
         self._threads: Threads | None = None
         self._line: SocketMode | WebhookServer | None = None
@@ -106,7 +106,7 @@ class SlackAdapter(Adapter):
         try:
             identity = await client.identify()
             self._check_scopes(identity)
-            self._reader = Reader(
+            self._reader = InboundReader(
                 user_id=identity.user_id,
                 team_id=identity.team_id,
                 needs_mention=self._settings.require_mention,
@@ -129,7 +129,7 @@ class SlackAdapter(Adapter):
             return SocketMode(client, self._take, sleep=self._sleep)
         return WebhookServer(self._settings, self._take, clock=self._clock)
 
-    def _check_scopes(self, identity: Identity) -> None:
+    def _check_scopes(self, identity: BotIdentity) -> None:
         if not identity.scopes:
             return
         if NEEDED_SCOPE not in identity.scopes:
@@ -185,11 +185,11 @@ class SlackAdapter(Adapter):
                 logger.warning("slack: skipped: %s", error)
             except HermesSessionsError as error:
                 logger.warning("slack: a message cannot be stored yet: %s", error)
-                raise NotTaken from error
+                raise NotAccepted from error
             except Exception as error:
                 # Whatever it is: what is not stored is not confirmed.
                 logger.exception("slack: a message could not be taken")
-                raise NotTaken from error
+                raise NotAccepted from error
 
     async def _hand_over(self, payload: object) -> None:
         services, reader = self._services, self._reader
@@ -263,7 +263,7 @@ class SlackAdapter(Adapter):
         return await self._slack.fetch(attachment.reference, limit)
 
 
-def _letter(reader: Reader, payload: object) -> Letter | None:
+def _letter(reader: InboundReader, payload: object) -> SlackMessage | None:
     try:
         return reader.read(payload)
     except UnreadablePayload:

@@ -24,7 +24,11 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.slack.errors import Complaint, explained, problem_of
+from hermes_sessions.gateway.platforms.slack.errors import (
+    ErrorReply,
+    explain_error,
+    to_platform_error,
+)
 from hermes_sessions.gateway.platforms.slack.mapping import FILE_ID
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 
@@ -42,7 +46,7 @@ _quiet.setLevel(logging.WARNING)
 Record = Mapping[str, Any]
 
 
-class Identity(NamedTuple):
+class BotIdentity(NamedTuple):
     """Who the bot is."""
 
     user_id: str
@@ -75,7 +79,7 @@ class SlackClient:
         """Close every connection."""
         await self._session.close()
 
-    async def identify(self) -> Identity:
+    async def identify(self) -> BotIdentity:
         """Return who the bot is.
 
         Raises:
@@ -90,7 +94,7 @@ class SlackClient:
                 "The token is a person's. Copy the bot token (xoxb-…) from OAuth & Permissions "
                 "into platforms.slack.token."
             )
-        return Identity(
+        return BotIdentity(
             user_id=str(bot.get("user_id") or ""),
             team_id=str(bot.get("team_id") or ""),
             name=str(bot.get("user") or ""),
@@ -200,9 +204,11 @@ class SlackClient:
             # Whoever may not have a file is shown the page on which people log in.
             is_refused = 300 <= response.status < 400 or response.status in {401, 403}
             if is_refused or (response.content_type == _PAGE and not is_page):
-                raise LoginRefused(explained(Complaint(403, "missing_scope", "files:read")))
+                raise LoginRefused(explain_error(ErrorReply(403, "missing_scope", "files:read")))
             if response.status != 200:
-                raise problem_of(Complaint(response.status, seconds=_pause(response.headers)))
+                raise to_platform_error(
+                    ErrorReply(response.status, seconds=_pause(response.headers))
+                )
             content = bytearray()
             async for chunk in response.content.iter_chunked(65536):
                 content += chunk
@@ -238,7 +244,7 @@ def _translated() -> Iterator[None]:
     except PlatformError:
         raise
     except SlackApiError as error:
-        raise problem_of(_complaint(error.response)) from error
+        raise to_platform_error(_complaint(error.response)) from error
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         words = str(error) or type(error).__name__
         raise Unreachable(f"Slack cannot be reached: {words}") from error
@@ -258,13 +264,13 @@ def _part(answer: AsyncSlackResponse, name: str) -> Record:
     return part if isinstance(part, Mapping) else {}
 
 
-def _complaint(response: Any) -> Complaint:
+def _complaint(response: Any) -> ErrorReply:
     """Return what went wrong, as far as the answer says: one of the SDK, or of aiohttp."""
     status: Any = getattr(response, "status_code", None) or getattr(response, "status", 0)
     data = getattr(response, "data", None)
     data = data if isinstance(data, Mapping) else {}
     code, needed = data.get("error"), data.get("needed")
-    return Complaint(
+    return ErrorReply(
         int(status),
         str(code)[:100] if code else None,
         str(needed)[:200] if needed else None,

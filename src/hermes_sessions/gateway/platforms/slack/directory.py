@@ -18,7 +18,7 @@ from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.platforms.payloads import short
 from hermes_sessions.gateway.platforms.port import PlatformError
 from hermes_sessions.gateway.platforms.slack.client import SlackClient
-from hermes_sessions.gateway.platforms.slack.mapping import Letter
+from hermes_sessions.gateway.platforms.slack.mapping import SlackMessage
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Directory:
         self._patience = patience
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    async def completed(self, letter: Letter) -> Inbound:
+    async def completed(self, letter: SlackMessage) -> Inbound:
         """Return the message with the names of its writer and its chat."""
         source = letter.inbound.source
         is_private = source.chat_type == "dm"

@@ -16,11 +16,11 @@ from hermes_sessions.gateway.platforms.port import (
 # How the two lines on which Slack is heard hand over what they hear.
 
 
-class NotTaken(Exception):
+class NotAccepted(Exception):
     """A message could not be taken, and should be offered again."""
 
 
-#: Takes a payload, None for one that cannot be read; raises `NotTaken` when it must not be
+#: Takes a payload, None for one that cannot be read; raises `NotAccepted` when it must not be
 #: confirmed.
 Take = Callable[[object], Awaitable[None]]
 
@@ -84,7 +84,7 @@ _PASSING: Final = frozenset(
 _LIMITED: Final = {"ratelimited": 1.0, "rate_limited": 1.0, "message_limit_exceeded": 60.0}
 
 
-class Complaint(NamedTuple):
+class ErrorReply(NamedTuple):
     """What Slack answered instead of a result."""
 
     status: int
@@ -96,7 +96,7 @@ class Complaint(NamedTuple):
     seconds: float | None = None
 
 
-def explained(complaint: Complaint) -> str:
+def explain_error(complaint: ErrorReply) -> str:
     """Return why something failed, for people; with Slack's name, by which it can be looked up."""
     code = complaint.code
     if code is None:
@@ -111,10 +111,10 @@ def explained(complaint: Complaint) -> str:
     return f"{words} (Slack error {code})"
 
 
-def problem_of(complaint: Complaint) -> PlatformError:
+def to_platform_error(complaint: ErrorReply) -> PlatformError:
     """Return the error of the port for what Slack answered."""
     code, status = complaint.code, complaint.status
-    words = explained(complaint)
+    words = explain_error(complaint)
     if status == 429 or code in _LIMITED:
         pause = complaint.seconds
         if pause is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Final
 
-from hermes_sessions.gateway.platforms.markdown import SignMarkup, inline_pattern
+from hermes_sessions.gateway.platforms.markdown import SymbolMarkup, inline_pattern
 
 _SAFE_ADDRESS: Final = re.compile(r"(?:https?|mailto|tel):", re.IGNORECASE)
 
@@ -24,7 +24,7 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-class _Mrkdwn(SignMarkup):
+class _Mrkdwn(SymbolMarkup):
     bullet: ClassVar[str] = "•"
     pattern: ClassVar[re.Pattern[str]] = inline_pattern(
         # People and channels may be named as Slack names them; `<!channel>` calls everybody, and

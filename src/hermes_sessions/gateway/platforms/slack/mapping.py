@@ -128,7 +128,7 @@ _MOST_FILES: Final = 50
 _GONE: Final = frozenset({"tombstone", "hidden_by_limit"})
 
 
-class Files(NamedTuple):
+class MessageFiles(NamedTuple):
     """The files of one message."""
 
     attachments: tuple[Attachment, ...]
@@ -136,14 +136,14 @@ class Files(NamedTuple):
     notes: tuple[str, ...]
 
 
-def files_of(files: object, max_bytes: int) -> Files:
+def files_of(files: object, max_bytes: int) -> MessageFiles:
     """Return the files of a message; those above *max_bytes* are left out, and that is said.
 
     Raises:
         UnreadablePayload: they are not what Slack documents.
     """
     if files is None:
-        return Files((), ())
+        return MessageFiles((), ())
     if not isinstance(files, list) or len(files) > _MOST_FILES:
         raise UnreadablePayload("event.files is not a list of files.")
     attachments: list[Attachment] = []
@@ -161,7 +161,7 @@ def files_of(files: object, max_bytes: int) -> Files:
             notes.append(left_out(attachment, max_bytes))
         else:
             attachments.append(attachment)
-    return Files(tuple(attachments), tuple(notes))
+    return MessageFiles(tuple(attachments), tuple(notes))
 
 
 def _attachment(file: Mapping[str, Any]) -> Attachment:
@@ -196,7 +196,7 @@ _TS: Final = re.compile(r"[0-9]{1,16}\.[0-9]{1,9}")
 _TRIGGER: Final = re.compile(r"[!-~]{1,256}")
 
 
-class Letter(NamedTuple):
+class SlackMessage(NamedTuple):
     """A message, and for whom it is."""
 
     inbound: Inbound
@@ -208,7 +208,7 @@ class Letter(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class InboundReader:
     """How payloads are read: who the bot is, and what it takes."""
 
     #: The bot, as it is mentioned.
@@ -221,7 +221,7 @@ class Reader:
     #: Names of the gateway's commands, without the slash.
     commands: frozenset[str] = field(default_factory=frozenset)
 
-    def read(self, payload: object) -> Letter | None:
+    def read(self, payload: object) -> SlackMessage | None:
         """Return the message in *payload*, None when there is none for the bot.
 
         Raises:
@@ -254,7 +254,7 @@ class Reader:
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
-    def _event(self, event: Record) -> Letter | None:
+    def _event(self, event: Record) -> SlackMessage | None:
         if not self._is_spoken(event):
             return None
         raw = text_of(event.get("text"), "event.text") or ""
@@ -271,7 +271,7 @@ class Reader:
         if not is_addressed and (thread_id is None or begins_with_other(raw, self.user_id)):
             return None
         inbound = self._message(event, raw, chat_id, chat_type, ts, thread_id)
-        return None if inbound is None else Letter(inbound, is_addressed, kind is not None)
+        return None if inbound is None else SlackMessage(inbound, is_addressed, kind is not None)
 
     def _is_spoken(self, event: Record) -> bool:
         """Tell whether somebody wrote it: no program, and not we ourselves."""
@@ -331,7 +331,7 @@ class Reader:
 
     # ── slash commands ────────────────────────────────────────────────────────────────────────
 
-    def _command(self, call: Record) -> Letter | None:
+    def _command(self, call: Record) -> SlackMessage | None:
         """Read ``/hermes TEXT``: Slack keeps everything that begins with a slash to itself, unless
         the app has registered it.
         """
@@ -349,7 +349,7 @@ class Reader:
         chat_type = "dm" if chat_id.startswith("D") else _UNNAMED.get(place, named)
         # It is no message, and has no ts; this is what it has of its own.
         source = self._source(chat_id, chat_type, call.get("user_id"), f"slash:{trigger}", None)
-        return Letter(Inbound(source=source, text=text, message_id=source.message_id))
+        return SlackMessage(Inbound(source=source, text=text, message_id=source.message_id))
 
     def _spoken(self, raw: str) -> str:
         """Return what follows ``/hermes``: a command without its slash, or something to say."""

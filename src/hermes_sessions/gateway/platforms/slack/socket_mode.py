@@ -20,14 +20,14 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 
 from hermes_sessions.gateway.platforms.port import Unreachable
 from hermes_sessions.gateway.platforms.receive_loop import (
-    Ending,
     Sleep,
     Stopped,
+    StopSignal,
     keep_receiving,
     pause_after,
 )
 from hermes_sessions.gateway.platforms.slack.client import SlackClient
-from hermes_sessions.gateway.platforms.slack.errors import NotTaken, Take
+from hermes_sessions.gateway.platforms.slack.errors import NotAccepted, Take
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class SocketMode:
         self._client = client
         self._take = take
         self._sleep = sleep
-        self._ending = Ending()
+        self._ending = StopSignal()
         self._waiting: asyncio.Queue[_Envelope] = asyncio.Queue(_MOST_WAITING)
         self._tasks: list[asyncio.Task[None]] = []
         self._socket: aiohttp.ClientWebSocketResponse | None = None
@@ -112,20 +112,20 @@ class SocketMode:
         """Use one socket until it ends; return whether that is nothing unusual."""
         socket = self._socket
         if socket is None:
-            socket = await self._ending.or_result(self._open())
+            socket = await self._ending.result_unless_stopped(self._open())
             logger.info("slack: connected again")
         try:
             return await self._read(socket)
         finally:
             # At the end it stays open, for what is still being taken.
-            if not self._ending.is_asked_for:
+            if not self._ending.is_stop_requested:
                 await self._leave()
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> bool:
         """Read until the socket ends; return whether anything came, or Slack asked for another."""
         is_good = False
         while True:
-            frame = await self._ending.or_result(socket.receive())
+            frame = await self._ending.result_unless_stopped(socket.receive())
             if frame.type in _ENDED or frame.type is aiohttp.WSMsgType.ERROR:
                 logger.info("slack: the socket was lost")
                 return is_good
@@ -135,7 +135,7 @@ class SocketMode:
             is_good = True
             envelope_id = message.get("envelope_id")
             if isinstance(envelope_id, str):
-                await self._ending.or_result(
+                await self._ending.result_unless_stopped(
                     self._waiting.put(_Envelope(socket, envelope_id, _payload(message)))
                 )
 
@@ -148,7 +148,7 @@ class SocketMode:
             return False
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVING_SECONDS):
-                await self._ending.or_result(self._waiting.join())
+                await self._ending.result_unless_stopped(self._waiting.join())
         return True
 
     # ── envelopes ─────────────────────────────────────────────────────────────────────────────
@@ -156,8 +156,8 @@ class SocketMode:
     async def _work(self) -> None:
         """Take envelopes one after the other, in the order in which they came."""
         with suppress(Stopped):
-            while not self._ending.is_asked_for:
-                envelope = await self._ending.or_result(self._waiting.get())
+            while not self._ending.is_stop_requested:
+                envelope = await self._ending.result_unless_stopped(self._waiting.get())
                 await self._offer(envelope)
                 await _acknowledge(envelope)
                 self._waiting.task_done()
@@ -170,11 +170,11 @@ class SocketMode:
         while True:
             try:
                 return await self._take(envelope.payload)
-            except NotTaken:
+            except NotAccepted:
                 failures += 1
-            if self._ending.is_asked_for:
+            if self._ending.is_stop_requested:
                 raise Stopped  # it comes again
-            await self._ending.or_result(self._sleep(pause_after(failures)))
+            await self._ending.result_unless_stopped(self._sleep(pause_after(failures)))
 
 
 async def _acknowledge(envelope: _Envelope) -> None:

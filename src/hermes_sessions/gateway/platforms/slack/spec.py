@@ -9,9 +9,9 @@ from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.settings import PlatformSettings
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.gateway.platforms.slack.adapter import NEEDED_SCOPE, SCOPES, SlackAdapter
-from hermes_sessions.gateway.platforms.slack.client import Identity, SlackClient
+from hermes_sessions.gateway.platforms.slack.client import BotIdentity, SlackClient
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings, check_ids
-from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
 
 # Slack's adapter, made of its section in the configuration.
 
@@ -43,7 +43,7 @@ def read(settings: PlatformSettings, _home: Path) -> SlackSettings:
     return SlackSettings.read(settings.token, settings.extra)
 
 
-async def check(settings: PlatformSettings, _home: Path) -> Found:
+async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
     """Log in, with Socket Mode open a socket and close it; return who the bot is, and where.
 
     Raises:
@@ -61,10 +61,10 @@ async def check(settings: PlatformSettings, _home: Path) -> Found:
             notes += (f"Lead an https address to {listening}, {_ENTERED}.",)
     finally:
         await client.close()
-    return Found(f"@{identity.name} in {identity.team}", notes)
+    return SetupResult(f"@{identity.name} in {identity.team}", notes)
 
 
-def _about_scopes(identity: Identity) -> tuple[str, ...]:
+def _about_scopes(identity: BotIdentity) -> tuple[str, ...]:
     missing = [scope for scope in SCOPES if scope not in identity.scopes]
     if not identity.scopes or not missing:
         return ()

@@ -13,10 +13,10 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from hermes_sessions.gateway.platforms.slack.errors import NotTaken, Take
+from hermes_sessions.gateway.platforms.slack.errors import NotAccepted, Take
 from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
 from hermes_sessions.gateway.platforms.webhooks import (
-    Address,
+    ListenAddress,
     Proof,
     Signature,
     Webhook,
@@ -43,7 +43,7 @@ class WebhookServer(Webhook):
         self._clock = clock
         where = settings.webhook
         super().__init__(
-            Address("platforms.slack.webhook", where.host, where.port, where.path),
+            ListenAddress("platforms.slack.webhook", where.host, where.port, where.path),
             _confirmed(take),
             self._proof,
             refusal=401,
@@ -79,7 +79,7 @@ def _confirmed(take: Take) -> Callable[[object], Awaitable[bool]]:
     async def is_taken(payload: object) -> bool:
         try:
             await take(payload)
-        except NotTaken:
+        except NotAccepted:
             return False
         return True
 

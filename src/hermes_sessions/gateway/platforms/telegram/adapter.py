@@ -21,7 +21,12 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.receive_loop import Ending, Sleep, is_taken, keep_receiving
+from hermes_sessions.gateway.platforms.receive_loop import (
+    Sleep,
+    StopSignal,
+    deliver_inbound,
+    keep_receiving,
+)
 from hermes_sessions.gateway.platforms.telegram.albums import AddressedAlbums
 from hermes_sessions.gateway.platforms.telegram.client import (
     BotClient,
@@ -31,7 +36,12 @@ from hermes_sessions.gateway.platforms.telegram.client import (
     Unchanged,
 )
 from hermes_sessions.gateway.platforms.telegram.formatting import to_html
-from hermes_sessions.gateway.platforms.telegram.mapping import Album, Reader, Reading, album_of
+from hermes_sessions.gateway.platforms.telegram.mapping import (
+    Album,
+    InboundReader,
+    Reading,
+    album_of,
+)
 from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings
 from hermes_sessions.gateway.platforms.telegram.webhook import WebhookServer
 
@@ -62,9 +72,9 @@ class TelegramAdapter(Adapter):
         self._sleep = sleep
         self._client: BotClient | None = None
         self._services: Services | None = None
-        self._reader: Reader | None = None
+        self._reader: InboundReader | None = None
         self._albums: AddressedAlbums | None = None
-        self._ending = Ending()
+        self._ending = StopSignal()
         self._loop: asyncio.Task[None] | None = None
         self._webhook: WebhookServer | None = None
         self._is_connected = False
@@ -81,11 +91,11 @@ class TelegramAdapter(Adapter):
         """See `Adapter.connect`."""
         self._services = services
         self._albums = AddressedAlbums(services)
-        self._ending = Ending()
+        self._ending = StopSignal()
         self._client = BotClient(self._settings)
         try:
             identity = await self._client.start()
-            self._reader = Reader(
+            self._reader = InboundReader(
                 bot_id=identity.id,
                 bot_name=identity.name,
                 needs_mention=self._settings.require_mention,
@@ -181,7 +191,9 @@ class TelegramAdapter(Adapter):
         if updates and album_of(updates[-1]):
             # The rest of an album follows in a moment. Nothing is confirmed yet, so that asking
             # again brings all of it.
-            await self._ending.or_result(self._sleep(self._settings.album_milliseconds / 1000))
+            await self._ending.result_unless_stopped(
+                self._sleep(self._settings.album_milliseconds / 1000)
+            )
             updates = await self._ask(0)
         addressed, unknown = await self._addressed(reader, updates)
         readings = reader.read_all(updates, addressed | unknown)
@@ -191,7 +203,7 @@ class TelegramAdapter(Adapter):
         return await self._take_all(readings, unknown)
 
     async def _addressed(
-        self, reader: Reader, updates: Sequence[object]
+        self, reader: InboundReader, updates: Sequence[object]
     ) -> tuple[set[Album], set[Album]]:
         """Return the albums in groups that are for the bot, and those of which that cannot be
         found out now, or not be remembered for pictures that come later.
@@ -220,7 +232,7 @@ class TelegramAdapter(Adapter):
         """
         held_up: set[str | None] = set()
         for reading in readings:
-            if held_up and self._ending.is_asked_for:
+            if held_up and self._ending.is_stop_requested:
                 return False
             chat_id = None if reading.inbound is None else reading.inbound.source.chat_id
             if chat_id in held_up:
@@ -239,7 +251,7 @@ class TelegramAdapter(Adapter):
 
     async def _ask(self, seconds: int) -> list[object]:
         offset = self._offset
-        updates = await self._ending.or_result(self._bot.updates(offset, seconds))
+        updates = await self._ending.result_unless_stopped(self._bot.updates(offset, seconds))
         self._is_connected = True
         if self._offset == offset:
             # It is confirmed. Numbers start anywhere after a quiet week, so it is not said again.
@@ -284,7 +296,7 @@ class TelegramAdapter(Adapter):
         return await self._offer(reading.inbound, reading.number)
 
     async def _offer(self, inbound: Inbound, number: int) -> bool:
-        return await is_taken(
+        return await deliver_inbound(
             self._services,
             inbound,
             named=f"telegram: update {number}",

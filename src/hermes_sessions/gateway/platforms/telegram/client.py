@@ -54,7 +54,7 @@ logging.getLogger("httpx").addFilter(_WithoutTokens())
 logging.getLogger("telegram.Bot").addFilter(lambda record: record.levelno > logging.DEBUG)
 
 
-class Identity(NamedTuple):
+class BotIdentity(NamedTuple):
     """Who the bot is."""
 
     id: int
@@ -109,7 +109,7 @@ class BotClient:
         self._asking = _Request(connection_pool_size=1, pool_timeout=_SECONDS)
         self._asker = _bot(settings, self._asking)
 
-    async def start(self) -> Identity:
+    async def start(self) -> BotIdentity:
         """Log in and return who the bot is.
 
         Raises:
@@ -117,7 +117,7 @@ class BotClient:
         """
         with _translated():
             await self._bot.initialize()
-        return Identity(self._bot.id, self._bot.username)
+        return BotIdentity(self._bot.id, self._bot.username)
 
     async def close(self) -> None:
         """Close every connection."""

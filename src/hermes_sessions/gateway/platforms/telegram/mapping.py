@@ -105,7 +105,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class InboundReader:
     """How updates are read: who the bot is, and what it takes."""
 
     bot_id: int

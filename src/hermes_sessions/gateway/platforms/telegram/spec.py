@@ -7,7 +7,7 @@ from typing import Final
 
 from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.settings import PlatformSettings
-from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.client import BotClient
 from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings
@@ -34,7 +34,7 @@ def read(settings: PlatformSettings, _home: Path) -> TelegramSettings:
     return TelegramSettings.read(settings.token, settings.extra)
 
 
-async def check(settings: PlatformSettings, _home: Path) -> Found:
+async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
     """Log in, and return who the bot is.
 
     Raises:
@@ -45,7 +45,7 @@ async def check(settings: PlatformSettings, _home: Path) -> Found:
         identity = await client.start()
     finally:
         await client.close()
-    return Found(f"@{identity.name}", (f"Write to it: https://t.me/{identity.name}",))
+    return SetupResult(f"@{identity.name}", (f"Write to it: https://t.me/{identity.name}",))
 
 
 SETUP: Final = Setup(

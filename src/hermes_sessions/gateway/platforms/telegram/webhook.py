@@ -8,7 +8,13 @@ from typing import Final
 from starlette.requests import Request
 
 from hermes_sessions.gateway.platforms.telegram.settings import WebhookSettings
-from hermes_sessions.gateway.platforms.webhooks import Address, ByHead, Proof, Take, Webhook
+from hermes_sessions.gateway.platforms.webhooks import (
+    HeaderProof,
+    ListenAddress,
+    Proof,
+    Take,
+    Webhook,
+)
 
 SECRET_HEADER: Final = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the name of a header
 #: Telegram's updates are some kilobytes. What is larger is not read as one.
@@ -20,9 +26,11 @@ class WebhookServer(Webhook):
 
     def __init__(self, settings: WebhookSettings, take: Take) -> None:
         self._secret = settings.secret.encode()
-        address = Address("platforms.telegram.webhook", settings.host, settings.port, settings.path)
+        address = ListenAddress(
+            "platforms.telegram.webhook", settings.host, settings.port, settings.path
+        )
         super().__init__(address, take, self._proof, refusal=403, max_body=MAX_BODY)
 
     def _proof(self, request: Request) -> Proof | None:
         given = request.headers.get(SECRET_HEADER, "").encode("latin-1")
-        return ByHead() if hmac.compare_digest(given, self._secret) else None
+        return HeaderProof() if hmac.compare_digest(given, self._secret) else None

@@ -24,11 +24,11 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.gateway.platforms.receive_loop import is_taken
+from hermes_sessions.gateway.platforms.receive_loop import deliver_inbound
 from hermes_sessions.gateway.platforms.whatsapp.client import GraphClient
-from hermes_sessions.gateway.platforms.whatsapp.errors import explained
+from hermes_sessions.gateway.platforms.whatsapp.errors import explain_error
 from hermes_sessions.gateway.platforms.whatsapp.formatting import to_whatsapp
-from hermes_sessions.gateway.platforms.whatsapp.mapping import Reader, Status
+from hermes_sessions.gateway.platforms.whatsapp.mapping import DeliveryStatus, InboundReader
 from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
 from hermes_sessions.gateway.platforms.whatsapp.webhook import WebhookServer
 
@@ -61,11 +61,11 @@ class WhatsAppAdapter(Adapter):
         self._client: GraphClient | None = None
         self._webhook: WebhookServer | None = None
         self._services: Services | None = None
-        self._reader: Reader | None = None
+        self._reader: InboundReader | None = None
         self._is_connected = False
         #: Calls come on many connections; they are taken one after the other, as they came.
         self._turn = asyncio.Lock()
-        self._statuses: OrderedDict[str, Status] = OrderedDict()
+        self._statuses: OrderedDict[str, DeliveryStatus] = OrderedDict()
         #: Messages that could not be read since the start.
         self.unreadable = 0
 
@@ -78,7 +78,7 @@ class WhatsAppAdapter(Adapter):
         self._client = GraphClient(self._settings)
         try:
             identity = await self._client.identify()
-            self._reader = Reader(self._settings.phone_number_id, identity.digits)
+            self._reader = InboundReader(self._settings.phone_number_id, identity.digits)
             self._webhook = WebhookServer(self._settings, self._take)
             await self._webhook.start()
         except BaseException:
@@ -138,7 +138,7 @@ class WhatsAppAdapter(Adapter):
             return True
 
     async def _offer(self, inbound: Inbound) -> bool:
-        return await is_taken(
+        return await deliver_inbound(
             self._services, inbound, named="whatsapp: a message", skip=self._skip, logger=logger
         )
 
@@ -148,17 +148,17 @@ class WhatsAppAdapter(Adapter):
 
     # ── what became of what was sent ──────────────────────────────────────────────────────────
 
-    def status_of(self, message_id: str) -> Status | None:
+    def status_of(self, message_id: str) -> DeliveryStatus | None:
         """Return how far a message that was sent has come, as far as Meta has told since the
         start; of the last 10,000 messages.
         """
         return self._statuses.get(message_id)
 
-    async def _report(self, status: Status) -> bool:
+    async def _report(self, status: DeliveryStatus) -> bool:
         """Have the gateway know of what failed; return whether it does, so that Meta is heard."""
         if status.status != "failed" or status.key is None or self._services is None:
             return True
-        why = explained(status.code, status.details)
+        why = explain_error(status.code, status.details)
         try:
             await self._services.undelivered(status.key, status.message_id, why)
         except HermesSessionsError as error:
@@ -166,7 +166,7 @@ class WhatsAppAdapter(Adapter):
             return False
         return True
 
-    def _note(self, status: Status) -> None:
+    def _note(self, status: DeliveryStatus) -> None:
         """Remember how far a message has come. Nobody is answered: there is nobody to answer."""
         before = self._statuses.pop(status.message_id, None)
         latest = status if before is None or _rank(status) >= _rank(before) else before
@@ -180,7 +180,7 @@ class WhatsAppAdapter(Adapter):
                 "whatsapp: reply %s (%s) was not delivered: %s",
                 status.key or "unknown",
                 status.message_id,
-                explained(status.code, status.details),
+                explain_error(status.code, status.details),
             )
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────
@@ -225,7 +225,7 @@ class WhatsAppAdapter(Adapter):
         )
 
 
-def _rank(status: Status) -> int:
+def _rank(status: DeliveryStatus) -> int:
     return _PROGRESS.index(status.status) if status.status in _PROGRESS else -1
 
 

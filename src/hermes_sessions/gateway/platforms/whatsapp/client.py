@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
-from hermes_sessions.gateway.platforms.whatsapp.errors import Complaint, problem_of
+from hermes_sessions.gateway.platforms.whatsapp.errors import ErrorReply, to_platform_error
 from hermes_sessions.gateway.platforms.whatsapp.mapping import MEDIA_ID
 from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
 
@@ -27,7 +27,7 @@ _FILE_HOSTS: Final = (".fbsbx.com", ".fbcdn.net", ".facebook.com", ".whatsapp.ne
 Record = Mapping[str, Any]
 
 
-class Identity(NamedTuple):
+class BotIdentity(NamedTuple):
     """The business number."""
 
     #: As people write it.
@@ -57,7 +57,7 @@ class GraphClient:
         """Close every connection."""
         await self._http.aclose()
 
-    async def identify(self) -> Identity:
+    async def identify(self) -> BotIdentity:
         """Return whose number it is.
 
         Raises:
@@ -71,7 +71,7 @@ class GraphClient:
                 f"Meta does not know the number of platforms.whatsapp.phone_number_id, or the "
                 f"token may not use it: {error}"
             ) from error
-        return Identity(
+        return BotIdentity(
             str(found.get("display_phone_number") or ""), str(found.get("verified_name") or "")
         )
 
@@ -106,19 +106,19 @@ class GraphClient:
                     raise Undeliverable("The file is no longer there.")
                 if response.status_code != 200:
                     await response.aread()
-                    raise problem_of(_complaint(response))
+                    raise to_platform_error(_complaint(response))
                 return await _content(response, limit)
 
     async def _call(self, method: str, path: str, **options: Any) -> Record:
         with _translated():
             response = await self._http.request(method, f"{self._base}/{path}", **options)
         if response.status_code != 200:
-            raise problem_of(_complaint(response))
+            raise to_platform_error(_complaint(response))
         answer = _parsed(response)
         if answer is None:
             raise Unreachable("WhatsApp's answer cannot be read.")
         if isinstance(answer.get("error"), Mapping):
-            raise problem_of(_complaint(response))
+            raise to_platform_error(_complaint(response))
         return answer
 
     def _is_metas(self, address: str) -> bool:
@@ -167,14 +167,14 @@ def _parsed(response: httpx.Response) -> Record | None:
     return answer if isinstance(answer, Mapping) else None
 
 
-def _complaint(response: httpx.Response) -> Complaint:
+def _complaint(response: httpx.Response) -> ErrorReply:
     """Return what went wrong, as far as the answer says."""
     error = (_parsed(response) or {}).get("error")
     error = error if isinstance(error, Mapping) else {}
     code, data = error.get("code"), error.get("error_data")
     details = data.get("details") if isinstance(data, Mapping) else None
     words = details or error.get("message") or ""
-    return Complaint(
+    return ErrorReply(
         response.status_code,
         code if isinstance(code, int) and not isinstance(code, bool) else None,
         str(words)[:500],

@@ -45,7 +45,7 @@ _UNDELIVERABLE: Final = {
 _PASSING: Final = frozenset({1, 2, 131000, 131016, 131057, 133004})
 
 
-class Complaint(NamedTuple):
+class ErrorReply(NamedTuple):
     """What Meta answered instead of a result."""
 
     status: int
@@ -55,17 +55,17 @@ class Complaint(NamedTuple):
     seconds: float | None = None
 
 
-def explained(code: int | None, words: str | None) -> str:
+def explain_error(code: int | None, words: str | None) -> str:
     """Return why something failed, for people; with Meta's number, by which it can be looked up."""
     known = None if code is None else _UNDELIVERABLE.get(code) or _LOGIN.get(code)
     said = (known or words or "Meta does not say why").rstrip(".")
     return said if code is None else f"{said} (WhatsApp error {code})"
 
 
-def problem_of(complaint: Complaint) -> PlatformError:
+def to_platform_error(complaint: ErrorReply) -> PlatformError:
     """Return the error of the port for what Meta answered."""
     code, status = complaint.code, complaint.status
-    words = explained(code, complaint.words or f"Meta answered {status}")
+    words = explain_error(code, complaint.words or f"Meta answered {status}")
     if code in _PAUSES or status == 429:
         pause = complaint.seconds
         if pause is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Final
 
-from hermes_sessions.gateway.platforms.markdown import SignMarkup
+from hermes_sessions.gateway.platforms.markdown import SymbolMarkup
 
 
 def to_whatsapp(markdown: str) -> str:
@@ -17,7 +17,7 @@ def to_whatsapp(markdown: str) -> str:
     return _MARKUP.show(markdown)
 
 
-class _WhatsAppMarkup(SignMarkup):
+class _WhatsAppMarkup(SymbolMarkup):
     bullet: ClassVar[str] = "-"
 
     def escape(self, text: str) -> str:

@@ -177,7 +177,7 @@ _ID: Final = re.compile(r"[!-~]{1,512}")
 _SILENT: Final = frozenset({"reaction", "system", "unsupported", "request_welcome", "ephemeral"})
 
 
-class Status(NamedTuple):
+class DeliveryStatus(NamedTuple):
     """How far something that we sent has come."""
 
     message_id: str
@@ -190,32 +190,32 @@ class Status(NamedTuple):
     details: str | None = None
 
 
-class Brought(NamedTuple):
+class WebhookBatch(NamedTuple):
     """Everything in one call, in order."""
 
     messages: tuple[Inbound, ...]
-    statuses: tuple[Status, ...]
+    statuses: tuple[DeliveryStatus, ...]
     #: Why parts of it were skipped.
     problems: tuple[UnreadablePayload, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class InboundReader:
     """How calls are read: whose number it is."""
 
     phone_number_id: str
     #: Our own number, in digits: what it writes is not said to us.
     own_number: str = ""
 
-    def read(self, payload: object, *, now: float) -> Brought:
+    def read(self, payload: object, *, now: float) -> WebhookBatch:
         """Return what is in the body of a call; *now* is the time, in seconds since the epoch."""
         messages: list[Inbound] = []
-        statuses: list[Status] = []
+        statuses: list[DeliveryStatus] = []
         problems: list[UnreadablePayload] = []
         try:
             values = list(self._values(payload, problems))
         except UnreadablePayload as problem:
-            return Brought((), (), (problem,))
+            return WebhookBatch((), (), (problem,))
         for value in values:
             for item in _items(value, "messages", problems):
                 with _skipped_alone(problems):
@@ -224,7 +224,7 @@ class Reader:
             for item in _items(value, "statuses", problems):
                 with _skipped_alone(problems):
                     statuses.append(_status(record(item, "A status")))
-        return Brought(tuple(messages), tuple(statuses), tuple(problems))
+        return WebhookBatch(tuple(messages), tuple(statuses), tuple(problems))
 
     def _values(self, payload: object, problems: list[UnreadablePayload]) -> Iterator[Record]:
         """Yield what changed on our number; an app may have others."""
@@ -339,7 +339,7 @@ def _identifier(value: object) -> str | None:
     return plain if _ID.fullmatch(plain) else None
 
 
-def _status(status: Record) -> Status:
+def _status(status: Record) -> DeliveryStatus:
     message_id = text_of(status.get("id"), "id") or ""
     word = text_of(status.get("status"), "status") or ""
     if not _ID.fullmatch(message_id) or not _ID.fullmatch(word):
@@ -349,7 +349,7 @@ def _status(status: Record) -> Status:
     error = error if isinstance(error, Mapping) else {}
     code, data = error.get("code"), error.get("error_data")
     details = data.get("details") if isinstance(data, Mapping) else None
-    return Status(
+    return DeliveryStatus(
         message_id,
         word[:32],
         short(status.get("biz_opaque_callback_data")),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.config.settings import PlatformSettings
-from hermes_sessions.gateway.platforms.spec import Found, Question, Setup
+from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
 from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from hermes_sessions.gateway.platforms.whatsapp.client import GraphClient
 from hermes_sessions.gateway.platforms.whatsapp.settings import (
@@ -44,7 +44,7 @@ def read(settings: PlatformSettings, _home: Path) -> WhatsAppSettings:
     return WhatsAppSettings.read(settings.token, settings.extra)
 
 
-async def check(settings: PlatformSettings, _home: Path) -> Found:
+async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
     """Return whose number it is.
 
     Raises:
@@ -57,7 +57,7 @@ async def check(settings: PlatformSettings, _home: Path) -> Found:
     finally:
         await client.close()
     listening = f"{own.webhook.host}:{own.webhook.port}{own.webhook.path}"
-    return Found(
+    return SetupResult(
         f"{identity.name} ({identity.number})",
         (
             f"Lead an https address to {listening}.",

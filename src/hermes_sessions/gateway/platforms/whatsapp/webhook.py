@@ -14,7 +14,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from hermes_sessions.gateway.platforms.webhooks import Address, Proof, Signature, Take, Webhook
+from hermes_sessions.gateway.platforms.webhooks import (
+    ListenAddress,
+    Proof,
+    Signature,
+    Take,
+    Webhook,
+)
 from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
 
 SIGNATURE_HEADER: Final = "X-Hub-Signature-256"
@@ -32,7 +38,7 @@ class WebhookServer(Webhook):
         self._verify_token = settings.verify_token.encode()
         where = settings.webhook
         super().__init__(
-            Address("platforms.whatsapp.webhook", where.host, where.port, where.path),
+            ListenAddress("platforms.whatsapp.webhook", where.host, where.port, where.path),
             take,
             self._proof,
             refusal=401,

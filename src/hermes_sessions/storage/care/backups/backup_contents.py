@@ -18,17 +18,17 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     Backup,
     described,
     list_backups,
+    lock_backup_directory,
     read_manifest,
-    require_room,
-    sole_changer,
+    require_free_space,
 )
 from hermes_sessions.storage.care.backups.container import Container, opened
-from hermes_sessions.storage.care.backups.creation import PATIENCE, give_name, pack_image
+from hermes_sessions.storage.care.backups.creation import PATIENCE, pack_image, publish_backup
 from hermes_sessions.storage.care.backups.portable_format import read_sums
 from hermes_sessions.storage.care.backups.row_loader import fill
 from hermes_sessions.storage.care.backups.verification import (
     SESSIONS,
-    place_to_unpack,
+    unpack_directory,
     unpack_image,
 )
 from hermes_sessions.storage.fsync import sync_directory
@@ -90,9 +90,11 @@ def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
     # A rollback journal: what is left when it is closed is one file.
     options = Options(journal="delete", durability="normal", back_up_first=False)
     backup = described(container)
-    with place_to_unpack(container.path.parent) as place:
+    with unpack_directory(container.path.parent) as place:
         file = place / "store.db"
-        require_room(place, sum(section.raw_length for section in container.sections.values()))
+        require_free_space(
+            place, sum(section.raw_length for section in container.sections.values())
+        )
         if backup.kind == "image":
             unpack_image(container, file)
         provider = SQLiteSessionDBProvider(file, options)
@@ -117,7 +119,7 @@ def rewrite_backup(path: Path, change: Callable[[SessionDBProvider], None]) -> B
         StoreLocked: another process makes or removes backups there.
         DiskFull, StoreError: nothing was changed.
     """
-    with sole_changer(path.parent, PATIENCE):
+    with lock_backup_directory(path.parent, PATIENCE):
         partial = path.with_name(f".{path.name}{UNFINISHED}")
         try:
             with opened(path) as container:
@@ -128,7 +130,7 @@ def rewrite_backup(path: Path, change: Callable[[SessionDBProvider], None]) -> B
                     manifest["steps"] = list(provider.steps().taken)
                     provider.close()
                     _pack(partial, manifest, file)
-            give_name(partial, path)
+            publish_backup(partial, path)
         finally:
             partial.unlink(missing_ok=True)
         return read_manifest(path)
@@ -148,6 +150,6 @@ def remove_backup(path: Path) -> None:
         StoreLocked: another process makes or removes backups there.
         OSError: the system refused.
     """
-    with sole_changer(path.parent, PATIENCE):
+    with lock_backup_directory(path.parent, PATIENCE):
         path.unlink()
         sync_directory(path.parent)

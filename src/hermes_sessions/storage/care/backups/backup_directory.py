@@ -32,7 +32,7 @@ _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SPARE_BYTES: Final = 1024 * 1024
 
 
-def require_room(directory: Path, needed: int) -> None:
+def require_free_space(directory: Path, needed: int) -> None:
     """Refuse to begin what cannot end.
 
     Raises:
@@ -242,7 +242,7 @@ def _latest(directory: Path, is_own: Callable[[Backup], bool] | None) -> Path:
 
 
 @contextmanager
-def sole_changer(directory: Path, patience: float) -> Iterator[None]:
+def lock_backup_directory(directory: Path, patience: float) -> Iterator[None]:
     """Let one process at a time make or remove backups in a directory, which is made if needed.
 
     What an earlier one left unfinished is removed: it was killed, for nobody else is here.
@@ -276,12 +276,12 @@ def _clear(directory: Path) -> None:
         if path.name.startswith(".") and UNFINISHED in path.name:
             path.unlink(missing_ok=True)
         elif path.name.endswith(UNPACKED) and path.is_dir() and not path.is_symlink():
-            with suppress(OSError), held(path):
+            with suppress(OSError), lock_directory(path):
                 shutil.rmtree(path)
 
 
 @contextmanager
-def held(directory: Path) -> Iterator[None]:
+def lock_directory(directory: Path) -> Iterator[None]:
     """Hold a directory of one's own, so that nobody takes it for one that was left behind.
 
     Raises:

@@ -19,13 +19,13 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     Backup,
     Reason,
     explained,
+    lock_backup_directory,
     read_manifest,
-    require_room,
-    sole_changer,
+    require_free_space,
 )
 from hermes_sessions.storage.care.backups.container import ContainerWriter
 from hermes_sessions.storage.care.backups.portable_format import (
-    NOT_CARRIED,
+    EXCLUDED_TABLES,
     SessionSum,
     count,
     present,
@@ -36,12 +36,12 @@ from hermes_sessions.storage.care.backups.verification import (
     IMAGE,
     ROWS,
     SESSIONS,
-    read_back,
     sums_of,
+    verify_written_backup,
 )
 from hermes_sessions.storage.fsync import sync_directory
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.migration_backup import CopyImage, Source
+from hermes_sessions.storage.migration_backup import BackupSource, CopyImage
 from hermes_sessions.storage.provider import ReadTransaction, SessionDBProvider
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def create_backup(
     """
     provider = store if isinstance(store, SessionDBProvider) else store.provider
     place = Path(directory) if directory is not None else default_directory()
-    with sole_changer(place, PATIENCE):
+    with lock_backup_directory(place, PATIENCE):
         return make(source_of(provider), place, portable=portable, on_progress=on_progress, now=now)
 
 
@@ -96,7 +96,7 @@ def default_directory() -> Path:
     return load_settings().backups.directory
 
 
-def source_of(provider: SessionDBProvider) -> Source:
+def source_of(provider: SessionDBProvider) -> BackupSource:
     """Return a provider's store as a backup needs it."""
     from hermes_sessions.storage.transfer.copy_ledger import identity
 
@@ -106,7 +106,7 @@ def source_of(provider: SessionDBProvider) -> Source:
 
         if isinstance(provider, SQLiteSessionDBProvider):
             copy_image = provider.copy_image
-    return Source(
+    return BackupSource(
         provider.name,
         identity(provider),
         provider.steps().taken,
@@ -117,7 +117,7 @@ def source_of(provider: SessionDBProvider) -> Source:
 
 
 def make(
-    source: Source,
+    source: BackupSource,
     directory: Path,
     *,
     portable: bool = False,
@@ -125,7 +125,7 @@ def make(
     on_progress: Progress = silent,
     now: Callable[[], float] = time.time,
 ) -> Backup:
-    """Make a backup; only for one who is the `sole_changer` of the directory."""
+    """Make a backup; only for one who is the `lock_backup_directory` of the directory."""
     created = now()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(created))
     final = directory / f"{stamp}-{source.provider}-{secrets.token_hex(3)}{SUFFIX}"
@@ -147,16 +147,16 @@ def make(
         else:
             with _copied(source, source.copy_image, directory, final, on_progress) as image:
                 pack_image(partial, facts, image, portable=portable, on_progress=on_progress)
-        give_name(partial, final, on_progress)
+        publish_backup(partial, final, on_progress)
     finally:
         partial.unlink(missing_ok=True)
     logger.info("%s: backed up to %s", source.store, final)
     return read_manifest(final)
 
 
-def give_name(partial: Path, final: Path, on_progress: Progress = silent) -> None:
+def publish_backup(partial: Path, final: Path, on_progress: Progress = silent) -> None:
     """Read a written file back, and let it be a backup from now on."""
-    read_back(partial, lambda done, total: on_progress("Verifying", done, total))
+    verify_written_backup(partial, lambda done, total: on_progress("Verifying", done, total))
     with explained(final):
         partial.rename(final)
         sync_directory(final.parent)
@@ -164,13 +164,13 @@ def give_name(partial: Path, final: Path, on_progress: Progress = silent) -> Non
 
 @contextmanager
 def _copied(
-    source: Source,
+    source: BackupSource,
     copy_image: CopyImage,
     directory: Path,
     final: Path,
     on_progress: Progress,
 ) -> Iterator[Path]:
-    require_room(directory, source.size)
+    require_free_space(directory, source.size)
     image = directory / f".{final.name}.db{UNFINISHED}"
     try:
         with explained(image):
@@ -270,7 +270,7 @@ def _pack_rows(
         "counts": written.counts,
         "left_out": written.left_out,
         "columns": written.columns,
-        "not_carried": NOT_CARRIED,
+        "not_carried": EXCLUDED_TABLES,
     }
     container.finish(facts)
 

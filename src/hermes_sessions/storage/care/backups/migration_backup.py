@@ -23,13 +23,16 @@ from hermes_sessions.errors import (
     StoreUnavailable,
     TransferRefused,
 )
-from hermes_sessions.storage.care.backups.backup_directory import list_backups, sole_changer
+from hermes_sessions.storage.care.backups.backup_directory import (
+    list_backups,
+    lock_backup_directory,
+)
 from hermes_sessions.storage.care.backups.creation import make
 from hermes_sessions.storage.care.backups.portable_format import count, present
-from hermes_sessions.storage.care.backups.rotation import BackupRule, prune_alone
+from hermes_sessions.storage.care.backups.rotation import BackupRule, prune_locked_directory
 from hermes_sessions.storage.care.backups.verification import check_digests
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.migration_backup import Source
+from hermes_sessions.storage.migration_backup import BackupSource
 
 if TYPE_CHECKING:
     from hermes_sessions.config.settings import BackupsSettings
@@ -42,8 +45,8 @@ _FRESH: Final = 3600.0
 
 
 @contextmanager
-def backed_up_first(
-    source: Source,
+def back_up_before_migration(
+    source: BackupSource,
     *,
     file: Path | None,
     patience: float,
@@ -66,7 +69,7 @@ def backed_up_first(
         return
     with ExitStack() as stack:
         try:
-            stack.enter_context(sole_changer(directory, patience))
+            stack.enter_context(lock_backup_directory(directory, patience))
         except StoreLocked as error:
             raise StoreLocked(
                 f"{source.store} is being backed up by another process before its tables change. "
@@ -96,7 +99,7 @@ def _settings(file: Path | None) -> tuple[BackupsSettings, Path]:
     return settings.backups, settings.backups.directory
 
 
-def _is_wanted(source: Source, settings: BackupsSettings) -> bool:
+def _is_wanted(source: BackupSource, settings: BackupsSettings) -> bool:
     with source.read() as tx:
         if not any(count(tx, table) for table in present(tx, source.provider)):
             return False
@@ -118,7 +121,7 @@ def _is_wanted(source: Source, settings: BackupsSettings) -> bool:
     return True
 
 
-def _back_up(source: Source, directory: Path, settings: BackupsSettings) -> None:
+def _back_up(source: BackupSource, directory: Path, settings: BackupsSettings) -> None:
     now = time.time()
     try:
         if _has_fresh_one(source, directory, now):
@@ -129,12 +132,12 @@ def _back_up(source: Source, directory: Path, settings: BackupsSettings) -> None
     logger.info("%s was backed up before its tables change: %s", source.store, made.path)
     rule = BackupRule(settings.keep, settings.max_age_days, settings.max_bytes)
     try:
-        prune_alone(directory, rule, now)
+        prune_locked_directory(directory, rule, now)
     except OSError as error:
         logger.warning("old backups in %s were not removed: %s", directory, error)
 
 
-def _has_fresh_one(source: Source, directory: Path, now: float) -> bool:
+def _has_fresh_one(source: BackupSource, directory: Path, now: float) -> bool:
     candidates = [
         backup
         for backup in list_backups(directory)
@@ -155,7 +158,7 @@ def _has_fresh_one(source: Source, directory: Path, now: float) -> bool:
     return False
 
 
-def _refused(source: Source, error: Exception) -> StoreUnavailable:
+def _refused(source: BackupSource, error: Exception) -> StoreUnavailable:
     kind = DiskFull if isinstance(error, DiskFull) else StoreUnavailable
     return kind(
         f"{source.store} was not changed, because it could not be backed up first: {error} To "

@@ -18,13 +18,13 @@ from hermes_sessions.storage.care.backups.container import Container, SectionWri
 from hermes_sessions.storage.codec import decode_text, encode_text
 from hermes_sessions.storage.provider import ReadTransaction, Row
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Column, Table
-from hermes_sessions.storage.transfer.checksums import Checksum, Summing, settled
+from hermes_sessions.storage.transfer.checksums import Checksum, SessionChecksum, typed_rows
 from hermes_sessions.storage.transfer.reader import Piece, columns, ids_page, read_pieces
 
 # Which tables a portable backup carries, and why it leaves the others out.
 
 #: What is true of one running database alone, or made again from the rest.
-NOT_CARRIED: Final = {
+EXCLUDED_TABLES: Final = {
     "leases": "who holds a conversation right now",
     "processes": "which processes run right now",
     "compression_locks": "who compresses a session right now",
@@ -36,7 +36,7 @@ NOT_CARRIED: Final = {
     "stale_sessions": "derived columns to work out again; after a restore, all are",
 }
 #: Likewise: the token of a lease, and what the database works out by itself.
-COLUMNS_NOT_CARRIED: Final = {"sessions": frozenset(("fence", "title_key"))}
+EXCLUDED_COLUMNS: Final = {"sessions": frozenset(("fence", "title_key"))}
 
 
 def _declared() -> dict[str, Table]:
@@ -61,11 +61,11 @@ OF_A_SESSION: Final = (SESSIONS, USAGE, REWINDS, MESSAGES)
 BESIDE: Final = tuple(
     table
     for table in DECLARED.values()
-    if table not in OF_A_SESSION and table.name not in NOT_CARRIED
+    if table not in OF_A_SESSION and table.name not in EXCLUDED_TABLES
 )
 
 
-CARRIED: Final = (*OF_A_SESSION, *BESIDE)
+INCLUDED_TABLES: Final = (*OF_A_SESSION, *BESIDE)
 
 
 _PRESENT: Final = {
@@ -84,9 +84,9 @@ def names(table: Table) -> list[str]:
 def present(tx: ReadTransaction, dialect: str) -> tuple[Table, ...]:
     """Return the carried tables that a store has: one that waits for a step has fewer."""
     if dialect not in _PRESENT:
-        return CARRIED
+        return INCLUDED_TABLES
     there = {row[0] for row in tx.all(_PRESENT[dialect])}
-    return tuple(table for table in CARRIED if table.name in there)
+    return tuple(table for table in INCLUDED_TABLES if table.name in there)
 
 
 def count(tx: ReadTransaction, table: Table) -> int:
@@ -188,9 +188,9 @@ def _all_rows(tx: ReadTransaction, table: Table) -> Iterator[Row]:
     for row in tx.stream(f"SELECT {columns(table)} FROM {table.name} ORDER BY {order}"):
         part.append(row)
         if len(part) == _AT_ONCE:
-            yield from settled(table, part)
+            yield from typed_rows(table, part)
             part = []
-    yield from settled(table, part)
+    yield from typed_rows(table, part)
 
 
 def _line(table: str, row: Row) -> bytes:
@@ -240,7 +240,7 @@ def read_rows(container: Container) -> Iterator[tuple[Table, Row] | SessionSum]:
         BackupDamaged: a row is none, or a checksum is another.
     """
     shapes = _shapes(container)
-    summing: Summing | None = None
+    summing: SessionChecksum | None = None
     session_id, messages = "", 0
     for line in container.lines("rows"):
         values = _values(container, line)
@@ -259,7 +259,7 @@ def read_rows(container: Container) -> Iterator[tuple[Table, Row] | SessionSum]:
         if table is SESSIONS:
             if summing is not None:
                 raise container.damaged(f"session {session_id!r:.100} has no checksum")
-            summing, session_id, messages = Summing(), row[0], 0
+            summing, session_id, messages = SessionChecksum(), row[0], 0
         elif (summing is not None) != (table in OF_A_SESSION):
             raise container.damaged(f"a row of {table.name} is out of place")
         if summing is not None:
@@ -318,7 +318,7 @@ def _shapes(container: Container) -> dict[str, _Shape]:
         table = DECLARED.get(name)
         if not isinstance(written, list) or not all(isinstance(one, str) for one in written):
             raise container.damaged("its manifest does not list the columns")
-        if table is None or name in NOT_CARRIED or not set(written) <= set(names(table)):
+        if table is None or name in EXCLUDED_TABLES or not set(written) <= set(names(table)):
             raise BackupRefused(
                 f"{container.path} has a table or column that this version does not know (in "
                 f"{name!r:.60}). Update this program, then try again."

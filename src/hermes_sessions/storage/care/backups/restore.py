@@ -20,7 +20,7 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     Backup,
     described,
     explained,
-    require_room,
+    require_free_space,
 )
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.creation import Progress, pack_image, silent
@@ -141,22 +141,22 @@ def _require_unused(real: Path) -> None:
 
 
 def _unpack(container: Container, backup: Backup, new: Path, on_progress: Progress) -> None:
-    from hermes_sessions.storage.sqlite.store_image import forget_log, require_known_level
+    from hermes_sessions.storage.sqlite.store_image import clear_wal_mark, require_known_level
 
-    require_room(new.parent, container.require("image").raw_length)
+    require_free_space(new.parent, container.require("image").raw_length)
     unpack_image(container, new)
     check_unpacked(
         container, backup, new, lambda done, total: on_progress("Verifying", done, total)
     )
     require_known_level(new)
-    forget_log(new)
+    clear_wal_mark(new)
 
 
 def _fill_file(container: Container, backup: Backup, new: Path, on_progress: Progress) -> None:
     from hermes_sessions.storage.sqlite.connection import Options
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
-    require_room(new.parent, container.require("rows").raw_length)
+    require_free_space(new.parent, container.require("rows").raw_length)
     # A rollback journal: what is left when it is closed is one file.
     provider = SQLiteSessionDBProvider(new, Options(journal="delete", durability="normal"))
     try:
@@ -178,7 +178,7 @@ def _replace(real: Path, new: Path, now: float, patience: float) -> Path | None:
         kept = real.with_name(f"{real.name}.replaced-{stamp}-{number}")
     if real.exists():
         # For the one that is kept, and for the journal of the last step.
-        require_room(real.parent, 2 * real.stat().st_size)
+        require_free_space(real.parent, 2 * real.stat().st_size)
     with explained(real):
         return replace_store(real, new, kept, patience)
 
@@ -241,7 +241,7 @@ def restore_into(
     """
     from hermes_sessions.storage.transfer.copy_ledger import identity
 
-    require_nobody_runs(target, now())
+    require_no_running_process(target, now())
     verify_backup(path, lambda done, total: on_progress("Verifying", done, total))
     with opened(Path(path)) as container:
         backup = described(container)
@@ -268,7 +268,7 @@ def _rows_of(container: Container, backup: Backup) -> Iterator[Container]:
             yield rows
 
 
-def require_nobody_runs(target: SessionDBProvider, now: float) -> None:
+def require_no_running_process(target: SessionDBProvider, now: float) -> None:
     """Refuse a store that a living process has put its name in.
 
     Raises:

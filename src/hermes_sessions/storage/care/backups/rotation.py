@@ -11,7 +11,7 @@ from hermes_sessions.errors import BackupRefused
 from hermes_sessions.storage.care.backups.backup_directory import (
     Backup,
     list_backups,
-    sole_changer,
+    lock_backup_directory,
 )
 from hermes_sessions.storage.care.backups.creation import PATIENCE
 from hermes_sessions.storage.care.backups.verification import check_digests
@@ -33,7 +33,7 @@ class BackupRule(NamedTuple):
     max_bytes: int | None = None
 
 
-class Going(NamedTuple):
+class BackupToPrune(NamedTuple):
     """A backup that goes, and why."""
 
     backup: Backup
@@ -43,11 +43,11 @@ class Going(NamedTuple):
 class Pruned(NamedTuple):
     """What rotation did, or would do."""
 
-    gone: list[Going]
+    gone: list[BackupToPrune]
     kept: list[Backup]
 
 
-def choose(backups: Iterable[Backup], rule: BackupRule, now: float) -> list[Going]:
+def choose(backups: Iterable[Backup], rule: BackupRule, now: float) -> list[BackupToPrune]:
     """Return what goes, oldest first. Pure.
 
     Only whole backups are counted, and only they go, and never the newest of a store.
@@ -57,22 +57,24 @@ def choose(backups: Iterable[Backup], rule: BackupRule, now: float) -> list[Goin
         key=lambda backup: (backup.created, backup.name),
         reverse=True,
     )
-    going: dict[Path, Going] = {}
+    going: dict[Path, BackupToPrune] = {}
     seen: dict[str, int] = {}
     for backup in whole:
         number = seen[backup.store] = seen.get(backup.store, 0) + 1
         if number == 1:
             continue
         if rule.keep is not None and number > rule.keep:
-            going[backup.path] = Going(backup, f"not among the newest {rule.keep}")
+            going[backup.path] = BackupToPrune(backup, f"not among the newest {rule.keep}")
         elif rule.max_age_days is not None and backup.created < now - rule.max_age_days * _DAY:
-            going[backup.path] = Going(backup, f"older than {rule.max_age_days:g} days")
+            going[backup.path] = BackupToPrune(backup, f"older than {rule.max_age_days:g} days")
     if rule.max_bytes is not None:
         _choose_by_size(whole, rule.max_bytes, going)
     return sorted(going.values(), key=lambda one: (one.backup.created, one.backup.name))
 
 
-def _choose_by_size(whole: Sequence[Backup], max_bytes: int, going: dict[Path, Going]) -> None:
+def _choose_by_size(
+    whole: Sequence[Backup], max_bytes: int, going: dict[Path, BackupToPrune]
+) -> None:
     total = sum(backup.size for backup in whole if backup.path not in going)
     newest: dict[str, Path] = {}
     for backup in whole:
@@ -81,7 +83,9 @@ def _choose_by_size(whole: Sequence[Backup], max_bytes: int, going: dict[Path, G
         if total <= max_bytes:
             return
         if backup.path not in going and newest[backup.store] != backup.path:
-            going[backup.path] = Going(backup, f"all together take more than {max_bytes:,} bytes")
+            going[backup.path] = BackupToPrune(
+                backup, f"all together take more than {max_bytes:,} bytes"
+            )
             total -= backup.size
 
 
@@ -107,12 +111,12 @@ def prune_backups(
         return _pruned(place, rule, now())
     if not place.is_dir():
         return Pruned([], [])
-    with sole_changer(place, PATIENCE):
-        return prune_alone(place, rule, now())
+    with lock_backup_directory(place, PATIENCE):
+        return prune_locked_directory(place, rule, now())
 
 
-def prune_alone(directory: Path, rule: BackupRule, now: float) -> Pruned:
-    """Remove backups by a rule; only for one who is the `sole_changer` of the directory."""
+def prune_locked_directory(directory: Path, rule: BackupRule, now: float) -> Pruned:
+    """Remove backups by a rule; the caller holds `lock_backup_directory`."""
     pruned = _pruned(directory, rule, now)
     for going in pruned.gone:
         going.backup.path.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from hermes_sessions.errors import BackupRefused
 from hermes_sessions.storage.care.backups.container import Container
 from hermes_sessions.storage.care.backups.portable_format import (
-    CARRIED,
+    INCLUDED_TABLES,
     SessionSum,
     count,
     names,
@@ -71,7 +71,7 @@ def fill(
         advance(len(batch.get("messages", ())))
     for edges in _parents(container):
         target.write(partial(restore_parents, edges=edges))
-    target.write(partial(_go_on_above, target=target))
+    target.write(partial(_continue_ids_above, target=target))
     with target.read() as tx:
         check(tx)
 
@@ -89,7 +89,7 @@ def _fill(
         advance(len(batch.get("messages", ())))
     for edges in _parents(container):
         restore_parents(tx, edges)
-    _go_on_above(tx, target)
+    _continue_ids_above(tx, target)
     check(tx)
 
 
@@ -146,12 +146,12 @@ def _parents(container: Container) -> Iterator[list[tuple[Any, Any]]]:
 
 
 def _insert(tx: WriteTransaction, batch: _Batch) -> None:
-    for table in CARRIED:
+    for table in INCLUDED_TABLES:
         bulk_insert(tx, table.name, names(table), batch.get(table.name, []))
 
 
-def _go_on_above(tx: WriteTransaction, target: SessionDBProvider) -> None:
+def _continue_ids_above(tx: WriteTransaction, target: SessionDBProvider) -> None:
     note_all(tx)
-    for table in CARRIED:
+    for table in INCLUDED_TABLES:
         if any(column.kind == "serial" for column in table.columns):
             target.after_explicit_ids(tx, table.name)

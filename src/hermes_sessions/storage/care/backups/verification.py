@@ -16,8 +16,8 @@ from hermes_sessions.storage.care.backups.backup_directory import (
     Backup,
     described,
     explained,
-    held,
-    require_room,
+    lock_directory,
+    require_free_space,
 )
 from hermes_sessions.storage.care.backups.container import Container, opened
 from hermes_sessions.storage.care.backups.portable_format import (
@@ -28,7 +28,7 @@ from hermes_sessions.storage.care.backups.portable_format import (
     read_sums,
 )
 from hermes_sessions.storage.provider import ReadTransaction
-from hermes_sessions.storage.transfer.reader import ids_page, messages_of, sum_sessions
+from hermes_sessions.storage.transfer.reader import checksum_sessions, ids_page, messages_of
 
 #: Called with how many bytes or messages are done, and how many there are.
 Progress = Callable[[int, int], None]
@@ -65,7 +65,7 @@ def verify_backup(path: str | Path, on_progress: Progress = _silent) -> Backup:
         return backup
 
 
-def read_back(path: Path, on_progress: Progress = _silent) -> None:
+def verify_written_backup(path: Path, on_progress: Progress = _silent) -> None:
     """Verify a backup that was just written from what was checked already.
 
     An image whose bytes are the very same needs no second check; rows were given another form, so
@@ -104,14 +104,14 @@ def check_digests(path: Path) -> None:
 @contextmanager
 def unpacked_image(container: Container, directory: Path) -> Iterator[Path]:
     """Lend the database of an image, unpacked in a directory for the length of the block."""
-    require_room(directory, container.require(IMAGE).raw_length)
-    with place_to_unpack(directory) as place:
+    require_free_space(directory, container.require(IMAGE).raw_length)
+    with unpack_directory(directory) as place:
         unpack_image(container, place / "image.db")
         yield place / "image.db"
 
 
 @contextmanager
-def place_to_unpack(directory: Path) -> Iterator[Path]:
+def unpack_directory(directory: Path) -> Iterator[Path]:
     """Lend a private directory inside another, which is removed when the block ends. Where that
     cannot be written, it is where the system keeps temporary files.
     """
@@ -120,7 +120,7 @@ def place_to_unpack(directory: Path) -> Iterator[Path]:
     with explained(directory):
         place = Path(tempfile.mkdtemp(prefix=".", suffix=UNPACKED, dir=directory))
     try:
-        with held(place):
+        with lock_directory(place):
             yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -181,7 +181,7 @@ def sums_of(tx: ReadTransaction) -> Iterator[SessionSum]:
     while page := ids_page(tx, after, None):
         after = page[-1]
         try:
-            found = sum_sessions(tx, page)
+            found = checksum_sessions(tx, page)
         except TransferRefused:
             for session_id in page:
                 yield _sum_alone(tx, session_id)
@@ -192,7 +192,7 @@ def sums_of(tx: ReadTransaction) -> Iterator[SessionSum]:
 
 def _sum_alone(tx: ReadTransaction, session_id: str) -> SessionSum:
     try:
-        found = sum_sessions(tx, [session_id])[session_id]
+        found = checksum_sessions(tx, [session_id])[session_id]
     except TransferRefused:
         return SessionSum(session_id, messages_of(tx, [session_id]), None)
     return SessionSum(session_id, found.messages, found.checksum)

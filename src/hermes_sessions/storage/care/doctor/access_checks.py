@@ -18,18 +18,22 @@ from hermes_sessions.errors import (
     StoreMissing,
     UnsafeStore,
 )
-from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
+from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
 from hermes_sessions.storage.care.health import State
-from hermes_sessions.storage.provider import Wishes
+from hermes_sessions.storage.provider import OpenOptions
 from hermes_sessions.storage.provider_registry import find_provider
 from hermes_sessions.storage.sqlite.file_access import (
     process_name,
-    processes_in_the_way,
+    processes_blocking_writers,
     read_lock_table,
 )
-from hermes_sessions.storage.sqlite.file_kind import Kind, StoreEmptied
-from hermes_sessions.storage.sqlite.inspection import Examination, OutOfTime, UnfinishedWrite
+from hermes_sessions.storage.sqlite.file_kind import FileType, StoreEmptied
+from hermes_sessions.storage.sqlite.inspection import (
+    FileInspection,
+    InspectionTimeout,
+    UnfinishedWrite,
+)
 from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION
 
 #: Seconds that a server is given for what takes no time.
@@ -40,7 +44,7 @@ _APART: Final = 0.25
 
 
 @contextmanager
-def opened(subject: Subject) -> Iterator[Subject]:
+def opened(subject: ExaminedStore) -> Iterator[ExaminedStore]:
     """Open the subject for looking, if that is possible, until the block ends."""
     try:
         _open(subject)
@@ -55,7 +59,7 @@ def opened(subject: Subject) -> Iterator[Subject]:
             subject.opened.close()
 
 
-def _open(subject: Subject) -> None:
+def _open(subject: ExaminedStore) -> None:
     if not subject.is_file:
         _open_server(subject)
         return
@@ -71,31 +75,31 @@ def _open(subject: Subject) -> None:
             return
 
 
-def _open_file(subject: Subject) -> None:
+def _open_file(subject: ExaminedStore) -> None:
     from hermes_sessions.storage.sqlite.search_index import FTS5Index
 
     subject.location = str(subject.path)
-    file = Examination(subject.path, until=subject.until, stopwatch=subject.stopwatch)
-    if file.nature.kind is Kind.EMPTY:
+    file = FileInspection(subject.path, until=subject.until, stopwatch=subject.stopwatch)
+    if file.file_kind.kind is FileType.EMPTY:
         subject.is_missing = True
         file.close()
         return
     subject.file, subject.opened, subject.index = file, file, FTS5Index()
 
 
-def _open_server(subject: Subject) -> None:
+def _open_server(subject: ExaminedStore) -> None:
     settings = subject.settings.sessiondb
     provider_class = find_provider(subject.provider)
     subject.location = location_of_server(subject)
-    wishes = Wishes(
+    open_options = OpenOptions(
         read_only=True, lock_timeout=_PATIENCE, seconds_left=lambda: subject.seconds_left
     )
-    provider = provider_class.from_settings(settings, wishes)
+    provider = provider_class.from_settings(settings, open_options)
     subject.opened, subject.index = provider, provider.search_index
     subject.location = str(provider.describe().get("location", subject.location))
 
 
-def location_of_server(subject: Subject) -> str:
+def location_of_server(subject: ExaminedStore) -> str:
     """Return where a server is that cannot be asked, without secrets."""
     section: Any = getattr(subject.settings.sessiondb, subject.provider, None)
     url = getattr(section, "dsn", None) or subject.settings.sessiondb.dsn
@@ -110,11 +114,11 @@ def location_of_server(subject: Subject) -> str:
 # ── can it be opened ──────────────────────────────────────────────────────────────────────────
 
 
-def _reach(subject: Subject) -> Iterable[Finding]:
+def _reach(subject: ExaminedStore) -> Iterable[Finding]:
     error = subject.failure
     if error is None or subject.is_missing:
         return
-    if isinstance(error, OutOfTime):
+    if isinstance(error, InspectionTimeout):
         raise error
     if isinstance(error, UnsafeStore):
         yield Finding.of("foreign-owner", str(error))
@@ -146,15 +150,15 @@ def _open_once(open_store: OpenStore) -> str:
 # ── which tables ──────────────────────────────────────────────────────────────────────────────
 
 
-def _versions(subject: Subject) -> Iterable[Finding | Note]:
+def _versions(subject: ExaminedStore) -> Iterable[Finding | Note]:
     file, opened_store = subject.file, subject.opened
     if file is not None:
-        if file.nature.kind is Kind.OTHER:
+        if file.file_kind.kind is FileType.OTHER:
             yield Finding.of("foreign-file", f"{file.path} is a database of another program.")
             return
         if file.is_written_by_newer():
             yield Finding.of(
-                "newer-schema", f"{file.path} was written by version {file.nature.version}."
+                "newer-schema", f"{file.path} was written by version {file.file_kind.version}."
             )
             return
     elif _writer_level(subject) > _known_level():
@@ -178,7 +182,7 @@ def _upgrade(open_store: OpenStore) -> str:
     return "Some steps are left." if waiting else "Took the steps; the tables are up to date."
 
 
-def _writer_level(subject: Subject) -> int:
+def _writer_level(subject: ExaminedStore) -> int:
     with subject.read() as tx:
         row = tx.one("SELECT MAX(writer_level) FROM store_migrations")
     return int(row[0] or 0) if row else 0
@@ -193,7 +197,7 @@ def _known_level() -> int:
 # ── who is in the way ─────────────────────────────────────────────────────────────────────────
 
 
-def _lock(subject: Subject) -> Iterable[Finding]:
+def _lock(subject: ExaminedStore) -> Iterable[Finding]:
     if subject.is_file:
         still = set(_in_the_way(subject.path))
         for _ in range(_LOOKS - 1):
@@ -219,7 +223,7 @@ def _lock(subject: Subject) -> Iterable[Finding]:
 def _in_the_way(path: Path) -> list[int]:
     """Return the processes that hold the write lock; those that only have it open do not count."""
     real = Path(path).resolve()
-    return processes_in_the_way(real, read_lock_table(real), writers_only=True)
+    return processes_blocking_writers(real, read_lock_table(real), writers_only=True)
 
 
 #: By database, what may be asked, the first that the server understands.
@@ -249,7 +253,7 @@ _BLOCKERS: Final = {
 }
 
 
-def _blockers(subject: Subject) -> dict[Any, str]:
+def _blockers(subject: ExaminedStore) -> dict[Any, str]:
     """Return who others wait for, in words, by the server's number for them."""
     failure = StoreError(f"It is not known how {subject.provider} tells who waits for whom.")
     for sql in _BLOCKERS.get(subject.provider, ()):
@@ -270,14 +274,14 @@ def _blockers(subject: Subject) -> dict[Any, str]:
 # ── another product ───────────────────────────────────────────────────────────────────────────
 
 
-def _foreign_writers(subject: Subject) -> Iterable[Finding]:
+def _foreign_writers(subject: ExaminedStore) -> Iterable[Finding]:
     from hermes_sessions.storage.sqlite.exclusive_access import writers_of_other_products
 
     names = writers_of_other_products(subject.path.resolve())
     if names:
         yield Finding.of("foreign-writer", f"{', '.join(names)} has {subject.path} open to write.")
     file = subject.file
-    if file is not None and file.nature.kind is Kind.OURS:
+    if file is not None and file.file_kind.kind is FileType.OURS:
         version = file.stated_version()
         if version > DOCUMENTED_VERSION:
             yield Finding.of(
@@ -286,7 +290,7 @@ def _foreign_writers(subject: Subject) -> Iterable[Finding]:
             )
 
 
-REACHING: Final = (
+ACCESS_CHECKS: Final = (
     Check(
         ("unreachable", "emptied-store", "foreign-owner", "unfinished-write"),
         _reach,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
+from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
 from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.repositories.leases import Lease, Leases
@@ -35,7 +35,7 @@ _SERVER_CLOCKS: Final = {
 # ── clocks ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _jumps(subject: Subject) -> Iterable[Finding]:
+def _jumps(subject: ExaminedStore) -> Iterable[Finding]:
     limit = subject.clock() + _JUMP
     with subject.read() as tx:
         sessions = tx.one(
@@ -69,7 +69,7 @@ def _utc(moment: float) -> str:
         return "a time that no calendar has"
 
 
-def _skew(subject: Subject) -> Iterable[Finding]:
+def _skew(subject: ExaminedStore) -> Iterable[Finding]:
     sql = _SERVER_CLOCKS.get(subject.provider)
     if sql is not None:
         with subject.read() as tx:
@@ -101,7 +101,7 @@ def _skew(subject: Subject) -> Iterable[Finding]:
 # ── work ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _leases(subject: Subject) -> Iterable[Finding]:
+def _leases(subject: ExaminedStore) -> Iterable[Finding]:
     with subject.read() as tx:
         rows = tx.all(
             "SELECT chain_id, token, holder, process_id, expires_at FROM leases "
@@ -126,7 +126,7 @@ def _release(found: list[Lease], open_store: OpenStore) -> str:
     return f"Released {len(found)} conversation{'s' if len(found) != 1 else ''}."
 
 
-def _mailbox(subject: Subject) -> Iterable[Finding]:
+def _mailbox(subject: ExaminedStore) -> Iterable[Finding]:
     now = subject.clock()
     with subject.read() as tx:
         alive = tx.one(
@@ -153,7 +153,7 @@ def _mailbox(subject: Subject) -> Iterable[Finding]:
         )
 
 
-def _letters(subject: Subject) -> Iterable[Finding]:
+def _letters(subject: ExaminedStore) -> Iterable[Finding]:
     with subject.read() as tx:
         rows = tx.all(
             "SELECT platform, COUNT(*) FROM outbox WHERE status = 'dead' "
@@ -168,7 +168,7 @@ def _letters(subject: Subject) -> Iterable[Finding]:
 # ── the log ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _removed_logs(subject: Subject) -> Iterable[Finding]:
+def _removed_logs(subject: ExaminedStore) -> Iterable[Finding]:
     with subject.read() as tx:
         row = tx.one('SELECT value FROM state_meta WHERE "key" = ?', (REMOVED_LOGS,))
     match from_json(row[0] if row else None, None):
@@ -189,7 +189,7 @@ def _acknowledge(note: str | None, open_store: OpenStore) -> str:
     return "Removed the note of it; if it happens again, there is a new one."
 
 
-WORK: Final = (
+ACTIVITY_CHECKS: Final = (
     Check(("clock-jump",), _jumps),
     Check(("clock-skew",), _skew),
     Check(("dead-leases",), _leases),

@@ -17,16 +17,16 @@ from hermes_sessions.errors import HermesSessionsError, StoreCorrupt, StoreError
 from hermes_sessions.storage.care.doctor.conditions import CONDITION, Condition
 from hermes_sessions.storage.care.doctor.report import (
     Finding,
-    Mended,
+    FixResult,
     Note,
     OpenStore,
     Report,
-    Unknown,
+    UncheckedCondition,
 )
-from hermes_sessions.storage.provider import ReadTransaction, Steps
+from hermes_sessions.storage.provider import MigrationSteps, ReadTransaction
 from hermes_sessions.storage.search.index_port import SearchIndex
-from hermes_sessions.storage.sqlite.file_kind import Kind
-from hermes_sessions.storage.sqlite.inspection import Disturbed, Examination
+from hermes_sessions.storage.sqlite.file_kind import FileType
+from hermes_sessions.storage.sqlite.inspection import ChangedDuringInspection, FileInspection
 
 # What is looked at, with what is known about its surroundings, and how much time there is.
 
@@ -34,13 +34,13 @@ from hermes_sessions.storage.sqlite.inspection import Disturbed, Examination
 DEFAULT_SECONDS: Final = 20.0
 
 
-class Opened(Protocol):
+class ReadableStore(Protocol):
     """A store that is open for looking."""
 
     def read(self) -> AbstractContextManager[ReadTransaction]:
         """Lend a consistent look."""
 
-    def steps(self) -> Steps:
+    def steps(self) -> MigrationSteps:
         """Return the steps that were taken and those that are left."""
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class Opened(Protocol):
 
 
 @dataclass(slots=True)
-class Subject:
+class ExaminedStore:
     """The configured store, as the checks see it."""
 
     settings: Settings
@@ -62,10 +62,10 @@ class Subject:
     #: Whether everything is checked, however long that takes.
     is_thorough: bool = False
     #: Set when it could be opened; else the failure says why not.
-    opened: Opened | None = None
+    opened: ReadableStore | None = None
     failure: StoreError | None = None
     #: A file that is open, where the store is one.
-    file: Examination | None = None
+    file: FileInspection | None = None
     index: SearchIndex | None = None
     location: str = ""
     #: Whether there is no store yet.
@@ -86,7 +86,7 @@ class Subject:
     @property
     def has_our_tables(self) -> bool:
         """Whether the tables are those of this product, at least the first of them."""
-        return self.file is None or self.file.nature.kind is Kind.OURS
+        return self.file is None or self.file.file_kind.kind is FileType.OURS
 
     @property
     def path(self) -> Path:
@@ -110,7 +110,7 @@ class Subject:
 
 
 Outcome = Finding | Note
-Look = Callable[[Subject], Iterable[Outcome]]
+Look = Callable[[ExaminedStore], Iterable[Outcome]]
 
 _NOT_OPEN: Final = "the store could not be opened"
 _OTHER_TABLES: Final = "its tables are not those of this version"
@@ -127,13 +127,13 @@ class Check(NamedTuple):
     needs: Literal["tables", "store", "nothing"] = "tables"
 
 
-def examine(subject: Subject, checks: Sequence[Check]) -> Report:
+def run_checks(subject: ExaminedStore, checks: Sequence[Check]) -> Report:
     """Make all checks that concern the subject; return what was found.
 
     The subject is open or has failed; it is not closed here.
     """
     findings: list[Finding] = []
-    unknown: list[Unknown] = []
+    unknown: list[UncheckedCondition] = []
     absent: list[Condition] = []
     notes: list[str] = [_NO_STORE] if subject.is_missing else []
     first_damage: StoreCorrupt | None = None
@@ -152,7 +152,7 @@ def examine(subject: Subject, checks: Sequence[Check]) -> Report:
         notes += [each.words for each in outcomes if isinstance(each, Note)]
         for condition in concerned:
             if why is not None:
-                unknown.append(Unknown(condition, why))
+                unknown.append(UncheckedCondition(condition, why))
             else:
                 absent.append(condition)
     if first_damage is not None and not any(_is_damage(each) for each in findings):
@@ -176,12 +176,12 @@ def _is_damage(finding: Finding) -> bool:
     return finding.condition.name in ("damaged-page", "damaged-index")
 
 
-def _is_about(condition: Condition, subject: Subject) -> bool:
+def _is_about(condition: Condition, subject: ExaminedStore) -> bool:
     return ("sqlite" if subject.is_file else "servers") in condition.where
 
 
 def _looked(
-    check: Check, subject: Subject
+    check: Check, subject: ExaminedStore
 ) -> tuple[str | None, list[Outcome], StoreCorrupt | None]:
     """Return what a check found, why it could not find everything out, and the damage it met."""
     why = _in_the_way(check, subject)
@@ -192,7 +192,7 @@ def _looked(
     try:
         outcomes.extend(check.look(subject))
     except HermesSessionsError as error:
-        subject.was_disturbed |= isinstance(error, Disturbed)
+        subject.was_disturbed |= isinstance(error, ChangedDuringInspection)
         why = str(error).rstrip(".")
         damage = error if isinstance(error, StoreCorrupt) else None
     except OSError as error:
@@ -200,7 +200,7 @@ def _looked(
     return why, outcomes, damage
 
 
-def _in_the_way(check: Check, subject: Subject) -> str | None:
+def _in_the_way(check: Check, subject: ExaminedStore) -> str | None:
     """Return why a check cannot be made at all."""
     if check.needs != "nothing" and not subject.is_missing:
         if subject.opened is None:
@@ -210,17 +210,17 @@ def _in_the_way(check: Check, subject: Subject) -> str | None:
     return _NO_TIME if subject.seconds_left <= 0 else None
 
 
-def mend(report: Report, open_store: OpenStore) -> tuple[Mended, ...]:
+def apply_fixes(report: Report, open_store: OpenStore) -> tuple[FixResult, ...]:
     """Do what can safely be done about the findings; return what was done and what was not."""
-    mended: list[Mended] = []
+    mended: list[FixResult] = []
     for finding in report.findings:
         if finding.fix is None:
             continue
         try:
-            mended.append(Mended(finding.condition, finding.fix(open_store), is_done=True))
+            mended.append(FixResult(finding.condition, finding.fix(open_store), is_done=True))
         except HermesSessionsError as error:
-            mended.append(Mended(finding.condition, str(error), is_done=False))
+            mended.append(FixResult(finding.condition, str(error), is_done=False))
         except OSError as error:
             words = f"{error.filename or ''}: {error.strerror or error}"
-            mended.append(Mended(finding.condition, words, is_done=False))
+            mended.append(FixResult(finding.condition, words, is_done=False))
     return tuple(mended)

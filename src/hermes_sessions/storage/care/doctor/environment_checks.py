@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.config.paths import config_file_path
 from hermes_sessions.storage.care.backups.backup_directory import UNFINISHED, list_backups
-from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
+from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
 from hermes_sessions.storage.spool_file import COMING, DONE, SUFFIX
 from hermes_sessions.storage.sqlite import file_access
@@ -33,13 +33,13 @@ _OURS: Final = (b"hermes_sessions", b"hermes_start", b"hermes-sessions")
 _BEGINNING: Final = 64 * 1024
 
 
-def _module(_subject: Subject) -> Iterable[Finding]:
+def _module(_subject: ExaminedStore) -> Iterable[Finding]:
     spec = find_spec(_MODULE)
     if spec is not None and spec.origin is not None and not _is_ours(Path(spec.origin)):
         yield Finding.of("shadowed-module", f"import {_MODULE} gives {spec.origin}.")
 
 
-def _command(subject: Subject) -> Iterable[Finding]:
+def _command(subject: ExaminedStore) -> Iterable[Finding]:
     found = shutil.which(_COMMAND, path=subject.environ.get("PATH", os.defpath))
     if found is not None and not _is_ours(Path(found)):
         yield Finding.of("shadowed-command", f"{_COMMAND} is {found}.")
@@ -51,7 +51,7 @@ def _is_ours(path: Path) -> bool:
     return any(word in beginning for word in _OURS)
 
 
-INSTALLATION: Final = (
+INSTALLATION_CHECKS: Final = (
     Check(("shadowed-module",), _module, needs="nothing"),
     Check(("shadowed-command",), _command, needs="nothing"),
 )
@@ -66,7 +66,7 @@ _WITHOUT: Final = 7 * 86_400.0
 _OLD: Final = 30 * 86_400.0
 
 
-class Kept(NamedTuple):
+class BackupSummary(NamedTuple):
     """The backups that there are."""
 
     directory: Path
@@ -75,7 +75,7 @@ class Kept(NamedTuple):
     newest: float | None
 
 
-def backups_of(subject: Subject) -> Kept:
+def summarize_backups(subject: ExaminedStore) -> BackupSummary:
     """Return the complete backups in the configured directory.
 
     Raises:
@@ -84,11 +84,11 @@ def backups_of(subject: Subject) -> Kept:
     directory = subject.settings.backups.directory
     complete = [each for each in list_backups(directory) if each.state == "complete"]
     newest = max((each.created for each in complete), default=None)
-    return Kept(directory, len(complete), newest)
+    return BackupSummary(directory, len(complete), newest)
 
 
-def _backups(subject: Subject) -> Iterable[Finding]:
-    kept = backups_of(subject)
+def _backups(subject: ExaminedStore) -> Iterable[Finding]:
+    kept = summarize_backups(subject)
     now = subject.clock()
     with subject.read() as tx:
         row = tx.one("SELECT MIN(started_at), MAX(last_active) FROM sessions")
@@ -122,17 +122,17 @@ _SECRET: Final = re.compile(
 _LOGS: Final = ("-wal", "-shm", "-journal")
 
 
-def _file_system(subject: Subject) -> Iterable[Finding]:
+def _file_system(subject: ExaminedStore) -> Iterable[Finding]:
     kind = file_access.file_system_type(_real(subject), file_access.read_mount_table())
-    if not file_access.carries_wal(kind):
+    if not file_access.supports_wal(kind):
         yield Finding.of("unsafe-file-system", f"{subject.path} is on a {kind} file system.")
 
 
-def _real(subject: Subject) -> str:
+def _real(subject: ExaminedStore) -> str:
     return os.path.realpath(subject.path)
 
 
-def _writable(subject: Subject) -> Iterable[Finding]:
+def _writable(subject: ExaminedStore) -> Iterable[Finding]:
     real = Path(_real(subject))
     if real.exists() and not file_access.can_write(str(real)):
         blocked = real.parent if os.access(real, os.W_OK) else real
@@ -142,7 +142,7 @@ def _writable(subject: Subject) -> Iterable[Finding]:
 # ── rights ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _rights(subject: Subject) -> Iterable[Finding]:
+def _rights(subject: ExaminedStore) -> Iterable[Finding]:
     home = subject.settings.home
     if subject.is_file:
         real = _real(subject)
@@ -180,7 +180,7 @@ def _take_rights(path: Path, unwanted: int, _open_store: OpenStore) -> str:
 # ── space ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _space(subject: Subject) -> Iterable[Finding]:
+def _space(subject: ExaminedStore) -> Iterable[Finding]:
     place = Path(_real(subject)) if subject.is_file else subject.settings.home
     size = place.stat().st_size if subject.is_file and place.exists() else 0
     while not place.is_dir():
@@ -196,7 +196,7 @@ def _space(subject: Subject) -> Iterable[Finding]:
 # ── what was left ─────────────────────────────────────────────────────────────────────────────
 
 
-def _left_behind(subject: Subject) -> Iterable[Finding]:
+def _left_behind(subject: ExaminedStore) -> Iterable[Finding]:
     places = {subject.settings.home, subject.settings.backups.directory}
     if subject.is_file:
         places.add(Path(_real(subject)).parent)
@@ -244,7 +244,7 @@ def _remove(path: Path, _open_store: OpenStore) -> str:
     return f"Removed {path}."
 
 
-PLACES: Final = (
+ENVIRONMENT_CHECKS: Final = (
     Check(("unsafe-file-system",), _file_system, needs="nothing"),
     Check(("read-only-place",), _writable, needs="nothing"),
     Check(("open-to-others",), _rights, needs="nothing"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hermes_sessions.errors import StoreCorrupt
-from hermes_sessions.storage.care.doctor.check_runner import Check, Subject
+from hermes_sessions.storage.care.doctor.check_runner import Check, ExaminedStore
 from hermes_sessions.storage.care.doctor.report import Finding, Note, OpenStore
 from hermes_sessions.storage.care.health import State
 from hermes_sessions.storage.provider import ReadTransaction
@@ -22,7 +22,7 @@ _ENDS: Final = {
 _TABLES: Final = ("sessions", "messages", "lanes", "mailbox", "outbox")
 
 
-def _readable(subject: Subject) -> Iterable[Finding]:
+def _readable(subject: ExaminedStore) -> Iterable[Finding]:
     """Look at the first and the last row of what matters most: if neither can be read, whoever
     lists or writes cannot do so, either.
     """
@@ -42,7 +42,7 @@ def _readable(subject: Subject) -> Iterable[Finding]:
             raise failures[0]
 
 
-def _pages(subject: Subject) -> Iterable[Finding | Note]:
+def _pages(subject: ExaminedStore) -> Iterable[Finding | Note]:
     """Check as many pages as the time allows."""
     if subject.file is None:
         yield from _on_server(subject)
@@ -69,7 +69,7 @@ def _sorted(damages: Iterable[Damage]) -> dict[str, list[Damage]]:
     return found
 
 
-def _on_server(subject: Subject) -> Iterable[Finding | Note]:
+def _on_server(subject: ExaminedStore) -> Iterable[Finding | Note]:
     """Ask the server, which looks after its own pages."""
     if subject.provider == "postgresql":
         with subject.read() as tx:
@@ -93,7 +93,7 @@ def _on_server(subject: Subject) -> Iterable[Finding | Note]:
 # ── the search index ──────────────────────────────────────────────────────────────────────────
 
 
-def _search(subject: Subject) -> Iterable[Finding]:
+def _search(subject: ExaminedStore) -> Iterable[Finding]:
     index = subject.index
     if index is None:
         return
@@ -103,7 +103,7 @@ def _search(subject: Subject) -> Iterable[Finding]:
             what = index.damage(tx)
     if what is not None:
         if subject.file is not None:
-            subject.file.require_undisturbed()
+            subject.file.require_unchanged_during_inspection()
         yield Finding.of(
             "damaged-search-index", f"The search index of {subject.location}: {what}.", _rebuild
         )
@@ -128,7 +128,7 @@ def pending(tx: ReadTransaction, *, has_mark: bool) -> int:
     return number
 
 
-def _behind(subject: Subject) -> Iterable[Finding]:
+def _behind(subject: ExaminedStore) -> Iterable[Finding]:
     with subject.read() as tx:
         number = pending(tx, has_mark=subject.is_file)
     if number > _BEHIND:
@@ -141,7 +141,7 @@ def _catch_up(open_store: OpenStore) -> str:
     return f"Indexed {done['indexed']} messages and titles."
 
 
-READABLE: Final = (Check(("damaged-page",), _readable),)
+READABILITY_CHECKS: Final = (Check(("damaged-page",), _readable),)
 SEARCH: Final = (
     Check(("damaged-search-index",), _search),
     Check(("index-behind",), _behind),

@@ -52,14 +52,14 @@ class Note(NamedTuple):
     words: str
 
 
-class Unknown(NamedTuple):
+class UncheckedCondition(NamedTuple):
     """A check that could not be made. That is not the same as one that found nothing."""
 
     condition: Condition
     why: str
 
 
-class Mended(NamedTuple):
+class FixResult(NamedTuple):
     """What became of a finding that was to be fixed."""
 
     condition: Condition
@@ -76,11 +76,11 @@ class Report:
     location: str
     provider: str
     findings: tuple[Finding, ...] = ()
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[UncheckedCondition, ...] = ()
     #: What was looked for and is not there.
     absent: tuple[Condition, ...] = ()
     notes: tuple[str, ...] = ()
-    mended: tuple[Mended, ...] = ()
+    mended: tuple[FixResult, ...] = ()
 
     @property
     def problems(self) -> tuple[Finding, ...]:

@@ -199,7 +199,7 @@ def _texts(values: dict[str, Any], *names: str) -> list[str]:
     return [str(value) for name in names if (value := values.get(name))]
 
 
-def sessions_through(tx: ReadTransaction, lane_id: int) -> list[str]:
+def sessions_of_lane(tx: ReadTransaction, lane_id: int) -> list[str]:
     """Return all sessions of the conversations that a lane points at, or did."""
     lanes = _lanes(tx, " WHERE id = ?", lane_id)
     return [session_id for session_id, _ in _families(tx, _sessions_of(tx, list(lanes)))]

@@ -14,7 +14,11 @@ from typing import Final
 
 from hermes_sessions.errors import BackupRefused, HermesSessionsError
 from hermes_sessions.storage.care.backups.backup_contents import opened_as_store, rewrite_backup
-from hermes_sessions.storage.care.backups.backup_directory import Backup, list_backups, sole_changer
+from hermes_sessions.storage.care.backups.backup_directory import (
+    Backup,
+    list_backups,
+    lock_backup_directory,
+)
 from hermes_sessions.storage.care.backups.creation import PATIENCE
 from hermes_sessions.storage.care.erasure.discovery import count_rows, find
 from hermes_sessions.storage.care.erasure.receipts import Step
@@ -29,7 +33,7 @@ from hermes_sessions.storage.store import Store
 NAME: Final = "backups"
 
 
-class Backups:
+class BackupPlace:
     """The backups of *store* in *directory*. See `Place`.
 
     What was made before the request is searched for the person, chat or session itself, because it
@@ -91,7 +95,7 @@ class Backups:
         """
         if self._directory.is_dir():
             # Where nothing can be written, nobody makes one.
-            with suppress(BackupRefused), sole_changer(self._directory, self._patience):
+            with suppress(BackupRefused), lock_backup_directory(self._directory, self._patience):
                 pass
 
     def _is_ours(self, backup: Backup) -> bool:
@@ -156,7 +160,7 @@ _CHUNK: Final = 4 * 2**20
 _LOOKED_FOR: Final = 200
 
 
-class Transcripts:
+class TranscriptPlace:
     """What older versions wrote for each session into *directory*. See `Place`."""
 
     name = TRANSCRIPTS
@@ -192,7 +196,7 @@ class Transcripts:
             yield from self._directory.glob(f"request_dump_{glob.escape(session_id)}_*.json")
 
 
-class Copies:
+class StoreCopyPlace:
     """Whole copies of a SQLite store that lie beside it, from before an upgrade, a repair or a
     restore. They are not ours to take apart: those that hold something are named. See `Place`.
     """

@@ -20,12 +20,12 @@ from hermes_sessions.storage.care.erasure.shared_rooms import erase_in_room, era
 from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.provider import WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.deletion import Retention, detach_children
+from hermes_sessions.storage.repositories.deletion import Deletion, detach_children
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 from hermes_sessions.storage.repositories.leases import free_chain, lock_lease
 from hermes_sessions.storage.repositories.lineage import place_family
-from hermes_sessions.storage.repositories.trash import DOOMED
-from hermes_sessions.storage.search.index_maintenance import Upkeep
+from hermes_sessions.storage.repositories.trash import DELETION_PENDING
+from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.store import Store
 
 # Leaving nothing readable of deleted rows: not in the search index, not in the store's files.
@@ -48,11 +48,11 @@ def scrub(store: Store, *, rebuild: bool = False) -> list[Step]:
 def _index(store: Store) -> Step:
     index = store.provider.search_index
     try:
-        upkeep = Upkeep(store, index)
-        upkeep.catch_up()
-        is_compact = upkeep.compact()
+        maintenance = IndexMaintenance(store, index)
+        maintenance.catch_up()
+        is_compact = maintenance.compact()
         with store.provider.read() as tx:
-            is_done = is_compact and upkeep.lag(tx).complete
+            is_done = is_compact and maintenance.lag(tx).complete
     except HermesSessionsError as error:
         return Step(INDEX, "pending", why=str(error))
     if not is_done:
@@ -91,16 +91,17 @@ def remove(store: Store, targets: Targets) -> Counts:
     for start in range(0, len(targets.session_ids), _AT_ONCE):
         part = targets.session_ids[start : start + _AT_ONCE]
         removed += write(
-            partial(_doom, store=store, session_ids=part, targets=targets), isolated=False
+            partial(_mark_for_deletion, store=store, session_ids=part, targets=targets),
+            isolated=False,
         )
-    Retention(store).erase_doomed()
+    Deletion(store).finish_pending_deletions()
     if targets.subject.kind == "user":
         removed += write(partial(erase_received, store=store, targets=targets))
         removed += _in_rooms(store, targets)
         removed += write(partial(_of_person, targets=targets))
     if targets.are_of_people:
         removed += write(partial(_of_chats, targets=targets))
-    removed += write(partial(_kept_for_others, targets=targets))
+    removed += write(partial(_delete_foreign_rows, targets=targets))
     return removed
 
 
@@ -127,7 +128,7 @@ def _close_lane(tx: WriteTransaction, store: Store, lane_id: int) -> Counts:
     return removed
 
 
-def _doom(
+def _mark_for_deletion(
     tx: WriteTransaction, store: Store, session_ids: Iterable[str], targets: Targets
 ) -> Counts:
     """Begin to delete sessions; as far as they are there, and whoever holds them.
@@ -139,7 +140,7 @@ def _doom(
     removed: Counts = Counter()
     for session_id in there:
         fence_off(tx, store, session_id)
-        there += _continued_since(tx, session_id, {*there, *targets.session_ids}, targets)
+        there += _children_created_since(tx, session_id, {*there, *targets.session_ids}, targets)
     for session_id in there:
         removed["messages"] += _number(tx, "messages", session_id)
     families = column(tx, "SELECT DISTINCT conversation_id FROM sessions WHERE id IN ({})", there)
@@ -147,7 +148,7 @@ def _doom(
         removed += _leave_lanes(tx, session_id)
         removed["sessions"] += tx.run(
             "UPDATE sessions SET trashed_at = ?, title = NULL, trashed_title = NULL WHERE id = ?",
-            (DOOMED, session_id),
+            (DELETION_PENDING, session_id),
         )
         detach_children(tx, session_id, {*there, *targets.session_ids})
     for conversation_id in families:
@@ -156,7 +157,7 @@ def _doom(
     return removed
 
 
-def _continued_since(
+def _children_created_since(
     tx: WriteTransaction, session_id: str, known: set[str], targets: Targets
 ) -> list[str]:
     """Return the children of a session that were made after what is to go was found."""
@@ -275,7 +276,7 @@ def _topics(tx: WriteTransaction, name: str, page: list[str], targets: Targets) 
     )
 
 
-def _kept_for_others(tx: WriteTransaction, targets: Targets) -> Counts:
+def _delete_foreign_rows(tx: WriteTransaction, targets: Targets) -> Counts:
     """Delete rows that came from elsewhere and are kept as they were, and name what goes."""
     wanted = frozenset((*targets.session_ids, *targets.ids, *targets.session_keys))
     gone = [

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import UnknownSession
 from hermes_sessions.model.lineage import COMPRESSION
-from hermes_sessions.storage.care.erasure.discovery import column, pages, sessions_through
+from hermes_sessions.storage.care.erasure.discovery import column, pages, sessions_of_lane
 from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.identities import Author, note_author, stored_author
@@ -45,7 +45,7 @@ def erase_received(tx: WriteTransaction, store: Store, targets: Targets) -> Coun
     """
     removed: Counts = Counter()
     items = _items(tx, targets)
-    sessions = {lane_id: sessions_through(tx, lane_id) for _, lane_id, _, _ in items}
+    sessions = {lane_id: sessions_of_lane(tx, lane_id) for _, lane_id, _, _ in items}
     for number, lane_id, turn_id, status in items:
         _note_author(tx, store, f"{_MARK}{number}", lane_id, sessions[lane_id], targets)
         if turn_id is not None:

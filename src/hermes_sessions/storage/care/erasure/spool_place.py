@@ -11,12 +11,12 @@ from typing import Any, Final
 from hermes_sessions.storage.care.erasure.receipts import Step
 from hermes_sessions.storage.care.erasure.targets import Targets
 from hermes_sessions.storage.fsync import sync_directory, sync_file
-from hermes_sessions.storage.spool import count_of, take_out
+from hermes_sessions.storage.spool import count_entries, remove_entries
 
 NAME: Final = "spools"
 
 
-class Spools:
+class SpoolPlace:
     """The spools in *directories* and below, and *journals*: files with a message in each line,
     which a gateway that *is_running* may be writing. See `Place`.
     """
@@ -37,7 +37,7 @@ class Spools:
     def count(self, targets: Targets) -> dict[str, int]:
         """See `Place.count`."""
         is_meant = partial(_is_meant, targets)
-        number = sum(count_of(directory, is_meant) for directory in self._directories)
+        number = sum(count_entries(directory, is_meant) for directory in self._directories)
         number += sum(len(_meant_in(journal, targets)) for journal in self._journals)
         return {"messages": number} if number else {}
 
@@ -46,7 +46,7 @@ class Spools:
         removed = in_use = 0
         try:
             for directory in self._directories:
-                taken = take_out(directory, partial(_is_meant, targets))
+                taken = remove_entries(directory, partial(_is_meant, targets))
                 removed, in_use = removed + taken.removed, in_use + taken.in_use
             for journal in self._journals:
                 found = len(_meant_in(journal, targets))

@@ -23,21 +23,21 @@ from hermes_sessions.errors import (
     StoreError,
     StoreMissing,
 )
-from hermes_sessions.storage.care.repair.report import Errand, RepairReport
+from hermes_sessions.storage.care.repair.report import RepairOptions, RepairReport
 from hermes_sessions.storage.care.repair.salvage import save
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite.exclusive_access import HeldFile, held
+from hermes_sessions.storage.sqlite.exclusive_access import LockedFile, lock_file
 from hermes_sessions.storage.sqlite.file_access import check_ownership
-from hermes_sessions.storage.sqlite.repair.disk_format import mend_header
+from hermes_sessions.storage.sqlite.repair.disk_format import repair_header
 from hermes_sessions.storage.sqlite.repair.file_check import (
-    Finding,
+    FileFinding,
     check_copy,
     check_file,
-    log_findings,
+    wal_findings,
 )
-from hermes_sessions.storage.sqlite.search_index import cut_out_index
-from hermes_sessions.storage.sqlite.wal_files import apply_log
+from hermes_sessions.storage.sqlite.search_index import drop_damaged_search_index
+from hermes_sessions.storage.sqlite.wal_files import apply_wal
 
 # Damaged files that are kept beside the store they were taken from, a few of them.
 
@@ -150,7 +150,7 @@ def check(path: Path) -> RepairReport:
     return RepairReport(str(path), "damaged" if findings else "sound", findings)
 
 
-def repair(path: Path, errand: Errand | None = None) -> RepairReport:
+def repair(path: Path, options: RepairOptions | None = None) -> RepairReport:
     """Save what can be read of a damaged file into a new one, and put that in its place, or write
     it where the errand says and leave the damaged one where it is.
 
@@ -164,66 +164,66 @@ def repair(path: Path, errand: Errand | None = None) -> RepairReport:
         InvalidInput: there is a file already where the new one should be.
         DiskFull, StoreError: nothing was changed.
     """
-    errand = errand or Errand()
+    options = options or RepairOptions()
     real = _existing(path)
     check_ownership(str(path))
-    if errand.to is not None and os.path.lexists(errand.to):
-        raise InvalidInput(f"{errand.to} exists already. Choose a file that does not.")
+    if options.to is not None and os.path.lexists(options.to):
+        raise InvalidInput(f"{options.to} exists already. Choose a file that does not.")
     report = RepairReport(str(path))
-    with _held(real, errand) as file, _workshop(real, errand, file.size) as work:
-        errand.on_progress("copying", file.size)
+    with _held(real, options) as file, _workshop(real, options, file.size) as work:
+        options.on_progress("copying", file.size)
         report.findings, page_size = _prepare(file, work / "damaged.db", report)
         if not report.findings:
             return report
         if not _is_search_alone(report.findings):
-            return _salvage(file, work, page_size, errand, report)
-    return _rebuild_index(path, errand, report)
+            return _salvage(file, work, page_size, options, report)
+    return _rebuild_index(path, options, report)
 
 
 def _salvage(
-    file: HeldFile, work: Path, page_size: int, errand: Errand, report: RepairReport
+    file: LockedFile, work: Path, page_size: int, options: RepairOptions, report: RepairReport
 ) -> RepairReport:
     new = work / "new.db"
-    save(work, new, page_size, errand, report)
-    errand.on_progress("checking", 0)
+    save(work, new, page_size, options, report)
+    options.on_progress("checking", 0)
     _require_sound(new)
     report.state = "repaired"
-    if errand.to is not None:
-        new.replace(errand.to)
-        report.target = str(errand.to)
+    if options.to is not None:
+        new.replace(options.to)
+        report.target = str(options.to)
         return report
     file.require_alone()
-    kept = put_in_place(new, file.path, errand.clock(), file.copy_to)
+    kept = put_in_place(new, file.path, options.clock(), file.copy_to)
     report.target, report.kept = report.path, kept.name
-    report.removed = remove_oldest(file.path, errand.keep)
+    report.removed = remove_oldest(file.path, options.keep)
     return report
 
 
-def _rebuild_index(path: Path, errand: Errand, report: RepairReport) -> RepairReport:
+def _rebuild_index(path: Path, options: RepairOptions, report: RepairReport) -> RepairReport:
     """Make the search index anew; where that is not enough, salvage all the same."""
     real = path.resolve()
-    if errand.to is None:
+    if options.to is None:
         try:
             try:
-                _index_anew(path, errand)
+                _rebuild_search_index(path, options)
             except StoreCorrupt as error:
                 logger.info("the index cannot be dropped: %s", error)
-                cut_out_index(real, _PATIENCE)
-                _index_anew(path, errand)
+                drop_damaged_search_index(real, _PATIENCE)
+                _rebuild_search_index(path, options)
             if not check_file(real):
                 report.state, report.target = "rebuilt", report.path
                 return report
         except (StoreCorrupt, NotADatabase) as error:
             logger.info("the index cannot be made anew in its place: %s", error)
-    with _held(real, errand) as file, _workshop(real, errand, file.size) as work:
+    with _held(real, options) as file, _workshop(real, options, file.size) as work:
         _, page_size = _prepare(file, work / "damaged.db", report)
-        return _salvage(file, work, page_size, errand, report)
+        return _salvage(file, work, page_size, options, report)
 
 
-def _index_anew(path: Path, errand: Errand) -> None:
-    with SessionDB(path, clock=errand.clock) as db:
+def _rebuild_search_index(path: Path, options: RepairOptions) -> None:
+    with SessionDB(path, clock=options.clock) as db:
         db.optimize_search(
-            rebuild=True, on_progress=lambda done, _all: errand.on_progress("indexing", done)
+            rebuild=True, on_progress=lambda done, _all: options.on_progress("indexing", done)
         )
 
 
@@ -234,14 +234,14 @@ def _existing(path: Path) -> Path:
     return real
 
 
-def _held(store: Path, errand: Errand) -> AbstractContextManager[HeldFile]:
-    return held(store, _PATIENCE, to_replace=errand.to is None)
+def _held(store: Path, options: RepairOptions) -> AbstractContextManager[LockedFile]:
+    return lock_file(store, _PATIENCE, to_replace=options.to is None)
 
 
 @contextmanager
-def _workshop(store: Path, errand: Errand, size: int) -> Iterator[Path]:
+def _workshop(store: Path, options: RepairOptions, size: int) -> Iterator[Path]:
     """Lend a private directory beside the new file's place; what an earlier run left is removed."""
-    place = store if errand.to is None else errand.to.absolute()
+    place = store if options.to is None else options.to.absolute()
     needed = _ROOM * size + _SPARE_BYTES
     free = shutil.disk_usage(place.parent).free
     if free < needed:
@@ -259,32 +259,32 @@ def _workshop(store: Path, errand: Errand, size: int) -> Iterator[Path]:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _prepare(file: HeldFile, copy: Path, report: RepairReport) -> tuple[list[Finding], int]:
+def _prepare(file: LockedFile, copy: Path, report: RepairReport) -> tuple[list[FileFinding], int]:
     """Copy the file, put its log into the copy, and return what is wrong with it."""
-    findings: list[Finding] = []
+    findings: list[FileFinding] = []
     report.unreadable_bytes = file.copy_to(copy)
     if report.unreadable_bytes:
-        findings.append(Finding("file", "", f"{report.unreadable_bytes} bytes cannot be read"))
+        findings.append(FileFinding("file", "", f"{report.unreadable_bytes} bytes cannot be read"))
     log = log_of(file.path)
     if log.exists():
         shutil.copyfile(log, f"{copy}-wal.copy")
-        state = apply_log(Path(f"{copy}-wal.copy"), copy)
-        findings += log_findings(state)
+        state = apply_wal(Path(f"{copy}-wal.copy"), copy)
+        findings += wal_findings(state)
         if state.frames and file.size == 0:
-            findings.append(Finding("file", "", "it is empty, but its write-ahead log is not"))
+            findings.append(FileFinding("file", "", "it is empty, but its write-ahead log is not"))
     journal = Path(f"{file.path}-journal")
     if journal.exists():
         shutil.copyfile(journal, f"{copy}-journal")
-    mended = mend_header(copy)
+    mended = repair_header(copy)
     if mended.was_lost:
-        findings.append(Finding("header", "", "the file does not begin as a database does"))
+        findings.append(FileFinding("header", "", "the file does not begin as a database does"))
     if mended.missing_pages:
         detail = f"{mended.missing_pages} pages at its end are missing"
-        findings.append(Finding("file", "", detail))
+        findings.append(FileFinding("file", "", detail))
     return [*findings, *check_copy(copy, file.path)], mended.page_size
 
 
-def _is_search_alone(findings: list[Finding]) -> bool:
+def _is_search_alone(findings: list[FileFinding]) -> bool:
     return all(finding.what == "search" for finding in findings)
 
 

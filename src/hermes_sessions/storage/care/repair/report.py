@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from hermes_sessions.storage.sqlite.repair.file_check import Finding
+from hermes_sessions.storage.sqlite.repair.file_check import FileFinding
 
 # What is asked of a repair.
 
@@ -23,7 +23,7 @@ def _say_nothing(_step: str, _count: int) -> None:
     pass
 
 
-class Errand(NamedTuple):
+class RepairOptions(NamedTuple):
     """How a file is to be repaired."""
 
     #: Where the new file is to be; None: in the place of the damaged one, which is kept.
@@ -73,7 +73,7 @@ class RepairReport:
 
     path: str
     state: State = "sound"
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FileFinding] = field(default_factory=list)
     #: ``sqlite3 .recover`` or ``row by row``.
     way: str | None = None
     #: Where the saved store is.

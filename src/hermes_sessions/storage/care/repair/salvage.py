@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput, NotADatabase, SchemaRefused
 from hermes_sessions.storage.care.repair.report import (
-    Errand,
     IncompleteSession,
+    RepairOptions,
     RepairReport,
     TableReport,
 )
@@ -19,20 +19,20 @@ from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions.storage.sqlite.repair import row_file
 from hermes_sessions.storage.sqlite.repair.disk_format import is_marked_as_ours
 from hermes_sessions.storage.sqlite.repair.file_check import NO_TEXT, ZEROS
-from hermes_sessions.storage.sqlite.repair.rebuild import Rebuilt, rebuild
+from hermes_sessions.storage.sqlite.repair.rebuild import RebuildResult, rebuild
 from hermes_sessions.storage.sqlite.repair.recover_tool import (
-    capable_tool,
+    find_recover_tool,
     is_derived,
     recover_with,
-    shortened_rows,
+    truncated_rows,
 )
-from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
+from hermes_sessions.storage.sqlite.repair.row_file import RowFile
 from hermes_sessions.storage.sqlite.repair.row_reader import (
-    Knowledge,
-    ask_indexes,
+    IndexEvidence,
     carve_into,
-    heal_copy,
+    drop_duplicate_schema_entries,
     ranges,
+    read_index_evidence,
     read_row_by_row,
     rows_lost,
 )
@@ -52,7 +52,9 @@ _LATER_TABLES: Final = {
 }
 
 
-def save(work: Path, new: Path, page_size: int, errand: Errand, report: RepairReport) -> None:
+def save(
+    work: Path, new: Path, page_size: int, options: RepairOptions, report: RepairReport
+) -> None:
     """Make the store *new* of what can be read of ``damaged.db`` in *work*, and tell in *report*
     what was saved and what was not.
 
@@ -67,47 +69,52 @@ def save(work: Path, new: Path, page_size: int, errand: Errand, report: RepairRe
     is_fit = is_marked_as_ours(copy) and not any(
         finding.detail in (NO_TEXT, ZEROS) for finding in report.findings
     )
-    wants_tool = errand.way == "tool" or (errand.way == "auto" and is_fit)
-    tool = capable_tool() if wants_tool else None
-    if errand.way == "tool" and tool is None:
+    wants_tool = options.way == "tool" or (options.way == "auto" and is_fit)
+    tool = find_recover_tool() if wants_tool else None
+    if options.way == "tool" and tool is None:
         raise InvalidInput(
             "There is no sqlite3 tool that can recover. Install one that is built with .recover, "
             "or leave the way to read the file to this command."
         )
-    twice = heal_copy(copy)
+    twice = drop_duplicate_schema_entries(copy)
     report.notes += [f"the list of tables had {name} twice" for name in twice]
-    with PlainFile(work / "rows.db") as rows:
+    with RowFile(work / "rows.db") as rows:
         if tool is not None:
             report.way = "sqlite3 .recover"
-            _recover(tool, copy, page_size, rows, errand, report)
+            _recover(tool, copy, page_size, rows, options, report)
         else:
             report.way = "row by row"
             read_row_by_row(
-                copy, page_size, rows, lambda count: errand.on_progress("reading", count)
+                copy, page_size, rows, lambda count: options.on_progress("reading", count)
             )
         if not set(row_file.ORDER) <= {name.lower() for name in rows.tables()}:
             # Their very names are damaged; what their rows hold tells them all the same.
             carve_into(copy, page_size, rows)
         put_back, report.unknown_rows = row_file.put_back(rows)
-        _require_something(rows, report)
-        errand.on_progress("writing", 0)
+        _require_readable_rows(rows, report)
+        options.on_progress("writing", 0)
         if _is_ours(rows):
-            _save_own(rows, new, copy, put_back, errand, report)
+            _save_own(rows, new, copy, put_back, options, report)
         else:
-            _require_known(rows, report, may_be_later=errand.to is not None)
-            _save_documented(rows, new, put_back, errand, report)
+            _require_known(rows, report, may_be_later=options.to is not None)
+            _save_documented(rows, new, put_back, options, report)
 
 
 def _recover(
-    tool: str, copy: Path, page_size: int, rows: PlainFile, errand: Errand, report: RepairReport
+    tool: str,
+    copy: Path,
+    page_size: int,
+    rows: RowFile,
+    options: RepairOptions,
+    report: RepairReport,
 ) -> None:
     """Read the copy with the tool, and tell which texts it has changed: it does not."""
     changed = dict.fromkeys(
-        recover_with(tool, copy, rows, lambda count: errand.on_progress("reading", count)),
+        recover_with(tool, copy, rows, lambda count: options.on_progress("reading", count)),
         "a text in it was no UTF-8, and the tool saved other signs for what is none",
     )
     changed |= dict.fromkeys(
-        shortened_rows(copy, page_size, rows), "the tool saved only a part of a text in it"
+        truncated_rows(copy, page_size, rows), "the tool saved only a part of a text in it"
     )
     for (table, row_id), what in changed.items():
         name = None if is_derived(table) else row_file.name_of(rows, table, row_id)
@@ -116,7 +123,7 @@ def _recover(
             report.notes.append(f"{name[0]} {name[1]}: {what}")
 
 
-def _require_something(rows: PlainFile, report: RepairReport) -> None:
+def _require_readable_rows(rows: RowFile, report: RepairReport) -> None:
     tables = {name.lower() for name in rows.tables()}
     if not {"sessions", "messages"} & tables:
         raise NotADatabase(
@@ -125,7 +132,7 @@ def _require_something(rows: PlainFile, report: RepairReport) -> None:
         )
 
 
-def _is_ours(rows: PlainFile) -> bool:
+def _is_ours(rows: RowFile) -> bool:
     tables = {name.lower() for name in rows.tables()}
     columns = {name.lower() for name in rows.columns("messages")}
     return (
@@ -135,7 +142,7 @@ def _is_ours(rows: PlainFile) -> bool:
     )
 
 
-def _require_known(rows: PlainFile, report: RepairReport, *, may_be_later: bool) -> None:
+def _require_known(rows: RowFile, report: RepairReport, *, may_be_later: bool) -> None:
     stated = 0
     if rows.columns("schema_version"):
         for (version,) in rows.rows("schema_version", ("version",)):
@@ -155,16 +162,16 @@ def _require_known(rows: PlainFile, report: RepairReport, *, may_be_later: bool)
 
 
 def _save_own(
-    rows: PlainFile,
+    rows: RowFile,
     new: Path,
     copy: Path,
     put_back: dict[str, int],
-    errand: Errand,
+    options: RepairOptions,
     report: RepairReport,
 ) -> None:
-    known = ask_indexes(copy)
+    known = read_index_evidence(copy)
     provider = SQLiteSessionDBProvider(new)
-    with SessionDB(provider=provider, clock=errand.clock) as db:
+    with SessionDB(provider=provider, clock=options.clock) as db:
         rebuilt = rebuild(rows, provider)
         report.lost_tables = _lost_tables(rows, rebuilt.absent)
         # Lost messages are told by their ids, and by what their sessions had counted; sessions by
@@ -177,10 +184,10 @@ def _save_own(
         }
         with provider.read() as tx:
             _account(tx, rebuilt, known, put_back, report)
-        db.optimize_search(on_progress=lambda done, _all: errand.on_progress("indexing", done))
+        db.optimize_search(on_progress=lambda done, _all: options.on_progress("indexing", done))
 
 
-def _lost_tables(rows: PlainFile, absent: list[str]) -> list[str]:
+def _lost_tables(rows: RowFile, absent: list[str]) -> list[str]:
     """Return those of the absent tables that the damaged file had, as far as it says itself how
     far it had been migrated.
     """
@@ -198,8 +205,8 @@ def _lost_tables(rows: PlainFile, absent: list[str]) -> list[str]:
 
 def _account(
     tx: ReadTransaction,
-    rebuilt: Rebuilt,
-    known: Knowledge,
+    rebuilt: RebuildResult,
+    known: IndexEvidence,
     put_back: dict[str, int],
     report: RepairReport,
 ) -> None:
@@ -224,7 +231,9 @@ def _account(
     report.incomplete = _incomplete(tx, rebuilt, known)
 
 
-def _incomplete(tx: ReadTransaction, rebuilt: Rebuilt, known: Knowledge) -> list[IncompleteSession]:
+def _incomplete(
+    tx: ReadTransaction, rebuilt: RebuildResult, known: IndexEvidence
+) -> list[IncompleteSession]:
     found: list[IncompleteSession] = []
     for session_id, title, counted, following in tx.all(
         "SELECT id, title, message_count, next_ordinal FROM sessions ORDER BY started_at, id"
@@ -251,10 +260,10 @@ def _incomplete(tx: ReadTransaction, rebuilt: Rebuilt, known: Knowledge) -> list
 
 
 def _save_documented(
-    rows: PlainFile,
+    rows: RowFile,
     new: Path,
     put_back: dict[str, int],
-    errand: Errand,
+    options: RepairOptions,
     report: RepairReport,
 ) -> None:
     """Copy everything into a store of ours, as an import does."""
@@ -265,7 +274,7 @@ def _save_documented(
     columns = {name.lower() for name in rows.columns("sessions")}
     if {"id", "message_count"} <= columns:
         counters = dict(rows.rows("sessions", ("id", "message_count")))
-    with SessionDB(new, clock=errand.clock) as db:
+    with SessionDB(new, clock=options.clock) as db:
         imported = import_database(db, rows.path)
         report.notes += [f"{note['id']}: {note['note']}" for note in imported["notes"]]
         report.notes += [str(error["error"]) for error in imported["errors"]]

@@ -19,7 +19,7 @@ from hermes_sessions.storage.care.retention.plan import (
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.holds import conversations_on_hold
-from hermes_sessions.storage.repositories.leases import held_conversations
+from hermes_sessions.storage.repositories.leases import leased_conversations
 from hermes_sessions.storage.repositories.lineage import place_family
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import VISIBLE
@@ -37,7 +37,7 @@ _STEP: Final = 100
 OnProgress = Callable[[int], None]
 
 
-class RetentionCare:
+class RetentionEnforcer:
     """Retention of one store."""
 
     def __init__(self, store: Store) -> None:
@@ -100,7 +100,7 @@ class RetentionCare:
     def _move(self, batch: Sequence[Departure], tx: WriteTransaction) -> set[str]:
         """Move conversations to the trash that are as they were when the plan was made."""
         now = self._store.clock()
-        protected = held_conversations(tx, now) | conversations_on_hold(tx, self._store)
+        protected = leased_conversations(tx, now) | conversations_on_hold(tx, self._store)
         protected |= unsettled_conversations(tx)
         gone: set[str] = set()
         for departure in batch:
@@ -114,14 +114,14 @@ class RetentionCare:
         return gone
 
 
-def retire_if_approved(store: Store) -> int:
+def enforce_if_approved(store: Store) -> int:
     """Move what is over the configured limits to the trash, if there are any and somebody agreed
     to them; return how many sessions went.
     """
     if store.retention is None or not store.retention.is_any:
         return 0
     try:
-        return len(RetentionCare(store).run(None).moved)
+        return len(RetentionEnforcer(store).run(None).moved)
     except RetentionNotApproved as error:
         logger.info("%s", error)
         return 0
@@ -139,7 +139,7 @@ def _batches(going: Sequence[Departure]) -> Iterator[list[Departure]]:
 
 
 def _end(session_ids: Sequence[str], cutoff: float, now: float, tx: WriteTransaction) -> list[str]:
-    held = held_conversations(tx, now)
+    held = leased_conversations(tx, now)
     ended: list[str] = []
     for session_id in session_ids:
         row = tx.one("SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))

@@ -17,7 +17,7 @@ from hermes_sessions.model.retention import (
 )
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.repositories.holds import conversations_on_hold
-from hermes_sessions.storage.repositories.leases import held_conversations
+from hermes_sessions.storage.repositories.leases import leased_conversations
 from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.sizes import Sizes
@@ -58,7 +58,7 @@ def make_plan(store: Store, policies: RetentionPolicies) -> RetentionPlan:
     cutoff = now - policies.close_after_days * _DAY
     settle_first(store, limit=None)
     with store.provider.read() as tx:
-        held = held_conversations(tx, now)
+        held = leased_conversations(tx, now)
         if not store.provider.read_only:
             # What another program changed, and is not settled yet, may be newer than it seems.
             held |= unsettled_conversations(tx)

@@ -33,7 +33,7 @@ _BYTES_LOOKED_AT: Final = 8 * 1024 * 1024
 _LARGEST: Final = 65536
 
 
-class Mended(NamedTuple):
+class HeaderRepair(NamedTuple):
     """What was wrong with a header."""
 
     page_size: int
@@ -42,7 +42,7 @@ class Mended(NamedTuple):
     missing_pages: int = 0
 
 
-def mend_header(path: Path) -> Mended:
+def repair_header(path: Path) -> HeaderRepair:
     """Make the header of a private copy readable, and the copy as long as it says."""
     with path.open("r+b") as file:
         raw = bytearray(file.read(_LENGTH).ljust(_LENGTH, b"\0"))
@@ -63,7 +63,7 @@ def mend_header(path: Path) -> Mended:
         file.seek(0)
         file.write(raw)
         file.truncate(pages * page_size)
-    return Mended(page_size, was_lost, missing)
+    return HeaderRepair(page_size, was_lost, missing)
 
 
 def is_marked_as_ours(path: Path) -> bool:

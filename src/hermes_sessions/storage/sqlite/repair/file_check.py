@@ -8,11 +8,11 @@ from typing import Any, Final, Literal, NamedTuple
 import apsw
 
 from hermes_sessions.errors import ImportRefused, StoreError
-from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of, was_written
+from hermes_sessions.storage.sqlite.file_kind import FileType, had_store, identify_file
 from hermes_sessions.storage.sqlite.read_only_file import is_database, reading
-from hermes_sessions.storage.sqlite.row_scan import is_zeroed, quoted, rows_of
+from hermes_sessions.storage.sqlite.row_scan import has_zeroed_part, quoted, rows_of
 from hermes_sessions.storage.sqlite.schema import APPLICATION_ID
-from hermes_sessions.storage.sqlite.wal_files import LogState, inspect_log
+from hermes_sessions.storage.sqlite.wal_files import WalState, inspect_wal
 
 #: header, file, schema, table, index and log need a salvage; search can be made anew in its place.
 What = Literal["header", "file", "schema", "table", "search", "log"]
@@ -26,7 +26,7 @@ _SEARCH: Final = ("search_index", "search_state", "search_queue", "search_titles
 _DAMAGE: Final = (apsw.CorruptError, apsw.IOError, apsw.SQLError, apsw.NotADBError)
 
 
-class Finding(NamedTuple):
+class FileFinding(NamedTuple):
     """One thing that is wrong."""
 
     what: What
@@ -34,30 +34,30 @@ class Finding(NamedTuple):
     detail: str
 
 
-def check_file(path: Path) -> list[Finding]:
+def check_file(path: Path) -> list[FileFinding]:
     """Return what is wrong with a file that others may be using; it is not changed.
 
     Raises:
         StoreError: it cannot be looked at, for a reason other than damage.
     """
     if not is_database(path):
-        return [Finding("header", "", "the file does not begin as a database does")]
-    findings = log_findings(inspect_log(Path(f"{path.resolve()}-wal")))
+        return [FileFinding("header", "", "the file does not begin as a database does")]
+    findings = wal_findings(inspect_wal(Path(f"{path.resolve()}-wal")))
     try:
         with reading(path) as connection:
             findings += check_connection(connection)
             findings += emptied_findings(path, connection)
     except StoreError as error:
         if isinstance(error.__cause__, _DAMAGE):
-            return [*findings, Finding("file", "", str(error.__cause__))]
+            return [*findings, FileFinding("file", "", str(error.__cause__))]
         raise
     except ImportRefused as error:
         # It went on being written meanwhile: what was read is not one state of it.
-        return [*findings, Finding("file", "", str(error))] if findings else []
+        return [*findings, FileFinding("file", "", str(error))] if findings else []
     return findings
 
 
-def check_copy(path: Path, original: Path) -> list[Finding]:
+def check_copy(path: Path, original: Path) -> list[FileFinding]:
     """Return what is wrong with a private copy of *original*; a journal beside it is applied."""
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -70,7 +70,7 @@ def check_copy(path: Path, original: Path) -> list[Finding]:
         connection.close(True)
 
 
-def log_findings(state: LogState) -> list[Finding]:
+def wal_findings(state: WalState) -> list[FileFinding]:
     """Return what is wrong with a write-ahead log."""
     if not state.is_damaged:
         return []
@@ -82,19 +82,19 @@ def log_findings(state: LogState) -> list[Finding]:
             f"page {first} of {state.frames} in it is damaged; SQLite would leave out everything "
             f"from there on"
         )
-    return [Finding("log", "", detail)]
+    return [FileFinding("log", "", detail)]
 
 
-def emptied_findings(path: Path, connection: apsw.Connection) -> list[Finding]:
+def emptied_findings(path: Path, connection: apsw.Connection) -> list[FileFinding]:
     """Return what is to be said of the file at *path*, or of a copy of it that is open on
     *connection*, if it has no tables and had some before.
     """
-    if was_written(path) and nature_of(connection).kind is Kind.EMPTY:
-        return [Finding("file", "", "it has no tables, but a store was here")]
+    if had_store(path) and identify_file(connection).kind is FileType.EMPTY:
+        return [FileFinding("file", "", "it has no tables, but a store was here")]
     return []
 
 
-def check_connection(connection: apsw.Connection) -> list[Finding]:
+def check_connection(connection: apsw.Connection) -> list[FileFinding]:
     """Return what is wrong with an open file."""
     try:
         whole = _lines(connection, "")
@@ -103,7 +103,7 @@ def check_connection(connection: apsw.Connection) -> list[Finding]:
     else:
         if whole == ["ok"]:
             return _damaged_texts(connection)
-        finding = Finding("file", "", _shown(whole))
+        finding = FileFinding("file", "", _shown(whole))
     try:
         tables = _tables(connection)
     except _DAMAGE as error:
@@ -113,7 +113,7 @@ def check_connection(connection: apsw.Connection) -> list[Finding]:
     ] or [finding]
 
 
-def _damaged_texts(connection: apsw.Connection) -> list[Finding]:
+def _damaged_texts(connection: apsw.Connection) -> list[FileFinding]:
     """Return the tables of a store of ours with texts that are no UTF-8, or in which a part was
     overwritten with zeros. SQLite does not mind, and we never wrote them; other programs did, in
     older layouts, which are read as they are.
@@ -126,24 +126,24 @@ def _damaged_texts(connection: apsw.Connection) -> list[Finding]:
             continue
         try:
             for row in connection.execute(f"SELECT * FROM {quoted(table)}"):
-                if any(is_zeroed(value) for value in row):
-                    found.append(Finding("table", table, ZEROS))
+                if any(has_zeroed_part(value) for value in row):
+                    found.append(FileFinding("table", table, ZEROS))
                     break
         except UnicodeDecodeError:
-            found.append(Finding("table", table, NO_TEXT))
+            found.append(FileFinding("table", table, NO_TEXT))
     return found
 
 
-def _of_the_whole(error: Exception) -> Finding:
+def _of_the_whole(error: Exception) -> FileFinding:
     said = str(error)
     if isinstance(error, apsw.SQLError) or "schema" in said:
-        return Finding("schema", "", said)
+        return FileFinding("schema", "", said)
     if isinstance(error, apsw.NotADBError):
-        return Finding("header", "", said)
-    return Finding("file", "", said)
+        return FileFinding("header", "", said)
+    return FileFinding("file", "", said)
 
 
-def _check_table(connection: apsw.Connection, table: str) -> Finding | None:
+def _check_table(connection: apsw.Connection, table: str) -> FileFinding | None:
     try:
         lines = _lines(connection, f"({quoted(table)})")
     except _DAMAGE as error:
@@ -151,7 +151,7 @@ def _check_table(connection: apsw.Connection, table: str) -> Finding | None:
     if lines == ["ok"]:
         return None
     is_search = table.startswith(_SEARCH)
-    return Finding("search" if is_search else "table", table, _shown(lines))
+    return FileFinding("search" if is_search else "table", table, _shown(lines))
 
 
 def _tables(connection: apsw.Connection) -> list[str]:

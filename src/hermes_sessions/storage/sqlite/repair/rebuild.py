@@ -17,10 +17,10 @@ from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.lineage import place_family
 from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.repositories.stale_sessions import note_all
-from hermes_sessions.storage.sqlite.hermes_values import text_of_bytes
+from hermes_sessions.storage.sqlite.hermes_values import decode_lossless
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from hermes_sessions.storage.sqlite.repair.row_file import PlainFile
-from hermes_sessions.storage.sqlite.row_scan import is_zeroed, quoted
+from hermes_sessions.storage.sqlite.repair.row_file import RowFile
+from hermes_sessions.storage.sqlite.row_scan import has_zeroed_part, quoted
 
 #: Made anew, or written by the new file itself.
 _LEFT_OUT: Final = frozenset(
@@ -32,7 +32,7 @@ _STAND_INS: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0}
 _LOST_SOURCE: Final = "unknown"
 
 
-class Rebuilt(NamedTuple):
+class RebuildResult(NamedTuple):
     """What became of the rows."""
 
     #: By table: how many were read, and how many are in the new file.
@@ -52,17 +52,17 @@ class Rebuilt(NamedTuple):
     absent: list[str]
 
 
-def rebuild(file: PlainFile, provider: SQLiteSessionDBProvider) -> Rebuilt:
+def rebuild(file: RowFile, provider: SQLiteSessionDBProvider) -> RebuildResult:
     """Write the rows of *file* into a new, empty store, and put everything derived in order."""
-    rebuilt = Rebuilt({}, {}, {}, {}, {}, [], {}, [])
+    rebuilt = RebuildResult({}, {}, {}, {}, {}, [], {}, [])
     provider.write_on_connection(lambda connection: _copy_all(file, connection, rebuilt))
-    provider.write(_continue_places)
+    provider.write(_continue_ordinals)
     provider.write(lambda tx: _settle_lineage(tx, rebuilt))
     provider.write(lambda tx: _settle_sessions(tx, rebuilt))
     return rebuilt
 
 
-def _copy_all(file: PlainFile, connection: apsw.Connection, rebuilt: Rebuilt) -> None:
+def _copy_all(file: RowFile, connection: apsw.Connection, rebuilt: RebuildResult) -> None:
     # Order is a matter of chance in a damaged file; what refers to nothing is seen to afterwards.
     connection.pragma("defer_foreign_keys", 1)
     known = _own_tables(connection)
@@ -73,8 +73,8 @@ def _copy_all(file: PlainFile, connection: apsw.Connection, rebuilt: Rebuilt) ->
         else:
             rebuilt.absent.append(table)
     _add_missing_sessions(connection, rebuilt)
-    _mend_places(connection, rebuilt)
-    _drop_rows_of_nobody(connection, rebuilt)
+    _repair_ordinals(connection, rebuilt)
+    _drop_orphaned_rows(connection, rebuilt)
     _continue_ids(file, connection)
 
 
@@ -184,7 +184,7 @@ _CONCESSIONS: Final = {
 
 
 def _copy(
-    file: PlainFile, name: str, connection: apsw.Connection, table: str, rebuilt: Rebuilt
+    file: RowFile, name: str, connection: apsw.Connection, table: str, rebuilt: RebuildResult
 ) -> None:
     present = {column.lower(): column for column in file.columns(name)}
     copying = _Copying(connection, table, list(present))
@@ -202,7 +202,7 @@ def _copy(
 
 def _is_damaged(column: _Column, value: Any) -> bool:
     """Tell whether a text is none that we ever wrote."""
-    return column.kind == "TEXT" and (isinstance(value, bytes) or is_zeroed(value))
+    return column.kind == "TEXT" and (isinstance(value, bytes) or has_zeroed_part(value))
 
 
 def _fitting(column: _Column, value: Any) -> Any:
@@ -216,13 +216,13 @@ def _fitting(column: _Column, value: Any) -> Any:
     if column.kind != "TEXT":
         return value if isinstance(value, (int, float)) else stand_in
     if isinstance(value, bytes):
-        return encode_text(text_of_bytes(value))
-    if is_zeroed(value):
+        return encode_text(decode_lossless(value))
+    if has_zeroed_part(value):
         return value.replace("\0", encode_text("\0"))
     return value if isinstance(value, str) else str(value)
 
 
-def _add_missing_sessions(connection: apsw.Connection, rebuilt: Rebuilt) -> None:
+def _add_missing_sessions(connection: apsw.Connection, rebuilt: RebuildResult) -> None:
     lost = connection.execute(
         "SELECT session_id, COUNT(*), MIN(timestamp), MAX(ordinal) FROM messages "
         "WHERE session_id NOT IN (SELECT id FROM sessions) GROUP BY session_id"
@@ -239,7 +239,7 @@ def _add_missing_sessions(connection: apsw.Connection, rebuilt: Rebuilt) -> None
         )
 
 
-def _mend_places(connection: apsw.Connection, rebuilt: Rebuilt) -> None:
+def _repair_ordinals(connection: apsw.Connection, rebuilt: RebuildResult) -> None:
     """Put messages behind the one before them whose own number is none that was ever given: they
     are where damage changed a row without making it unreadable.
     """
@@ -268,7 +268,7 @@ def _mend_places(connection: apsw.Connection, rebuilt: Rebuilt) -> None:
         )
 
 
-def _drop_rows_of_nobody(connection: apsw.Connection, rebuilt: Rebuilt) -> None:
+def _drop_orphaned_rows(connection: apsw.Connection, rebuilt: RebuildResult) -> None:
     for table in ("rewinds", "session_model_usage"):
         connection.execute(f"DELETE FROM {table} WHERE session_id NOT IN (SELECT id FROM sessions)")
         if gone := connection.changes():
@@ -287,7 +287,7 @@ def _drop_rows_of_nobody(connection: apsw.Connection, rebuilt: Rebuilt) -> None:
     )
 
 
-def _continue_ids(file: PlainFile, connection: apsw.Connection) -> None:
+def _continue_ids(file: RowFile, connection: apsw.Connection) -> None:
     """Never give an id again that a lost message had."""
     if not file.columns("hermes_sequence"):
         return
@@ -298,7 +298,7 @@ def _continue_ids(file: PlainFile, connection: apsw.Connection) -> None:
             )
 
 
-def _continue_places(tx: WriteTransaction) -> None:
+def _continue_ordinals(tx: WriteTransaction) -> None:
     """Make the numbers of places continue behind the last message of every session."""
     tx.run(
         "UPDATE sessions SET next_ordinal = MAX(next_ordinal, COALESCE("
@@ -306,7 +306,7 @@ def _continue_places(tx: WriteTransaction) -> None:
     )
 
 
-def _settle_lineage(tx: WriteTransaction, rebuilt: Rebuilt) -> None:
+def _settle_lineage(tx: WriteTransaction, rebuilt: RebuildResult) -> None:
     """Make conversations of what belongs together; edges stay what they were."""
     parents: dict[str, Any] = dict(tx.all("SELECT id, parent_session_id FROM sessions"))
     roots: dict[str, str] = {}
@@ -336,7 +336,7 @@ def _settle_lineage(tx: WriteTransaction, rebuilt: Rebuilt) -> None:
     note_all(tx)
 
 
-def _settle_sessions(tx: WriteTransaction, rebuilt: Rebuilt) -> None:
+def _settle_sessions(tx: WriteTransaction, rebuilt: RebuildResult) -> None:
     """Count anew, and compare with what the sessions had counted."""
     for session_id, counted in tx.all("SELECT id, message_count FROM sessions"):
         refresh_summary(tx, session_id)

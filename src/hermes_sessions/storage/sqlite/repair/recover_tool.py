@@ -19,10 +19,10 @@ from typing import IO, Final
 import apsw
 
 from hermes_sessions.errors import StoreIOError
-from hermes_sessions.storage.batched_work import LONGEST
+from hermes_sessions.storage.batched_work import MAX_WORK_SECONDS
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.repair.disk_format import carve_lengths
-from hermes_sessions.storage.sqlite.repair.row_file import LOST_AND_FOUND, LOST_COLUMNS, PlainFile
+from hermes_sessions.storage.sqlite.repair.row_file import LOST_AND_FOUND, LOST_COLUMNS, RowFile
 from hermes_sessions.storage.sqlite.row_scan import quoted
 
 # Rows of which the tool read less than they hold.
@@ -35,7 +35,7 @@ from hermes_sessions.storage.sqlite.row_scan import quoted
 _DERIVED: Final = ("search_", "messages_fts", "stale_sessions")
 
 
-def shortened_rows(copy: Path, page_size: int, file: PlainFile) -> Iterator[tuple[str, int]]:
+def truncated_rows(copy: Path, page_size: int, file: RowFile) -> Iterator[tuple[str, int]]:
     """Yield table and row id of the rows in *file*, read from *copy*, whose texts have not the
     lengths that they have there. Where the beginning of a row is lost, nothing is known of it.
     """
@@ -64,7 +64,7 @@ def is_derived(table: str) -> bool:
 
 
 def _shortened(
-    file: PlainFile, table: str, key: str, columns: Sequence[str]
+    file: RowFile, table: str, key: str, columns: Sequence[str]
 ) -> list[tuple[str, int]]:
     """Return the rows whose *columns* have not the lengths that the row with the id *key* has."""
     name = quoted(table)
@@ -95,7 +95,7 @@ _PRAGMA: Final = re.compile(r"PRAGMA (?P<name>user_version|application_id) = '(?
 _FUNCTIONS: Final = frozenset({"replace", "char", "unistr", "unistr_quote"})
 
 
-def capable_tool(program: str = TOOL) -> str | None:
+def find_recover_tool(program: str = TOOL) -> str | None:
     """Return where a tool is that can really do it: many are built without the means."""
     found = shutil.which(program)
     if found is None:
@@ -123,7 +123,7 @@ def capable_tool(program: str = TOOL) -> str | None:
 
 
 def recover_with(
-    tool: str, copy: Path, into: PlainFile, on_rows: Callable[[int], None]
+    tool: str, copy: Path, into: RowFile, on_rows: Callable[[int], None]
 ) -> list[tuple[str, int]]:
     """Let *tool* read the private *copy*, and put what it finds *into* a file of rows; return table
     and row id there of those with a text that is no UTF-8, which has other signs now.
@@ -140,7 +140,7 @@ def recover_with(
             stderr=complaints,
         )
         # In a damaged file it may go round in circles.
-        over = threading.Timer(LONGEST, process.kill)
+        over = threading.Timer(MAX_WORK_SECONDS, process.kill)
         over.daemon = True
         over.start()
         try:
@@ -176,7 +176,7 @@ def _statements(output: IO[bytes]) -> Iterator[str]:
 
 
 def _take(
-    statements: Iterator[str], into: PlainFile, on_rows: Callable[[int], None]
+    statements: Iterator[str], into: RowFile, on_rows: Callable[[int], None]
 ) -> list[tuple[str, int]]:
     connection = into.connection
     changed: list[tuple[str, int]] = []
@@ -231,7 +231,7 @@ def _insert(connection: apsw.Connection, statement: str, name: str) -> bool:
     return True
 
 
-def _make_table(scratch: apsw.Connection, statement: str, into: PlainFile) -> None:
+def _make_table(scratch: apsw.Connection, statement: str, into: RowFile) -> None:
     """Make a table with the columns of one that *statement* declares, and no rules."""
     if re.match(r"CREATE TABLE sqlite_sequence", statement):
         into.make("hermes_sequence", ("name", "seq"))

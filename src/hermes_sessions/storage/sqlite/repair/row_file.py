@@ -27,7 +27,7 @@ LOST_COLUMNS: Final = ("rootpgno", "pgno", "nfield", "id")
 _BATCH: Final = 1000
 
 
-class PlainFile:
+class RowFile:
     """Such a file, open for writing and reading; nobody else has it."""
 
     def __init__(self, path: Path) -> None:
@@ -153,7 +153,7 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and len(value) < 1000
 
 
-def name_of(file: PlainFile, table: str, row_id: int) -> tuple[str, Any] | None:
+def name_of(file: RowFile, table: str, row_id: int) -> tuple[str, Any] | None:
     """Return table and id of a row, also of one that was found without its table; None when nobody
     can tell which it was, or it is in its table, too.
     """
@@ -169,7 +169,7 @@ def name_of(file: PlainFile, table: str, row_id: int) -> tuple[str, Any] | None:
     return None if name in _present(file, belongs_to) else (belongs_to, name)
 
 
-def put_back(file: PlainFile) -> tuple[dict[str, int], int]:
+def put_back(file: RowFile) -> tuple[dict[str, int], int]:
     """Move rows that were found without their table to where they belong, unless they are there.
 
     Returns how many were put back, by table, and how many of the others nobody can tell.
@@ -203,13 +203,13 @@ def put_back(file: PlainFile) -> tuple[dict[str, int], int]:
     return restored, unknown
 
 
-def _present(file: PlainFile, table: str) -> set[Any]:
+def _present(file: RowFile, table: str) -> set[Any]:
     if not file.columns(table):
         return set()
     return {row[0] for row in file.rows(table, ("id",))}
 
 
-def _write(file: PlainFile, table: str, rows: list[tuple[Any, ...]]) -> None:
+def _write(file: RowFile, table: str, rows: list[tuple[Any, ...]]) -> None:
     """Write rows whose values stand in the order of the table's columns; some may have fewer."""
     if not rows:
         return

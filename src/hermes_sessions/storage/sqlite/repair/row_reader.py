@@ -17,7 +17,7 @@ from hermes_sessions.storage.sqlite.repair.disk_format import carve
 from hermes_sessions.storage.sqlite.repair.row_file import (
     LOST_AND_FOUND,
     LOST_COLUMNS,
-    PlainFile,
+    RowFile,
     table_of,
 )
 from hermes_sessions.storage.sqlite.row_scan import DAMAGE, quoted, rows_of
@@ -44,7 +44,7 @@ def open_copy(path: Path) -> apsw.Connection:
     return connection
 
 
-def heal_copy(path: Path) -> list[str]:
+def drop_duplicate_schema_entries(path: Path) -> list[str]:
     """Remove what the list of tables of a private copy says twice; return the names."""
     twice = (
         "FROM sqlite_schema WHERE rowid NOT IN "
@@ -63,7 +63,7 @@ def heal_copy(path: Path) -> list[str]:
     return [str(name) for (name,) in found]
 
 
-def read_row_by_row(copy: Path, page_size: int, into: PlainFile, on_rows: OnRows) -> None:
+def read_row_by_row(copy: Path, page_size: int, into: RowFile, on_rows: OnRows) -> None:
     """Put every row that can be read of the private *copy* *into* a file of rows."""
     connection = open_copy(copy)
     complete = True
@@ -261,7 +261,7 @@ class _TableReader:
         )
 
 
-def _read_sequence(connection: apsw.Connection, into: PlainFile) -> None:
+def _read_sequence(connection: apsw.Connection, into: RowFile) -> None:
     try:
         rows = connection.execute("SELECT name, seq FROM sqlite_sequence").fetchall()
     except _UNREADABLE:
@@ -270,7 +270,7 @@ def _read_sequence(connection: apsw.Connection, into: PlainFile) -> None:
     into.add("hermes_sequence", ("name", "seq"), rows)
 
 
-def carve_into(copy: Path, page_size: int, into: PlainFile) -> None:
+def carve_into(copy: Path, page_size: int, into: RowFile) -> None:
     """Put rows of all pages into ``lost_and_found``, unless what they hold tells that they belong
     to tables which are made anew; who puts them back takes those that are missing.
     """
@@ -294,7 +294,7 @@ def carve_into(copy: Path, page_size: int, into: PlainFile) -> None:
 _INDEX_UNREADABLE = (*DAMAGE, apsw.SQLError, apsw.NotADBError)
 
 
-class Knowledge(NamedTuple):
+class IndexEvidence(NamedTuple):
     """Ids that existed when the file was sound."""
 
     sessions: set[str]
@@ -304,9 +304,9 @@ class Knowledge(NamedTuple):
     places: dict[str, set[int]]
 
 
-def ask_indexes(copy: Path) -> Knowledge:
+def read_index_evidence(copy: Path) -> IndexEvidence:
     """Return what is known of messages and sessions, however little that is."""
-    known = Knowledge(set(), set(), {})
+    known = IndexEvidence(set(), set(), {})
     try:
         connection = open_copy(copy)
     except apsw.Error:

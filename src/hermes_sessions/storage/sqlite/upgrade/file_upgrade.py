@@ -12,16 +12,16 @@ from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.sqlite.connection import Deadline, Options
-from hermes_sessions.storage.sqlite.exclusive_access import sole_use
-from hermes_sessions.storage.sqlite.file_kind import Kind, nature_of
+from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
+from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
 from hermes_sessions.storage.sqlite.migrations import apply_pending_migrations, record_migration
 from hermes_sessions.storage.sqlite.upgrade.backup_copy import ensure_backup
 from hermes_sessions.storage.sqlite.upgrade.layout import (
     add_tables_and_columns,
     base_layout,
+    cascade_topic_bindings,
     drop_indexes_and_triggers,
     drop_search_index,
-    let_topics_go_with_their_session,
 )
 from hermes_sessions.storage.sqlite.upgrade.lineage import settle_lineage
 from hermes_sessions.storage.sqlite.upgrade.messages import convert_messages
@@ -52,10 +52,12 @@ def upgrade_documented_layout(
         DiskFull, StoreCorrupt, StoreUnavailable, StoreIOError, StoreError: says why it could not
             be done; the file was not changed.
     """
-    with sole_use(path, options, deadline, gated=gated, still_needed=_is_documented) as connection:
+    with exclusive_access(
+        path, options, deadline, gated=gated, still_needed=_is_documented
+    ) as connection:
         if connection is None:
             return
-        version = nature_of(connection).version
+        version = identify_file(connection).version
         started = time.monotonic()
         # It takes its time, and leaves a second file of that size.
         logger.warning(
@@ -75,7 +77,7 @@ def upgrade_documented_layout(
 
 
 def _is_documented(connection: apsw.Connection) -> bool:
-    return nature_of(connection).kind is Kind.DOCUMENTED
+    return identify_file(connection).kind is FileType.DOCUMENTED
 
 
 class _Counts(NamedTuple):
@@ -110,7 +112,7 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
     drop_search_index(connection)
     drop_indexes_and_triggers(connection, layout)
     add_tables_and_columns(connection, layout)
-    let_topics_go_with_their_session(connection)
+    cascade_topic_bindings(connection)
     summaries = convert_messages(connection)
     convert_sessions(connection, summaries)
     convert_meta(connection)

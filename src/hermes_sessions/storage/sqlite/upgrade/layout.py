@@ -161,7 +161,7 @@ def add_tables_and_columns(connection: apsw.Connection, layout: Layout) -> None:
             _add_column(connection, table, declaration, layout.tables[table])
 
 
-def let_topics_go_with_their_session(connection: apsw.Connection) -> None:
+def cascade_topic_bindings(connection: apsw.Connection) -> None:
     """Delete a topic's binding together with its session, as Hermes does since topic schema 2.
 
     Bindings of topic schema 1 would keep every session that has one from being deleted. Nothing

@@ -19,7 +19,7 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.hermes_values import (
     Value,
     is_time,
-    must_change,
+    needs_conversion,
     set_aside,
     stored_content,
     stored_text,
@@ -123,12 +123,12 @@ def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
     changes["ordinal"] = summary.add(float(timestamp or 0.0))
     content_type: str | None = None
     for name, value in zip(_COLUMNS[3:], row.values[3:], strict=True):
-        if value is not None and must_change(value, undecodable=row.undecodable):
+        if value is not None and needs_conversion(value, undecodable=row.undecodable):
             changes[name] = stored_text(value)
     calls = row.values[_TOOL_CALLS]
     if isinstance(calls, str) and (unescaped := unescaped_json(calls)) != calls:
         changes["tool_calls"] = encode_text(unescaped)
-    if must_change(content, undecodable=row.undecodable):
+    if needs_conversion(content, undecodable=row.undecodable):
         content, content_type = stored_content(content)
         changes.update(content=content, content_type=content_type)
     if row.values[_ROLE] is None:

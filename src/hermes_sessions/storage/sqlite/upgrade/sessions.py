@@ -15,11 +15,11 @@ from hermes_sessions.model.title import next_in_family
 from hermes_sessions.storage.codec import encode_text
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.hermes_values import (
+    decode_lossless,
     is_time,
-    must_change,
+    needs_conversion,
     set_aside,
     stored_text,
-    text_of_bytes,
     time_from,
     tool_calls_in,
 )
@@ -50,7 +50,7 @@ def convert_session_ids(connection: apsw.Connection) -> None:
     columns = list(_columns_with_session_ids(connection))
     odd = list(dict.fromkeys(chain.from_iterable(_odd_keys(connection, *c) for c in columns)))
     for key in odd:
-        new_id = _free_id(connection, str(stored_text(text_of_bytes(key.raw))))
+        new_id = _free_id(connection, str(stored_text(decode_lossless(key.raw))))
         for table, column in columns:
             connection.execute(
                 f"UPDATE {quoted(table)} SET {quoted(column)} = ? "
@@ -85,7 +85,7 @@ def _odd_keys(connection: apsw.Connection, table: str, column: str) -> Iterator[
     )
     for is_text, raw in rows:
         try:
-            odd = not is_text or must_change(raw.decode("utf-8"), undecodable=False)
+            odd = not is_text or needs_conversion(raw.decode("utf-8"), undecodable=False)
         except UnicodeDecodeError:
             odd = True
         if odd:
@@ -178,7 +178,7 @@ def _changed_texts(
     return {
         name: stored_text(found[name])
         for name in names
-        if must_change(found[name], undecodable=undecodable)
+        if needs_conversion(found[name], undecodable=undecodable)
     }
 
 
