@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
     from hermes_sessions.storage.sqlite.raw_sql import BoundStatements, Statements
-    from hermes_sessions.storage.sqlite.schema import CREATE_TABLES as SCHEMA_SQL
     from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION as SCHEMA_VERSION
+    from hermes_sessions.storage.sqlite.schema import SCRIPT as SCHEMA_SQL
 
 __all__ = [
     "DEFAULT_DB_PATH",
@@ -180,7 +180,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for an existing one
         from hermes_sessions.storage.sqlite import schema
 
         if name == "SCHEMA_SQL":
-            return schema.CREATE_TABLES
+            return schema.SCRIPT
         if name == "SCHEMA_VERSION":
             return schema.DOCUMENTED_VERSION
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

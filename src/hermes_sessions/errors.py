@@ -31,6 +31,7 @@ with the cause kept. Messages say what to do next.
         │   ├── StoreReadOnly                 file, directory or handle cannot be written
         │   ├── DiskFull                      no space left
         │   ├── StoreUnreachable              path or server cannot be opened
+        │   │   ├── StoreRefused              the server refuses the user or the database
         │   │   └── StoreMissing              there is no store in that place yet
         │   └── StoreIOError                  the disk failed a read or a write
         ├── StoreCorrupt                      the file is damaged

@@ -270,8 +270,8 @@ def _require_acceptable(path: Path, connection: apsw.Connection, options: Option
     if file_kind.kind is FileType.LATER:
         raise SchemaRefused(
             f"{path} was written by a later Hermes (schema version {file_kind.version}, this "
-            f"program upgrades up to {schema.DOCUMENTED_VERSION}); it was not changed. To read it and "
-            f"copy everything into a new store, run: hermes sessions import {path}"
+            f"program upgrades up to {schema.DOCUMENTED_VERSION}); it was not changed. To read it "
+            f"and copy everything into a new store, run: hermes sessions import {path}"
         )
     if options.read_only and file_kind.kind is not FileType.OURS:
         raise StoreReadOnly(
@@ -282,8 +282,8 @@ def _require_acceptable(path: Path, connection: apsw.Connection, options: Option
     if is_ours and file_kind.version > schema.WRITER_LEVEL and not options.read_only:
         raise SchemaRefused(
             f"{path} was written by a newer Hermes Sessions (level {file_kind.version}, this "
-            f"program knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or open the "
-            f"store with read_only=True."
+            f"program knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or open "
+            f"the store with read_only=True."
         )
     return file_kind.kind
 

@@ -410,6 +410,8 @@ _REPLACED_TRIGGERS: Final = """
 DROP TRIGGER IF EXISTS sessions_complete;
 DROP TRIGGER IF EXISTS messages_complete;
 """
+#: The tables for scripts that make them elsewhere, with what completes the rows that they insert.
+SCRIPT: Final = CREATE_TABLES + CHANGE_NOTES
 #: Until now, nothing noted what other programs changed: all is worked out once.
 NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions;"
 
