@@ -64,7 +64,7 @@ ENDLESS_WAITS = {
 #: Functions with loops of writes that are bounded in their own way; others use `steps.repeat`.
 LOOPS_OF_WRITES = {
     "hermes_sessions.storage.search.index_maintenance:compact": "by time",
-    "hermes_sessions.storage.batched_work:repeat": "by work and time",
+    "hermes_sessions.storage.batched_work:run_in_batches": "by work and time",
 }
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 

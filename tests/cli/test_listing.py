@@ -1,5 +1,8 @@
 """hermes sessions list."""
 
+import sqlite3
+from contextlib import closing
+
 from hermes_sessions import SessionDB
 from tests.cli.harness import NOW, Hermes, Result
 from tests.cli.sample_store import (
@@ -81,3 +84,19 @@ def test_json_has_the_documented_keys(filled: Hermes) -> None:
     assert first["last_active"] == NOW - 2 * 3600
     assert first["input_tokens"] == 1200
     assert "system_prompt" not in first
+
+
+def test_what_other_programs_changed_is_listed_at_once(hermes: Hermes) -> None:
+    """The command reads; what depends on the change is worked out by a handle that may write."""
+    with hermes.db() as db:
+        db.create_session("s1", "cli")
+        db.append_message("s1", "user", "Before")
+    with closing(sqlite3.connect(hermes.home / "state.db")) as connection, connection:
+        connection.execute("UPDATE messages SET content = 'After'")
+        connection.execute(
+            "INSERT INTO messages (session_id, role, content, timestamp) "
+            "VALUES ('s1', 'user', 'A date as text', '2001-02-03 04:05:06')"
+        )
+        connection.execute("UPDATE messages SET timestamp = '2001-02-03T04:05:07'")
+    [listed] = hermes.call("sessions", "list", "--json").json["sessions"]
+    assert (listed["preview"], listed["last_active"]) == ("After", 981173107.0)

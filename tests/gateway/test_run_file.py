@@ -201,3 +201,11 @@ def test_a_home_in_which_nothing_can_be_written(hermes: Hermes) -> None:
         assert command.wait() == 0
     finally:
         command.kill()
+
+
+def test_no_thread_is_left_when_it_is_removed(tmp_path: Path) -> None:
+    """One that runs while the interpreter ends may abort the process."""
+    before = threading.active_count()
+    with RunFile(tmp_path, "default", "1"):
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.errors import DiskFull, SchemaRefused, StoreReadOnly, StoreUnreachable
+from hermes_sessions.errors import (
+    DiskFull,
+    SchemaRefused,
+    StoreError,
+    StoreReadOnly,
+    StoreUnreachable,
+)
+from hermes_sessions.storage.provider import OpenOptions, SessionDBProvider
+from hermes_sessions.storage.provider_registry import open_provider, open_url
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
     from hermes_sessions.cli.console import Console
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from hermes_sessions.storage.provider import OpenOptions, SessionDBProvider
-from hermes_sessions.storage.provider_registry import open_provider, open_url
-
-# Opening the stores that commands name, for the length of a block.
 
 
 @contextmanager
@@ -29,11 +31,11 @@ def open_store_at(place: str | None, *, read_only: bool) -> Iterator[SessionDBPr
     Raises:
         InvalidInput, ConfigError, StoreError: one line that says what to do.
     """
-    wishes = OpenOptions(read_only=read_only)
+    options = OpenOptions(read_only=read_only)
     if place is not None and "://" in place:
-        provider = open_url(place, wishes)
+        provider = open_url(place, options)
     else:
-        provider = open_provider(place, wishes).provider
+        provider = open_provider(place, options).provider
     try:
         yield provider
     finally:
@@ -56,10 +58,24 @@ def open_for_reading(console: Console) -> SessionDB:
     if not has_store():
         return _missing_store(console)
     try:
-        return SessionDB(read_only=True, clock=console.clock)
+        db = SessionDB(read_only=True, clock=console.clock)
     except (StoreReadOnly, StoreUnreachable):
         # Opening for writing upgrades it, or makes tables on a server, or says why it cannot.
         return SessionDB(clock=console.clock)
+    _follow_other_programs(db, console)
+    return db
+
+
+def _follow_other_programs(db: SessionDB, console: Console) -> None:
+    """Bring derived columns up to date that depend on what other programs wrote, if this user may
+    write the store.
+    """
+    from hermes_sessions.storage.repositories.stale_sessions import has_notes, settle_first
+
+    if not has_notes(db.store):
+        return
+    with suppress(StoreError), SessionDB(clock=console.clock) as writer:
+        settle_first(writer.store)
 
 
 def open_for_searching(console: Console) -> SessionDB:

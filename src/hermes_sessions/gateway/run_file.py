@@ -134,15 +134,19 @@ class RunFile:
         # Before it listens, so that no client can have connected yet.
         self._address.chmod(0o600)
         self._listener.listen()
-        answering = threading.Thread(target=self._answer_all, args=(self._listener,), daemon=True)
-        answering.start()
+        self._answering = threading.Thread(
+            target=self._answer_all, args=(self._listener,), daemon=True
+        )
+        self._answering.start()
 
     def _answer_all(self, listener: socket.socket) -> None:
         while self._listener is listener:
             try:
                 client, _ = listener.accept()
             except OSError:
-                # It was closed; or no file can be opened now, and that may pass.
+                if self._listener is not listener:
+                    return  # It was closed.
+                # No file can be opened now, and that may pass.
                 time.sleep(_SEND_SECONDS)
                 continue
             # A client that left before the answer.
@@ -179,6 +183,8 @@ class RunFile:
                 # Wakes the thread that accepts.
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
+            # A thread that runs while the interpreter ends may abort the process.
+            self._answering.join(_SEND_SECONDS * 2)
         _remove_files(self._path, self._address)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_sessions import SessionDB
 from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
 from tests.storage.sqlite.neighbour_programs import MESSAGES
 from tests.storage.sqlite.other_process import ROOT
@@ -194,3 +195,68 @@ def test_a_log_that_is_removed_is_noticed_before_a_write_is_acknowledged(tmp_pat
         rows = dict(connection.execute("SELECT key, value FROM state_meta"))
     assert {"before", "under way", "next"} <= rows.keys()
     assert json.loads(rows[REMOVED_LOGS])["count"] == 3
+
+
+#: A handler that was registered before the store was opened runs after those of the store.
+WRITES_AT_EXIT = """
+import atexit, sqlite3, sys
+from hermes_sessions import SessionDB
+from hermes_sessions.errors import StoreLocked
+
+def late():
+    other.execute("BEGIN IMMEDIATE")
+    other.execute("INSERT INTO state_meta VALUES ('k', 'x')")
+    try:
+        db.append_message("s", "user", "acknowledged")
+        print("acknowledged")
+    except StoreLocked:
+        print("refused")
+    other.execute("COMMIT")
+    db.append_message("s", "user", "after")
+
+atexit.register(late)
+db = SessionDB(sys.argv[1], lock_timeout=0.2)
+db.create_session("s", "cli")
+other = sqlite3.connect(sys.argv[1], isolation_level=None)
+other.execute("SELECT count(*) FROM messages").fetchall()
+"""
+
+
+@FAULT
+def test_both_write_while_the_interpreter_ends(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    done = subprocess.run(
+        [sys.executable, "-c", WRITES_AT_EXIT, path],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    assert done.stdout.split() == ["refused"]
+    assert contents(path) == ["after"]
+
+
+APPENDS = """
+import sys
+from hermes_sessions import SessionDB
+with SessionDB(sys.argv[1]) as db:
+    for number in range(5):
+        db.append_message("s", "user", f"{sys.argv[2]} {number}")
+"""
+
+
+@pytest.mark.fault(
+    "The index of the write-ahead log is removed while the store is open",
+    "Every message that was acknowledged afterwards is there, whichever process wrote it",
+    on="sqlite",
+)
+def test_a_removed_index_of_the_log_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with SessionDB(path) as db:
+        db.create_session("s", "cli")
+        Path(f"{path}-shm").unlink()
+        command = [sys.executable, "-c", APPENDS, path, "other"]
+        subprocess.run(command, timeout=300, check=True)
+        for number in range(5):
+            db.append_message("s", "user", f"own {number}")
+    assert contents(path) == [f"{who} {number}" for who in ("other", "own") for number in range(5)]

@@ -74,6 +74,15 @@ def settled_rows(store: Store, select: str, source: str, params: Params) -> list
         return tx.all(f"{select} {source}", params)
 
 
+def has_notes(store: Store) -> bool:
+    """Return whether other programs changed sessions whose derived columns are not settled yet."""
+    try:
+        with store.provider.read() as tx:
+            return tx.one(_ANY) is not None
+    except StatementRefused:
+        return False  # A store without that table: an older one, or another program dropped it.
+
+
 def settle_first(store: Store, *, limit: int | None = _FOR_A_READER) -> None:
     """Settle up to *limit* noted sessions (all without one), unless other writers are in the way
     or this handle may only read. What is left stays noted.

@@ -72,16 +72,17 @@ class FileIdentity:
 
 
 class WalIdentity:
-    """The write-ahead log beside a store, as it was when this process opened it.
+    """The write-ahead log beside a store and the log's index, as they were when this process opened
+    them.
 
-    SQLite never removes a log that a connection uses. Where something else did, commits go into a
-    file without a name, and nobody would ever read them.
+    SQLite never removes them while a connection uses them. Where something else did, commits go
+    into a file without a name, or other processes share no locks with this one.
     """
 
     def __init__(self, path: str) -> None:
-        self._log = f"{path}-wal"
         self._path = path
-        self._first: int | None = None
+        self._files = (f"{path}-wal", f"{path}-shm")
+        self._first: list[int] | None = None
 
     @property
     def is_known(self) -> bool:
@@ -89,31 +90,29 @@ class WalIdentity:
         return self._first is not None
 
     def remember(self) -> None:
-        """Take the log that is there now for the one that connections have open."""
-        try:
-            self._first = os.stat(self._log).st_ino
-        except OSError:
-            self._first = None
+        """Take the files that are there now for those that connections have open."""
+        self._first = self._look()
 
     def forget(self) -> None:
         """Know of none: no connection is open."""
         self._first = None
 
     def is_unchanged(self) -> bool:
-        """Return whether it is still the same file, as far as that is known."""
-        if self._first is None:
-            return True
+        """Return whether they are still the same files, as far as that is known."""
+        return self._first is None or self._look() == self._first
+
+    def _look(self) -> list[int] | None:
         try:
-            return os.stat(self._log).st_ino == self._first
+            return [os.stat(file).st_ino for file in self._files]
         except OSError:
-            return False
+            return None
 
     @property
     def complaint(self) -> str:
         """What happened to one that is not."""
         return (
-            f"{self._log} was removed or replaced while it was in use, by another program or "
-            f"another SQLite library in this process"
+            f"{self._path}-wal or -shm was removed or replaced while it was in use, by another "
+            f"program or another SQLite library in this process"
         )
 
     @property

@@ -17,7 +17,6 @@ connections that were open before), `install` says so, and `neighbours` does wha
 
 from __future__ import annotations
 
-import atexit
 import mmap
 import os
 import struct
@@ -84,7 +83,7 @@ def install() -> bool:
     if _installed is None:
         try:
             _installed = _install()
-        except (OSError, ValueError, AttributeError, apsw.Error) as error:
+        except (OSError, ValueError, AttributeError, ImportError, apsw.Error) as error:
             logger.debug("the locks of the log stay the process's: %s", error)
             _installed = False
     return _installed
@@ -103,7 +102,7 @@ def _install() -> bool:
         if real is None:
             return False
         before, after = code
-        address = _executable(before + struct.pack("<Q", real) + after, real)
+        address = _executable(before + struct.pack("<Q", real) + after)
         layer.xSetSystemCall("fcntl", address)
     finally:
         layer.unregister()
@@ -121,10 +120,12 @@ def _has_index(connection: apsw.Connection) -> bool:
     return bool(name) and os.path.exists(f"{name}-shm")
 
 
-def _executable(code: bytes, real: int) -> int:
-    """Return the address of these instructions, which stay until the interpreter ends; then the
-    *real* call is used again.
+def _executable(code: bytes) -> int:
+    """Return the address of these instructions, which stay until the process ends: connections may
+    be used by handlers that run late at exit, and outlive the interpreter's objects.
     """
+    from _ctypes import Py_INCREF  # The whole of ctypes takes longer to import than a list.
+
     descriptor = os.memfd_create("hermes-sessions-locks", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, code)
@@ -142,16 +143,6 @@ def _executable(code: bytes, real: int) -> int:
                 and fields[4] == str(inode)
                 and "hermes-sessions-locks" in fields[5]
             ):
-                # Connections that outlive the interpreter's objects must not call what is gone.
-                atexit.register(_restore, real, memory)
+                Py_INCREF(memory)
                 return int(fields[0].partition("-")[0], 16)
     raise OSError("the mapping cannot be found")
-
-
-def _restore(real: int, _memory: object) -> None:
-    """Give SQLite its own system call back, and keep the other in memory until then."""
-    layer = apsw.VFS("hermes-sessions-system-calls", base="unix")
-    try:
-        layer.xSetSystemCall("fcntl", real)
-    finally:
-        layer.unregister()

@@ -282,8 +282,8 @@ def _require_acceptable(path: Path, connection: apsw.Connection, options: Option
     if is_ours and file_kind.version > schema.WRITER_LEVEL and not options.read_only:
         raise SchemaRefused(
             f"{path} was written by a newer Hermes Sessions (level {file_kind.version}, this "
-            f"program knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or open "
-            f"the store with read_only=True."
+            f"program knows {schema.WRITER_LEVEL}); it was not changed. Update this program, or "
+            f"open the store with read_only=True."
         )
     return file_kind.kind
 

@@ -296,6 +296,18 @@ END;
 #: Whether a row has structured content, marked inside the text as Hermes does it. As bytes, because
 #: the mark begins with NUL, at which functions on text stop.
 _MARKED: Final = "substr(CAST(new.content AS BLOB), 1, 6) = x'006a736f6e3a'"
+
+
+def _seconds(column: str) -> str:
+    """Return the SQL for a time that another program wrote: seconds, also for a date as text."""
+    since_1970 = "ROUND((julianday({}) - 2440587.5) * 86400.0, 3)"
+    return (
+        f"CASE WHEN typeof({column}) = 'text' THEN COALESCE({since_1970.format(column)}, "
+        + since_1970.format("'now'")
+        + f") ELSE {column} END"
+    )
+
+
 #: Why a row has its parent, told from documented columns; see model.legacy.documented_edge_kind.
 _EDGE_KIND: Final = """CASE
             WHEN new.parent_session_id IS NULL THEN NULL
@@ -336,7 +348,9 @@ WHEN new.conversation_id IS NULL BEGIN
         chain_id = new.id,
         tip_id = CASE WHEN new.parent_session_id IS NULL THEN new.id END,
         listed = new.parent_session_id IS NULL,
-        last_active = COALESCE(new.last_active, new.started_at),
+        started_at = {_seconds("new.started_at")},
+        ended_at = {_seconds("new.ended_at")},
+        last_active = COALESCE(new.last_active, {_seconds("new.started_at")}),
         next_ordinal = COALESCE(
             (SELECT MAX(m.ordinal) + 1 FROM messages m WHERE m.session_id = new.id), 1)
     WHERE id = new.id;
@@ -354,6 +368,10 @@ WHEN new.id <> old.id OR new.started_at IS NOT old.started_at
         AND (new.end_reason IS NOT old.end_reason OR new.ended_at IS NOT old.ended_at)
         AND EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = new.id
             AND c.edge_kind IS NULL AND c.started_at >= new.ended_at)) BEGIN
+    UPDATE sessions SET
+        started_at = {_seconds("new.started_at")}, ended_at = {_seconds("new.ended_at")}
+    WHERE id = new.id
+        AND (typeof(new.started_at) = 'text' OR typeof(new.ended_at) = 'text');
     {_NOTE_SESSION}
     INSERT INTO stale_sessions (session_id) SELECT id FROM sessions
     WHERE new.id <> old.id AND parent_session_id = old.id;
@@ -368,11 +386,13 @@ WHEN new.ordinal IS NULL BEGIN
         ordinal = (SELECT s.next_ordinal FROM sessions s WHERE s.id = new.session_id),
         content = CASE WHEN {_MARKED}
             THEN CAST(substr(CAST(new.content AS BLOB), 7) AS TEXT) ELSE new.content END,
-        content_type = CASE WHEN {_MARKED} THEN 'json' ELSE new.content_type END
+        content_type = CASE WHEN {_MARKED} THEN 'json' ELSE new.content_type END,
+        timestamp = {_seconds("new.timestamp")}
     WHERE id = new.id;
     UPDATE sessions SET
         next_ordinal = next_ordinal + 1,
-        last_active = MAX(COALESCE(last_active, new.timestamp), new.timestamp),
+        last_active = MAX(
+            COALESCE(last_active, {_seconds("new.timestamp")}), {_seconds("new.timestamp")}),
         preview = COALESCE(preview, CASE WHEN new.role = 'user' AND NOT {_MARKED}
             THEN substr(new.content, 1, 60) END)
     WHERE id = new.session_id;
@@ -396,6 +416,8 @@ WHEN new.session_id <> old.session_id OR new.role <> old.role OR new.content IS 
     UPDATE messages SET
         content = CAST(substr(CAST(new.content AS BLOB), 7) AS TEXT), content_type = 'json'
     WHERE id = new.id AND {_MARKED};
+    UPDATE messages SET timestamp = {_seconds("new.timestamp")}
+    WHERE id = new.id AND typeof(new.timestamp) = 'text';
     {_NOTE_NEW}
     {_NOTE_OLD}
 END;
