@@ -52,7 +52,6 @@ EXCEPTIONS = {
     "hermes_sessions.storage.sqlite.table_ddl:": "declarations of tables.py",
     "hermes_sessions.storage.sqlite.repair.file_check:_lines": "a name that was quoted, a number",
     "hermes_sessions.storage.sqlite.schema:": "names of our columns",
-    "hermes_sessions.storage.sqlite.schema:_seconds": "names of our columns",
     "hermes_sessions.storage.sqlite.schema:_table": "declarations in constants",
     "hermes_sessions.storage.sqlite.upgrade.layout:drop_search_index": "parts of an FTS table",
     "hermes_sessions.storage.sqlite.upgrade.layout:drop_indexes_and_triggers": "a quoted name",
