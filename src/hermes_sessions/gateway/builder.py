@@ -76,7 +76,7 @@ def enabled_adapters(settings: Settings) -> dict[str, Adapter]:
     """Return an adapter for each platform that is enabled, by the name it has in keys.
 
     Raises:
-        NothingEnabled: there is none.
+        NoPlatformEnabled: there is none.
         ConfigError: a section is wrong.
     """
     made = {

@@ -122,7 +122,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         """Return a connection outside any transaction.
 
         Raises:
-            RunAgain: the server does not answer now.
+            RetryUnit: the server does not answer now.
             StoreUnavailable: all connections are in use.
         """
 
@@ -254,7 +254,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         """Return a transaction on a connection that was waited for with *patience*.
 
         Raises:
-            RunAgain: the connection was stale, or the server does not answer now.
+            RetryUnit: the connection was stale, or the server does not answer now.
         """
         lent = self._borrow(connections, patience)
         try:
@@ -382,7 +382,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         """Return the result of a unit whose commit got no answer, if it happened.
 
         Raises:
-            RunAgain: it did not, and never will: its mark is ours now.
+            RetryUnit: it did not, and never will: its mark is ours now.
         """
         try:
             tx = self._begin(connections, "by row locks", _RESOLVING_PATIENCE, _RESOLVING_WAIT)

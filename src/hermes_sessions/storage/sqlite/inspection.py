@@ -118,7 +118,7 @@ class FileInspection:
             NotADatabase, StoreCorrupt: it cannot be read as a database.
             UnfinishedWrite: somebody must write it first.
             StoreLocked: somebody keeps even readers out.
-            OutOfTime: it has a long log, and there was no time to look at all of it.
+            InspectionTimeout: it has a long log, and there was no time to look at all of it.
             StoreUnavailable: it cannot be read.
         """
         self.path = path
@@ -189,7 +189,7 @@ class FileInspection:
         their tables, whatever the time.
 
         Raises:
-            Disturbed: the file was changed in between.
+            ChangedDuringInspection: the file was changed in between.
         """
         connection = self._connect()
         try:
@@ -248,7 +248,7 @@ class FileInspection:
         """Refuse to say anything about a file that was changed while it was read without locks.
 
         Raises:
-            Disturbed: it was.
+            ChangedDuringInspection: it was.
         """
         if not self._identity.is_unchanged():
             raise ChangedDuringInspection(

@@ -46,7 +46,7 @@ def checked_id(value: object, what: str) -> str:
     """Return an id that came from outside.
 
     Raises:
-        ApiProblem: it is none.
+        ApiError: it is none.
     """
     if not isinstance(value, str) or not _ID.fullmatch(value):
         raise ApiError(
@@ -62,7 +62,7 @@ def one_of(header: str | None, field: object, what: str) -> str | None:
     """Return an id that may be in a header or in the body; None when it is in neither.
 
     Raises:
-        ApiProblem: it is no id, or the two differ.
+        ApiError: it is no id, or the two differ.
     """
     by_header = None if header is None else checked_id(header, what)
     by_field = None if field is None else checked_id(field, what)
@@ -108,7 +108,7 @@ def read_chat(body: object) -> ChatRequest:
     """Return what a request for a chat completion says.
 
     Raises:
-        ApiProblem: it cannot be done, and why.
+        ApiError: it cannot be done, and why.
     """
     request = as_object(body)
     messages = request.get("messages")
@@ -138,7 +138,7 @@ def as_object(body: object) -> Mapping[str, Any]:
     """Return a body that is an object.
 
     Raises:
-        ApiProblem: it is something else.
+        ApiError: it is something else.
     """
     if not isinstance(body, Mapping):
         raise _wrong("The body must be a JSON object.", None)
@@ -149,7 +149,7 @@ def as_flag(value: object, what: str) -> bool:
     """Return whether something is wanted; from JSON, or as text from a query.
 
     Raises:
-        ApiProblem: it says neither yes nor no.
+        ApiError: it says neither yes nor no.
     """
     if isinstance(value, str) and value.lower() in {"", "1", "true", "yes"}:
         return True
@@ -168,7 +168,7 @@ def as_number(value: str | None, what: str, *, default: int, at_most: int) -> in
     """Return a number from a query.
 
     Raises:
-        ApiProblem: it is none, or out of bounds.
+        ApiError: it is none, or out of bounds.
     """
     if value is None:
         return default

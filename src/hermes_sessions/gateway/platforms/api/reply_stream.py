@@ -27,7 +27,7 @@ async def follow(
     """Yield what happens, the end last, and None when nothing did for a while.
 
     Raises:
-        ApiProblem: the time is over, the gateway stops, or nothing more can be heard of it.
+        ApiError: the time is over, the gateway stops, or nothing more can be heard of it.
     """
     clock = asyncio.get_running_loop().time
     until = clock() + seconds
@@ -86,7 +86,7 @@ def require_stored(receipt: Receipt) -> None:
     """Return when a message was taken, or carried out.
 
     Raises:
-        ApiProblem: it was refused, or has to wait for the database.
+        ApiError: it was refused, or has to wait for the database.
     """
     if receipt.status == "refused":
         raise ApiError(
@@ -109,7 +109,7 @@ def require_answer(ended: Progress) -> None:
     """Return when a turn ended with an answer.
 
     Raises:
-        ApiProblem: it did not.
+        ApiError: it did not.
     """
     if ended.outcome == "failed":
         raise ApiError(502, ended.text or "The model failed.", code="model_failed", is_stored=True)

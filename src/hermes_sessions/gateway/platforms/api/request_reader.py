@@ -28,7 +28,7 @@ def caller_of(request: Request, settings: ApiSettings, field: object = None) -> 
     """Return who calls; *field* is the person that the body names.
 
     Raises:
-        ApiProblem: without the token, or the person cannot be one.
+        ApiError: without the token, or the person cannot be one.
     """
     require_token(request, settings)
     return Caller(one_of(id_header(request, USER_HEADER), field, "user"))
@@ -38,7 +38,7 @@ def id_header(request: Request, name: str) -> str | None:
     """Return a header with an id; None without one.
 
     Raises:
-        ApiProblem: there are two, of which somebody on the way may have seen the other.
+        ApiError: there are two, of which somebody on the way may have seen the other.
     """
     given = request.headers.getlist(name)
     if len(given) > 1:
@@ -50,7 +50,7 @@ def require_token(request: Request, settings: ApiSettings) -> None:
     """Return when the call carries the token; it takes as long to find out for any other.
 
     Raises:
-        ApiProblem: it does not, or it carries two, of which a proxy may have checked the other.
+        ApiError: it does not, or it carries two, of which a proxy may have checked the other.
     """
     scheme, _, given = (id_header(request, "Authorization") or "").partition(" ")
     # As bytes, because text that is not ASCII cannot be compared so; headers are Latin-1.
@@ -67,7 +67,7 @@ async def read_json_body(request: Request, settings: ApiSettings) -> object:
     """Return what the body says.
 
     Raises:
-        ApiProblem: it is too large, too slow, or no JSON.
+        ApiError: it is too large, too slow, or no JSON.
     """
     try:
         async with asyncio.timeout(settings.body_seconds):

@@ -175,7 +175,7 @@ class SlackAdapter(Adapter):
         """Take what Slack brought.
 
         Raises:
-            NotTaken: it must not be confirmed.
+            NotAccepted: it must not be confirmed.
         """
         async with self._turn:
             try:
