@@ -58,7 +58,7 @@ class TerminationRequested(SystemExit):
 def raise_on_termination() -> Iterator[None]:
     """Let SIGHUP and SIGTERM unwind the block once, instead of ending the process on the spot.
 
-    Raises TerminationRequested within the block, whose code is that of a process ended by the signal.
+    Raises TerminationRequested within the block, with the exit code of the signal.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
 
