@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.cli.gateway import stop_restart
-from hermes_sessions.storage.host_processes import Found, host_name, new_process_id
+from hermes_sessions.storage.host_processes import ProcessMatch, host_name, new_process_id
 from hermes_sessions.storage.repositories.processes import Process, Processes
 from tests.cli.harness import Hermes
 
@@ -109,7 +109,7 @@ def test_one_that_another_got_the_number_of_at_this_moment(
 ) -> None:
     register(hermes, children[0], new_process_id(children[0].pid))
 
-    def found(_process: Process, _number: signal.Signals) -> Found:
+    def found(_process: Process, _number: signal.Signals) -> ProcessMatch:
         return "another"
 
     monkeypatch.setattr(stop_restart, "send_signal", found)
@@ -123,7 +123,7 @@ def test_a_gateway_of_another_user(
 ) -> None:
     register(hermes, children[0], new_process_id(children[0].pid))
 
-    def refused(_process: Process, _number: signal.Signals) -> Found:
+    def refused(_process: Process, _number: signal.Signals) -> ProcessMatch:
         raise PermissionError
 
     monkeypatch.setattr(stop_restart, "send_signal", refused)

@@ -13,7 +13,7 @@ import pytest
 
 from hermes_sessions.storage import host_processes
 from hermes_sessions.storage.host_processes import (
-    Found,
+    ProcessMatch,
     identify_process,
     is_running,
     new_process_id,
@@ -71,7 +71,7 @@ def test_whoever_asks_gets_the_same_words(monkeypatch: pytest.MonkeyPatch) -> No
     ids=["another", "unknown"],
 )
 def test_a_number_of_somebody_else(
-    child: subprocess.Popen[bytes], process_id: str, found: Found, runs: bool
+    child: subprocess.Popen[bytes], process_id: str, found: ProcessMatch, runs: bool
 ) -> None:
     row = registered(child.pid, process_id)
     assert identify_process(row) == found
