@@ -34,11 +34,11 @@ DIES_AFTER_STORING = """
 import os, sys
 from pathlib import Path
 from hermes_sessions import SessionDB
-from hermes_sessions.agent import keeping
-keeping.Spool.replay = lambda self, store: (
+from hermes_sessions.agent import chat_spool
+chat_spool.Spool.replay = lambda self, store: (
     [store(entry) for _, entry in self._unread(self._own)][:1] and os._exit(9)
 )
-waiting = keeping.ChatSpool(Path(sys.argv[1]))
+waiting = chat_spool.ChatSpool(Path(sys.argv[1]))
 waiting.adopt()
 waiting.store_all(SessionDB(sys.argv[2]))
 """

@@ -134,7 +134,7 @@ def test_pipes_of_a_shell_are_written_to(filled: Hermes) -> None:
 STUCK_EXPORT = """
 import sys, time
 from hermes_sessions.cli.main import run
-from hermes_sessions.cli.sessions import exporting
+from hermes_sessions.cli.sessions import export
 
 def stuck(form, records, file):
     file.write(b"half of it")
@@ -142,7 +142,7 @@ def stuck(form, records, file):
     print("stuck", file=sys.stderr, flush=True)
     sys.stdin.read()
 
-exporting.write_as = stuck
+export.write_as = stuck
 sys.exit(run(sys.argv[1:]))
 """
 

@@ -17,9 +17,9 @@ from tests.gateway.harness import PATIENCE, TelegramHarness
 #: Threads allocate at the same time; prints how many arenas there are then.
 _ARENAS = """
 import ctypes, sys, tempfile, threading
-from hermes_sessions.gateway import heap
+from hermes_sessions.gateway import malloc_tuning
 
-heap.limit_arenas({environ})
+malloc_tuning.limit_arenas({environ})
 both = threading.Barrier(12)
 def allocate():
     library = ctypes.CDLL(None)
