@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from hermes_sessions.lifecycle.turn_input import dedupe_mark, sender_of
     from hermes_sessions.model.lane import (
         LaneKey,
+        LaneNotice,
         Notice,
         build_session_key,
         is_shared_multi_user_session,
@@ -82,7 +83,7 @@ if TYPE_CHECKING:
         verify_backup,
     )
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
-    from hermes_sessions.text.query.filters import Conditions
+    from hermes_sessions.text.query.filters import Conditions, SearchConditions
 
 __all__ = [
     "AgentCache",
@@ -108,6 +109,7 @@ __all__ = [
     "InvalidInput",
     "InvalidTitle",
     "LaneKey",
+    "LaneNotice",
     "Lease",
     "Mailboxes",
     "MessageTooLarge",
@@ -117,6 +119,7 @@ __all__ = [
     "Platform",
     "SchemaRefused",
     "Scope",
+    "SearchConditions",
     "SessionContext",
     "SessionDB",
     "SessionDBProvider",
@@ -155,8 +158,7 @@ __all__ = [
 ]
 
 
-#: Loaded when first asked for: most uses of a store do not search, have no event loop, or are no
-#: gateway.
+#: Imported on first use: most programs do not search, have no event loop and are not a gateway.
 _MODULE_OF = {
     "AgentCache": "lifecycle.agent_cache",
     "AsyncSessionDB": "storage.async_db",
@@ -171,10 +173,12 @@ _MODULE_OF = {
     "Holding": "lifecycle.lease_renewal",
     "HomeChannel": "config.gateway_config",
     "LaneKey": "model.lane",
+    "LaneNotice": "model.lane",
     "Lease": "storage.repositories.leases",
     "Mailboxes": "lifecycle.mailboxes",
     "Notice": "model.lane",
     "Platform": "model.source",
+    "SearchConditions": "text.query.filters",
     "SessionContext": "lifecycle.session_context",
     "SessionEntry": "lifecycle.session_entry",
     "SessionResetPolicy": "model.reset_policy",

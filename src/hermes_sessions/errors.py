@@ -1,30 +1,30 @@
 """Every error Hermes Sessions raises, in one tree.
 
 Each class is also a subclass of the builtin or ``sqlite3`` error that callers of the documented
-API already catch, so ``except sqlite3.IntegrityError`` and ``except ValueError`` keep working on
-every database. Errors of drivers are translated to these classes where they enter the package,
-with the cause kept. Messages say what to do next.
+API already catch, so ``except sqlite3.IntegrityError`` and ``except ValueError`` work on every
+database. Providers translate driver errors to these classes and keep the cause. Messages end with
+the next step.
 
 ::
 
     HermesSessionsError
     ├── InvalidInput (ValueError)             a value the caller passed cannot be used
     │   ├── InvalidTitle                      too long, or not text
-    │   ├── TitleTaken                        another session holds the title
+    │   ├── TitleTaken                        another session has the title
     │   └── MessageTooLarge                   over the size limit of one message
     ├── ConfigError (ValueError)              config.yaml or the environment is wrong
     ├── NotFound (LookupError)                a session or message that must exist does not
     ├── ImportRefused (ValueError)            a file offered for import cannot be read
     ├── TransferRefused (ValueError)          sessions cannot be moved as asked
-    ├── RetentionNotApproved (ValueError)     nobody has agreed to these limits
+    ├── RetentionNotApproved (ValueError)     the retention limits were not approved
     ├── BackupRefused (ValueError)            a backup cannot be made, read or restored as asked
-    │   └── BackupDamaged                     a backup is not what was written
-    └── StoreError (sqlite3.DatabaseError)    the database said no
+    │   └── BackupDamaged                     a backup differs from what was written
+    └── StoreError (sqlite3.DatabaseError)    the database refused or failed
         ├── ConstraintViolated (sqlite3.IntegrityError)
         │   ├── UnknownSession                a write names a session that does not exist
         │   ├── StaleFence                    the writer no longer holds the conversation
-        │   ├── ConversationHeld              somebody else does
-        │   └── OnHold                        it must not be deleted
+        │   ├── ConversationHeld              another process holds the conversation
+        │   └── OnHold                        the conversation must not be deleted
         ├── StatementRefused (sqlite3.OperationalError, sqlite3.ProgrammingError)
         ├── StoreUnavailable (sqlite3.OperationalError)
         │   ├── StoreLocked                   another process holds the write lock
@@ -32,12 +32,12 @@ with the cause kept. Messages say what to do next.
         │   ├── DiskFull                      no space left
         │   ├── StoreUnreachable              path or server cannot be opened
         │   │   ├── StoreRefused              the server refuses the user or the database
-        │   │   └── StoreMissing              there is no store in that place yet
+        │   │   └── StoreMissing              the store does not exist yet
         │   └── StoreIOError                  the disk failed a read or a write
         ├── StoreCorrupt                      the file is damaged
         ├── NotADatabase                      the file is something else
         ├── SchemaRefused                     written by a version this one must not write to
-        ├── UnsafeStore (PermissionError)     owned by somebody else
+        ├── UnsafeStore (PermissionError)     owned by another user
         └── StoreClosed (sqlite3.ProgrammingError)
 """
 
@@ -48,7 +48,7 @@ import time
 
 
 class HermesSessionsError(Exception):
-    """Base of all errors of this package; ``exit_code`` is what the command line returns."""
+    """Base of all errors of this package; ``exit_code`` is the exit status of the command line."""
 
     exit_code = 1
 
@@ -62,7 +62,7 @@ class InvalidTitle(InvalidInput):
 
 
 class TitleTaken(InvalidInput):
-    """Another session already holds this title; nothing was written."""
+    """Another session already has this title; nothing was written."""
 
     def __init__(self, title: str, holder: str) -> None:
         self.title = title
@@ -92,7 +92,7 @@ class ConfigError(HermesSessionsError, ValueError):
 
 
 class NotFound(HermesSessionsError, LookupError):
-    """Something that must exist does not."""
+    """A session, message or other item that must exist does not."""
 
 
 class ImportRefused(HermesSessionsError, ValueError):
@@ -108,17 +108,21 @@ class BackupRefused(HermesSessionsError, ValueError):
 
 
 class BackupDamaged(BackupRefused):
-    """A backup is not what was written; it was not used."""
+    """A backup differs from what was written; it was not used."""
 
 
 class RetentionNotApproved(HermesSessionsError, ValueError):
-    """Nobody has seen what the present limits come to, and agreed; nothing was deleted."""
+    """The retention limits in force were not approved; nothing was deleted."""
 
     def __init__(self, *, changed: bool = False) -> None:
-        """*changed*: others were agreed to before."""
-        why = "the limits were changed since" if changed else "nobody has agreed to the limits yet"
+        """Explain what to approve; *changed* says that earlier limits were approved."""
+        why = (
+            "the limits changed after they were approved"
+            if changed
+            else "the limits have not been approved yet"
+        )
         super().__init__(
-            f"Nothing was deleted: {why}. To see what they come to, and agree: "
+            f"Nothing was deleted: {why}. To preview and approve them: "
             f"hermes sessions retention approve"
         )
 
@@ -147,30 +151,30 @@ class UnknownSession(ConstraintViolated):
 
 
 class StaleFence(ConstraintViolated):
-    """The fencing token is not the one that holds the conversation; nothing was written."""
+    """The fencing token no longer holds the conversation; nothing was written."""
 
 
 class ConversationHeld(ConstraintViolated):
-    """Somebody else holds the conversation, or a part of it; nothing was written."""
+    """Another process holds the conversation, or a part of it; nothing was written."""
 
     def __init__(self, session_id: str, holder: str, since: float, until: float) -> None:
-        """*holder* in words; *since* when and *until* when at least, in seconds since the epoch."""
+        """Describe the lease: *holder* in words, *since* and *until* in seconds since the epoch."""
         self.session_id = session_id
         self.holder = holder
         self.since = since
         self.until = until
         super().__init__(
-            f"The conversation of session {session_id!r} is held by {holder} since "
+            f"The conversation of session {session_id!r} has been held by {holder} since "
             f"{_utc('%Y-%m-%d %H:%M:%S', since)} UTC. Try again when it is done, or stop it "
             f"there; if it is gone, the conversation is free at {_utc('%H:%M:%S', until)} UTC."
         )
 
 
 class OnHold(ConstraintViolated):
-    """A conversation that must not be deleted was to be deleted; nothing was changed."""
+    """The conversation is on hold and cannot be deleted; nothing was changed."""
 
     def __init__(self, session_id: str, held: str, reason: str) -> None:
-        """*held* is the session at which the hold stands."""
+        """*held* is the session that carries the hold."""
         self.session_id = session_id
         self.reason = reason
         super().__init__(
@@ -186,7 +190,7 @@ def _utc(form: str, when: float) -> str:
 class StatementRefused(StoreError, sqlite3.OperationalError, sqlite3.ProgrammingError):
     """Raw SQL that the database cannot run: wrong names, syntax or parameters. Nothing was written.
 
-    It is both of the errors that ``sqlite3`` raises for such SQL.
+    It subclasses both errors that ``sqlite3`` raises for invalid SQL.
     """
 
     exit_code = 1
@@ -213,13 +217,11 @@ class StoreUnreachable(StoreUnavailable):
 
 
 class StoreRefused(StoreUnreachable):
-    """The server answers, and refuses the user, the password or the database: waiting is of no
-    use.
-    """
+    """The server refuses the user, the password or the database; retrying will not help."""
 
 
 class StoreMissing(StoreUnreachable):
-    """The place can be reached, but there is no store in it, and none may be made."""
+    """The location is reachable but has no store, and none may be created."""
 
 
 class StoreIOError(StoreUnavailable):

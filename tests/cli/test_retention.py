@@ -27,7 +27,7 @@ def limits(hermes: Hermes, text: str) -> None:
 def test_nothing_is_moved_without_consent(jobs: Hermes) -> None:
     result = jobs.call("sessions", "retention", "run")
     assert result.code == 1
-    assert "nobody has agreed" in result.err
+    assert "have not been approved" in result.err
     assert "hermes sessions retention approve" in result.err
     plan = jobs.call("sessions", "retention", "plan", "--json").json
     assert [one["conversation_id"] for one in plan["departures"]] == ["job0"]
@@ -55,7 +55,7 @@ def test_changed_limits_ask_again(jobs: Hermes) -> None:
     limits(jobs, "cron: {max_count: 1}")
     result = jobs.call("sessions", "retention", "run")
     assert result.code == 1
-    assert "were changed since" in result.err
+    assert "changed after they were approved" in result.err
     assert "were changed since" in jobs.call("sessions", "retention", "status").out
 
 

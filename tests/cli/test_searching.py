@@ -290,10 +290,10 @@ def test_how_a_question_was_relaxed(filled: Hermes, words: str, said: str) -> No
     [
         (
             '"las vegas',
-            "The query was mended: a quote that was never closed was closed at the end.",
+            "Query adjusted: added a missing closing quote.",
         ),
-        ("vegas OR", "The query was mended: an OR without something on both sides was left out."),
-        ("vegas before:soon", "The query was mended: before:soon is no date; use 2026-05-01"),
+        ("vegas OR", "Query adjusted: ignored an OR without terms on both sides."),
+        ("vegas before:soon", "Query adjusted: ignored before:soon: not a date; try 7d"),
     ],
 )
 def test_repairs_are_reported(filled: Hermes, query: str, said: str) -> None:
@@ -306,7 +306,7 @@ def test_a_query_of_which_nothing_is_left(filled: Hermes) -> None:
     result = filled.call("sessions", "search", "( )")
     assert result.code == 1
     assert result.out == (
-        "Nothing found. The query was mended: empty parentheses were left out. "
+        "Nothing found. Query adjusted: ignored empty parentheses. "
         "There is nothing to search for.\n"
     )
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.lane import Lane, LaneKey, Notice
+from hermes_sessions.model.lane import Lane, LaneKey, LaneNotice
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories import lane_transitions
 from hermes_sessions.storage.repositories.lane_transitions import Transition
@@ -82,7 +82,7 @@ def test_what_is_no_key_makes_no_lane(db: SessionDB) -> None:
 
 def test_changes_are_read_back(db: SessionDB) -> None:
     lanes, lane = Lanes(db.store), ensured(db)
-    notice = Notice("auto_reset", "idle", had_activity=True, previous_session_id="s0", at=1.5)
+    notice = LaneNotice("auto_reset", "idle", had_activity=True, previous_session_id="s0", at=1.5)
     changed = db.provider.write(
         lambda tx: lanes.change(
             tx,

@@ -192,7 +192,7 @@ def test_keys_of_older_installations_did_not_escape() -> None:
     "text", ["", "agent", "agent:main", "agent:main:telegram", "a:b:c:d", None]
 )
 def test_what_is_no_key(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is not the key of a lane"):
+    with pytest.raises(InvalidInput, match="is not a lane key"):
         parse_key(text)
 
 

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.lane import NOTICE_KINDS, Notice
+from hermes_sessions.model.lane import NOTICE_KINDS, LaneNotice
 
 
 @given(
     st.builds(
-        Notice,
+        LaneNotice,
         st.sampled_from(NOTICE_KINDS),
         st.none() | st.text(),
         st.booleans(),
@@ -18,15 +18,15 @@ from hermes_sessions.model.lane import NOTICE_KINDS, Notice
         st.none() | st.floats(allow_nan=False),
     )
 )
-def test_a_notice_survives_being_kept(notice: Notice) -> None:
-    assert Notice.from_json(notice.to_json()) == notice
+def test_a_notice_survives_being_kept(notice: LaneNotice) -> None:
+    assert LaneNotice.from_json(notice.to_json()) == notice
 
 
 def test_notices_of_later_versions() -> None:
-    assert Notice.from_json('{"kind": "new", "colour": "red"}') == Notice("new")
+    assert LaneNotice.from_json('{"kind": "new", "colour": "red"}') == LaneNotice("new")
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", '{"kind": "gossip"}', "{"])
 def test_what_is_no_notice(text: str) -> None:
     with pytest.raises(InvalidInput):
-        Notice.from_json(text)
+        LaneNotice.from_json(text)

@@ -16,7 +16,7 @@ from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.recall import call, session_search
 from hermes_sessions.recall.scoped_store import ScopedStore
 from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 from tests.recall.conversations import HOUR, MORNING, continue_in, talk
 
 SECRET = "Zanzibar"
@@ -232,7 +232,7 @@ def test_the_store_that_recall_reads_from_checks_every_single_read(store: Sessio
     anna = ScopedStore(store, ANNA)
     listed = anna.list_recent(source=None, exclude_sources=(), limit=1_000, offset=0)
     assert {session["user_id"] for session in listed} == {"anna"}
-    hits = anna.search(SECRET, Conditions(), limit=10, sort="relevance", count=True)
+    hits = anna.search(SECRET, SearchConditions(), limit=10, sort="relevance", count=True)
     assert (hits.hits, hits.account.total, hits.account.removed) == ([], 0, {})
     for session in store.list_sessions_rich(limit=-1, include_children=True):
         if session["user_id"] != "anna":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions import Conditions, SessionDB
+from hermes_sessions import SearchConditions, SessionDB
 from hermes_sessions.storage.search.answer import SearchAnswer
 from tests.search.golden.corpus import NOW, load_corpus, sessions
 from tests.search.golden.ndcg import ndcg
@@ -78,9 +78,9 @@ def queries_of(kind: str) -> list[GoldenQuery]:
     return [item for item in queries() if item.kind == kind]
 
 
-def conditions_of(item: GoldenQuery) -> Conditions:
+def conditions_of(item: GoldenQuery) -> SearchConditions:
     sources = item.params.get("source_filter")
-    return Conditions(
+    return SearchConditions(
         sources=None if sources is None else tuple(sources),
         exclude_sources=tuple(item.params.get("exclude_sources", ())),
         roles=tuple(item.params.get("role_filter", ())),

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hermes_sessions import Conditions, SessionDB
+from hermes_sessions import SearchConditions, SessionDB
 from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.parser import MAX_LENGTH, parse
 from hermes_sessions.text.query.tree import Query, Term, print_query, terms_of
@@ -35,18 +35,18 @@ def db(open_store: OpenStore) -> Iterator[SessionDB]:
 
 
 @contextmanager
-def said(db: SessionDB, *texts: str) -> Iterator[tuple[Conditions, list[int]]]:
+def said(db: SessionDB, *texts: str) -> Iterator[tuple[SearchConditions, list[int]]]:
     """Store texts in a session of their own; give the filter that finds it alone, and their ids."""
     name = f"example-{next(_numbers)}"
     db.create_session(name, "cli")
     try:
         ids = db.append_messages(name, [{"role": "user", "content": text} for text in texts])
-        yield Conditions(sessions=(name,)), ids
+        yield SearchConditions(sessions=(name,)), ids
     finally:
         db.delete_session(name)
 
 
-def found(db: SessionDB, query: str, conditions: Conditions, **options: Any) -> list[int]:
+def found(db: SessionDB, query: str, conditions: SearchConditions, **options: Any) -> list[int]:
     answer = db.search(
         query, conditions=conditions, limit=EVERYTHING, **({"relax": False} | options)
     )
@@ -89,17 +89,17 @@ def test_what_was_stored_is_found_by_its_own_words_and_as_a_whole(db: SessionDB,
 
 
 @pytest.fixture(scope="module")
-def foxes(db: SessionDB) -> Conditions:
+def foxes(db: SessionDB) -> SearchConditions:
     """The filter that finds three messages about foxes alone."""
     db.create_session("foxes", "cli")
     texts = ("the quick brown fox", "a Fox of 2024", "快速的狐狸 fox")
     db.append_messages("foxes", [{"role": "user", "content": text} for text in texts])
-    return Conditions(sessions=("foxes",))
+    return SearchConditions(sessions=("foxes",))
 
 
 @given(query=any_query)
 def test_relaxing_never_loses_what_is_found_as_asked(
-    db: SessionDB, foxes: Conditions, query: str
+    db: SessionDB, foxes: SearchConditions, query: str
 ) -> None:
     strict = found(db, query, foxes)
     relaxed = found(db, query, foxes, relax=True)
@@ -108,7 +108,7 @@ def test_relaxing_never_loses_what_is_found_as_asked(
 
 
 @given(query=tricky_queries)
-def test_orders_find_the_same(db: SessionDB, foxes: Conditions, query: str) -> None:
+def test_orders_find_the_same(db: SessionDB, foxes: SearchConditions, query: str) -> None:
     by_time = found(db, query, foxes, sort="newest")
     assert found(db, query, foxes, sort="oldest") == by_time[::-1]
     assert sorted(found(db, query, foxes)) == sorted(by_time)
@@ -185,7 +185,7 @@ def test_boolean_queries_find_what_the_oracle_finds(
 ) -> None:
     """And mark it, unless a message is found for what it lacks."""
     query, means = question
-    conditions = Conditions(sessions=("sentences",))
+    conditions = SearchConditions(sessions=("sentences",))
     expected = {n for n, text in sentences.items() if oracle.matches(means, [text])}
     assert set(found(db, query, conditions)) == expected
     answer = db.search(query, conditions=conditions, limit=20, relax=False)
@@ -275,7 +275,7 @@ def test_operators_and_filters_hold_in_every_reading(
     hits = found(
         db,
         " ".join([query, *filters]),
-        Conditions(sources=given_sources, sessions=sessions),
+        SearchConditions(sources=given_sources, sessions=sessions),
         relax=True,
         sort=sort,
     )

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from hermes_sessions import Conditions, Scope, SessionDB
+from hermes_sessions import Scope, SearchConditions, SessionDB
 
 Operation = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -128,12 +128,12 @@ def _search(chance: random.Random) -> Any:
     if chance.random() < 0.2:
         options["conditions"] = chance.choice(
             [
-                Conditions(roles=("user",)),
-                Conditions(exclude_sources=("cron",)),
-                Conditions(models=("CLAUDE",)),
-                Conditions(sessions=("C-1",)),
-                Conditions(tools=("terminal",)),
-                Conditions(include_rewound=True),
+                SearchConditions(roles=("user",)),
+                SearchConditions(exclude_sources=("cron",)),
+                SearchConditions(models=("CLAUDE",)),
+                SearchConditions(sessions=("C-1",)),
+                SearchConditions(tools=("terminal",)),
+                SearchConditions(include_rewound=True),
             ]
         )
     return (chance.choice(_QUERIES),), options

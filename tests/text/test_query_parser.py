@@ -71,19 +71,19 @@ def test_examples(text: str, printed: str) -> None:
 @pytest.mark.parametrize(
     ("text", "printed", "repair"),
     [
-        ('"open', '"open"', "a quote that was never closed was closed at the end"),
-        ("(open", '"open"', "a parenthesis that was never closed was closed at the end"),
-        ("one) two", '"one" "two"', "a closing parenthesis without an opening one was left out"),
-        ("OR one", '"one"', "an OR without something on both sides was left out"),
-        ("one AND", '"one"', "AND at the end, with nothing after it, was left out"),
-        ("one NOT", '"one"', "NOT at the end, with nothing after it, was left out"),
-        ("one *", '"one"', "a star alone was left out"),
-        ("one ()", '"one"', "empty parentheses were left out"),
-        ('one ""', '"one"', "empty quotes were left out"),
-        ("rm -v", '"rm" "-v"', "-v was read as an option, not as something to exclude"),
-        ("tar -xzvf", '"tar" "-xzvf"', "-xzvf was read as an option, not as something to exclude"),
-        ("a = b", '"a" "b"', "= is no word and was left out"),
-        ('one source:""', '"one"', "source: without a value was left out"),
+        ('"open', '"open"', "added a missing closing quote"),
+        ("(open", '"open"', "added a missing closing parenthesis"),
+        ("one) two", '"one" "two"', "ignored a closing parenthesis without an opening one"),
+        ("OR one", '"one"', "ignored an OR without terms on both sides"),
+        ("one AND", '"one"', "ignored AND at the end"),
+        ("one NOT", '"one"', "ignored NOT at the end"),
+        ("one *", '"one"', "ignored a lone star"),
+        ("one ()", '"one"', "ignored empty parentheses"),
+        ('one ""', '"one"', "ignored empty quotes"),
+        ("rm -v", '"rm" "-v"', "read -v as an option, not as an exclusion"),
+        ("tar -xzvf", '"tar" "-xzvf"', "read -xzvf as an option, not as an exclusion"),
+        ("a = b", '"a" "b"', "ignored =: not a word"),
+        ('one source:""', '"one"', "ignored source: without a value"),
         ("x" * 5_000, f'"{"x" * MAX_LENGTH}"', "only the first 4096 characters were read"),
     ],
 )
@@ -108,7 +108,7 @@ def test_what_a_dash_excludes(text: str, printed: str) -> None:
     assert (print_query(query), query.repairs) == (printed, ())
 
 
-FILTERS_NARROW = "filters narrow the whole search, also beside OR and in what is excluded"
+FILTERS_NARROW = "applied filters to the whole search, even beside OR and in exclusions"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes_sessions.config.settings import RetentionLimits, Settings
-from hermes_sessions.model.retention import Limits, RetentionPolicies
+from hermes_sessions.model.retention import ClassLimits, RetentionPolicies
 
 
 def retention_policies(settings: Settings) -> RetentionPolicies:
@@ -21,6 +21,6 @@ def retention_policies(settings: Settings) -> RetentionPolicies:
     )
 
 
-def _limits(configured: RetentionLimits, otherwise: int | None) -> Limits:
-    limits = Limits(configured.max_age_days, configured.max_count, configured.max_bytes)
-    return limits if limits.is_any else Limits(otherwise)
+def _limits(configured: RetentionLimits, otherwise: int | None) -> ClassLimits:
+    limits = ClassLimits(configured.max_age_days, configured.max_count, configured.max_bytes)
+    return limits if limits.has_limits else ClassLimits(otherwise)

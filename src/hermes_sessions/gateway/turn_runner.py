@@ -37,7 +37,7 @@ from hermes_sessions.lifecycle.session_context import (
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.session_finalization import Claim
 from hermes_sessions.lifecycle.session_store import SessionStore
-from hermes_sessions.model.lane import Notice
+from hermes_sessions.model.lane import LaneNotice
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.logs import Logger, where
@@ -359,7 +359,7 @@ class TurnRunner:
                 logger.info("the end of turn %s is stored later: %s", turn.taken.turn.id, error)
                 self.wait(_STORE_AGAIN)
 
-    def _told(self, notice: Notice | None, source: SessionSource) -> str | None:
+    def _told(self, notice: LaneNotice | None, source: SessionSource) -> str | None:
         """Return what the user is told once about a change of the lane."""
         if notice is None or notice.kind not in _NEW_BEGINNINGS:
             return None
@@ -376,7 +376,7 @@ class TurnRunner:
         )
 
 
-def reason_of(notice: Notice) -> str:
+def reason_of(notice: LaneNotice) -> str:
     """Return why a conversation ended, in words."""
     return _REASONS.get(notice.reason or "", "it was reset")
 

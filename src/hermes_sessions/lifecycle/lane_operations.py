@@ -20,7 +20,14 @@ from hermes_sessions.lifecycle.lane_updates import (
     switch_session,
 )
 from hermes_sessions.lifecycle.session_entry import SessionEntry, entry_of
-from hermes_sessions.model.lane import WITH_ALIASES, Lane, LaneKey, Notice, digests_of, parse_key
+from hermes_sessions.model.lane import (
+    WITH_ALIASES,
+    Lane,
+    LaneKey,
+    LaneNotice,
+    digests_of,
+    parse_key,
+)
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
@@ -257,10 +264,10 @@ class LaneChanges:
 
         return self._on_lane(session_key, False, work)
 
-    def take_notice(self, session_key: str) -> Notice | None:
+    def take_notice(self, session_key: str) -> LaneNotice | None:
         """See `SessionStore.take_notice`."""
 
-        def work(tx: WriteTransaction, lane: Lane, _now: float) -> Notice | None:
+        def work(tx: WriteTransaction, lane: Lane, _now: float) -> LaneNotice | None:
             if lane.notice is not None:
                 self._engine.lanes.change(tx, lane, notice=None)
             return lane.notice

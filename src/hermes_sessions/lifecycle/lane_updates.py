@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.lifecycle.lane_engine import LaneEngine
-from hermes_sessions.model.lane import Lane, Notice, NoticeKind
+from hermes_sessions.model.lane import Lane, LaneNotice, NoticeKind
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories import lane_sessions
@@ -151,7 +151,7 @@ def _point(
     if leaves is not None and leaves.id != session.id:
         lane_sessions.end(tx, leaves.id, end_reason, now=now, left_by=lane.id)
     record(tx, engine, lane, cause, now, to_session_id=session.id)
-    said = Notice(
+    said = LaneNotice(
         notice,
         cause.reason,
         had_activity=leaves is not None and leaves.message_count > 0,

@@ -25,7 +25,7 @@ from hermes_sessions.lifecycle.lane_updates import TransitionCause, record
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.transcript_messages import stored_form
 from hermes_sessions.model.ids import require_id
-from hermes_sessions.model.lane import LaneKey, Notice, normalise_whatsapp, parse_key
+from hermes_sessions.model.lane import LaneKey, LaneNotice, normalise_whatsapp, parse_key
 from hermes_sessions.storage.codec import from_json, to_json
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import WriteTransaction
@@ -400,8 +400,8 @@ def _add(tx: WriteTransaction, engine: LaneEngine, entry: SessionEntry, key: Lan
     return True
 
 
-def _notice(entry: SessionEntry) -> Notice | None:
+def _notice(entry: SessionEntry) -> LaneNotice | None:
     at = entry.created_at.timestamp()
     if entry.was_auto_reset:
-        return Notice("auto_reset", entry.auto_reset_reason, entry.reset_had_activity, None, at)
-    return Notice("fresh_reset", None, at=at) if entry.is_fresh_reset else None
+        return LaneNotice("auto_reset", entry.auto_reset_reason, entry.reset_had_activity, None, at)
+    return LaneNotice("fresh_reset", None, at=at) if entry.is_fresh_reset else None

@@ -32,7 +32,7 @@ from hermes_sessions.lifecycle.legacy_files import ImportReport, LegacyFiles, Li
 from hermes_sessions.lifecycle.session_entry import SessionEntry, entry_of
 from hermes_sessions.lifecycle.session_routing import place
 from hermes_sessions.lifecycle.transcript_messages import Transcripts
-from hermes_sessions.model.lane import Notice
+from hermes_sessions.model.lane import LaneNotice
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.logs import Logger
@@ -304,7 +304,7 @@ class SessionStore:
         """
         return self._noted(self._changes.clear_resume(session_key, session_id))
 
-    def take_notice(self, session_key: str) -> Notice | None:
+    def take_notice(self, session_key: str) -> LaneNotice | None:
         """Return what is to be said about the lane's last change, and never again: of any number
         of callers, in any process, one gets it.
         """

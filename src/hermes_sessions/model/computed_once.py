@@ -1,4 +1,4 @@
-"""A property that is computed when first asked for, and kept."""
+"""A property that is computed on first access and then cached."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ T = TypeVar("T")
 
 
 class computed_once(Generic[T]):  # noqa: N801 - it is used like `property`
-    """What `functools.cached_property` is from Python 3.12 on.
+    """Cache a computed attribute, like `functools.cached_property` from Python 3.12 on.
 
-    That of 3.11 holds a lock while it computes, one for all objects of a class. Whoever is forked
-    meanwhile would wait for it for ever: the thread that holds it is not there. Here two threads
-    may compute at the same time; everybody gets the value that was first.
+    In Python 3.11 that holds one lock for all objects of a class while it computes. A process
+    forked meanwhile would wait for it forever, because the thread that holds it does not exist
+    there. Here two threads may compute at the same time; both get the value stored first.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -33,6 +33,6 @@ class computed_once(Generic[T]):  # noqa: N801 - it is used like `property`
     def __get__(self, instance: object | None, owner: type) -> Self | T:
         if instance is None:
             return self
-        # From now on the attribute is found before this property is asked.
+        # From now on Python finds the instance attribute before this descriptor.
         kept: T = instance.__dict__.setdefault(self._name, self._compute(instance))
         return kept

@@ -1,4 +1,4 @@
-"""Session ids: how ours are made, and what any id must satisfy."""
+"""Session ids: how new ones are made, and what every id must satisfy."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from hermes_sessions.errors import InvalidInput
 
-#: Server databases index ids in bounded columns, so the bound holds on every database. It counts
-#: what is stored, see `stored_length`.
+#: Server databases index ids in bounded columns, so the limit holds on every database. It counts
+#: stored characters, see `stored_length`.
 MAX_ID_LENGTH = 191
 
 
 def new_session_id(now: float, random_hex: Callable[[int], str]) -> str:
-    """Return ``YYYYMMDD_HHMMSS_<8 hex>``, local time; *random_hex* gives n random bytes in hex."""
+    """Return ``YYYYMMDD_HHMMSS_<8 hex>`` in local time; *random_hex*(n) returns n random bytes."""
     return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{random_hex(4)}"
 
 
@@ -31,12 +31,12 @@ def require_id(value: object, what: str = "session id") -> str:
 
 
 def require_bounded(value: str, what: str) -> str:
-    """Return *value* when it is short enough to be looked up.
+    """Return *value* when it is short enough to be indexed.
 
     Raises:
         InvalidInput: longer than `MAX_ID_LENGTH` characters.
     """
-    # No text gets shorter when it is stored, and an ordinary one no longer.
+    # Stored text is never shorter than the original and at most five times as long.
     if (len(value) * 5 > MAX_ID_LENGTH) and (length := stored_length(value)) > MAX_ID_LENGTH:
         raise InvalidInput(
             f"The {what} is {length} characters long; at most {MAX_ID_LENGTH} are allowed."
@@ -45,8 +45,9 @@ def require_bounded(value: str, what: str) -> str:
 
 
 def stored_length(text: str) -> int:
-    """Return how many characters a text has in the database: NUL, lone surrogates and U+FDD0 are
-    written as five.
+    """Return the length of a text in the database.
+
+    NUL, lone surrogates and U+FDD0 are stored as five characters each.
     """
     if text.isascii() and "\x00" not in text:
         return len(text)
@@ -54,10 +55,10 @@ def stored_length(text: str) -> int:
 
 
 def require_new_id(value: object) -> str:
-    """Return *value* when a new session may be called so.
+    """Return *value* when it may be the id of a new session.
 
     Raises:
-        InvalidInput: it cannot be stored, or nobody could see or type it: it is white space alone.
+            InvalidInput: it cannot be stored, or it is only white space, which users cannot type.
     """
     session_id = require_id(value)
     if not session_id.strip():

@@ -1,4 +1,4 @@
-"""A lane: a conversation key, the session it points at now, and the state it is in."""
+"""Lanes: a conversation key, the session it points at now, and its state."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, get_args
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.source import SessionSource
 
-# Ids that one person has several of: on WhatsApp, a phone number and an opaque one, in many forms.
-#
-# Which of a person's ids stands in a key is decided once and stored; see
-# `storage/repositories/identities.py`. What is here is only how an id is written.
+# Some users have several ids: on WhatsApp a phone number and an opaque id, each in many forms.
+# `storage/repositories/identities.py` stores which of them appears in keys; this module only
+# normalises how an id is written.
 
-#: Platforms on which the ids of one person take several forms.
+#: Platforms on which one user may have several ids.
 WITH_ALIASES: Final = frozenset({"whatsapp"})
 
 
 class CanonicalIdChooser(Protocol):
-    """How to choose the id that stands for a person: `Identities.canonical`, or `first_alias`."""
+    """Chooses the id that represents a user: `Identities.canonical` or `first_alias`."""
 
     def __call__(self, platform: str, aliases: Sequence[str]) -> str:
-        """Return the one id for all *aliases*, of which there is at least one."""
+        """Return one id for all *aliases*; there is at least one."""
 
 
 def normalise_whatsapp(identifier: object) -> str:
-    """Return the id without plus sign, device and domain, or the empty text.
+    """Return the id without plus sign, device and domain; empty text for None.
 
     >>> normalise_whatsapp("+60123456789"), normalise_whatsapp("60123456789:47@s.whatsapp.net")
     ('60123456789', '60123456789')
@@ -39,8 +38,9 @@ def normalise_whatsapp(identifier: object) -> str:
 
 
 def normalise_identifier(platform: str, identifier: str) -> str:
-    """Return an id as its aliases are compared. Never empty unless the id is: one that consists of
-    nothing else than what is cut off stays as it is.
+    """Return an id in the form in which aliases are compared.
+
+    It is empty only if the id is: an id that consists only of removable parts stays as it is.
     """
     if platform in WITH_ALIASES:
         return normalise_whatsapp(identifier) or identifier
@@ -48,16 +48,16 @@ def normalise_identifier(platform: str, identifier: str) -> str:
 
 
 def first_alias(platform: str, aliases: Sequence[str]) -> str:
-    """Return the first of the ids, normalised: the choice where nothing is stored."""
+    """Return the first alias, normalised: the choice when none is stored."""
     return normalise_identifier(platform, aliases[0])
 
 
-# Keys of conversation lanes: which messages belong to the same conversation.
+# Lane keys decide which messages belong to the same conversation.
 #
-# A key is six columns. The documented string, ``agent:main:telegram:dm:12345``, is a rendering of
-# them in which ``%`` and ``:`` inside a part are written ``%25`` and ``%3A``, so that no id can
-# look like two. The string does not say whether a single part after a group's id is a thread or a
-# person; the columns do, and so does a `SessionKey`.
+# A key has six columns. The documented string, ``agent:main:telegram:dm:12345``, renders them with
+# ``%`` and ``:`` inside a part escaped as ``%25`` and ``%3A``, so that no id can look like two
+# parts. The string does not tell whether a single part after a group's id is a thread or a user;
+# the columns do, and so does a `SessionKey`.
 
 
 MAIN_PROFILE: Final = "main"
@@ -68,7 +68,7 @@ _PREFIX: Final = "agent"
 
 @dataclass(frozen=True, slots=True)
 class LaneKey:
-    """What identifies a lane. An empty part is none."""
+    """The identity of a lane. Empty parts become None."""
 
     profile: str
     platform: str
@@ -79,9 +79,9 @@ class LaneKey:
 
     def __post_init__(self) -> None:
         if not (self.platform and self.chat_type):
-            raise InvalidInput("A lane's key needs a platform and a chat type.")
+            raise InvalidInput("A lane key needs a platform and a chat type.")
         object.__setattr__(self, "profile", self.profile or MAIN_PROFILE)
-        # Plain text, whatever was given: platforms are a subclass of it.
+        # A plain str: `Platform` is a subclass of it.
         object.__setattr__(self, "platform", str.__str__(self.platform))
         for name in ("chat_id", "thread_id", "participant_id"):
             object.__setattr__(self, name, getattr(self, name) or None)
@@ -97,23 +97,23 @@ class LaneKey:
 
     @property
     def digest(self) -> str:
-        """What a lane is looked up by: another one for every key, whatever its length."""
+        """The digest that lanes are looked up by: distinct for every key, of fixed length."""
         text = self.render()
-        # The string alone would be the same for a person and a thread with one id.
+        # A user and a thread with the same id would render the same string.
         return key_hash(text if parse_key(text) == self else json.dumps(astuple(self)))
 
 
 class SessionKey(str):
-    """The documented string of a key, which remembers the key.
+    """The documented string of a key, which also carries the key.
 
-    A thread and a person of one group may have the same string, and are two lanes all the same.
+    A thread and a user of one group may render the same string, but they are two lanes.
     """
 
     __slots__ = ("key",)
     key: LaneKey
 
     def __new__(cls, text: str, key: LaneKey) -> Self:
-        """Return *text*, in which *key* was written down."""
+        """Return *text*, the rendering of *key*."""
         made = super().__new__(cls, text)
         made.key = key
         return made
@@ -131,9 +131,9 @@ def _unescaped(part: str) -> str:
 
 
 def parse_key(text: str) -> LaneKey:
-    """Return the key that a string renders, as far as a string can say.
+    """Return the key that a string renders, as far as the string is unambiguous.
 
-    With one part after the chat, it is a thread in a ``dm`` or ``thread`` and a person elsewhere.
+    A single part after the chat is a thread in a ``dm`` or ``thread`` and a user elsewhere.
     Parts beyond the sixth belong to the last one: older keys did not escape colons.
 
     Raises:
@@ -142,7 +142,7 @@ def parse_key(text: str) -> LaneKey:
     prefix, *parts = text.split(":") if isinstance(text, str) else [""]
     if prefix != _PREFIX or len(parts) < 3 or not all(parts[:3]):
         raise InvalidInput(
-            f"{text!r} is not the key of a lane; one looks like agent:main:telegram:dm:12345."
+            f"{text!r} is not a lane key; a lane key looks like agent:main:telegram:dm:12345."
         )
     profile, platform, chat_type, *ids = map(_unescaped, parts)
     if len(ids) > 3:
@@ -154,8 +154,9 @@ def parse_key(text: str) -> LaneKey:
 
 
 def digests_of(key: LaneKey | str) -> tuple[str, ...]:
-    """Return what to look a lane up by: one digest, or one for everything that a plain string may
-    mean, the likeliest first; none for a string that is no key.
+    """Return the digests to look a lane up by, the likeliest first.
+
+    A plain string has one digest per possible meaning, and none if it is not a valid key.
     """
     if isinstance(key, SessionKey):
         key = key.key
@@ -176,7 +177,7 @@ def digests_of(key: LaneKey | str) -> tuple[str, ...]:
 
 
 def key_hash(rendered: str) -> str:
-    """Return the digest of a text, whatever its length: SHA-256 in hex."""
+    """Return the SHA-256 of a text in hex."""
     return hashlib.sha256(rendered.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -188,16 +189,16 @@ def lane_key(
 ) -> LaneKey:
     """Return the key of the lane that a message from *source* belongs to.
 
-    A private chat is one lane, and one for each thread in it. In other chats everybody has a lane,
-    unless *group_sessions_per_user* is off; those who write in a thread share it, unless
-    *thread_sessions_per_user* is on as well. Who is not known shares.
+    A private chat is one lane, plus one for each thread in it. In other chats every user has their
+    own lane, unless *group_sessions_per_user* is off. Users in a thread share its lane, unless
+    *thread_sessions_per_user* is also on. Unknown senders share the lane of the chat.
 
-    *canonical* chooses one id for people who have several; without it the id is only normalised.
+    *canonical* chooses one id for users who have several; without it ids are only normalised.
     """
     platform = source.platform.value
     choose = canonical or first_alias
     if source.chat_type == "dm":
-        # Where the chat has no id, it is known by the person, or at least by the thread.
+        # A chat without an id is identified by the user, or else by the thread.
         chat_id = (
             _chosen(choose, platform, source.chat_id, source.chat_id_alt)
             if source.chat_id
@@ -227,7 +228,7 @@ def _key(
 def participant_id(
     source: SessionSource, canonical: CanonicalIdChooser | None = None
 ) -> str | None:
-    """Return the id of who wrote, as keys have it; None when that is not known."""
+    """Return the sender's id as keys contain it; None if it is unknown."""
     return _participant(canonical or first_alias, source)
 
 
@@ -236,7 +237,7 @@ def _participant(choose: CanonicalIdChooser, source: SessionSource) -> str | Non
 
 
 def _chosen(choose: CanonicalIdChooser, platform: str, *identifiers: str | None) -> str | None:
-    """Return the first id there is, or the one that stands for all of them."""
+    """Return the first id that is set, or the one that represents all of them."""
     known = [identifier for identifier in identifiers if identifier]
     if not known:
         return None
@@ -255,10 +256,10 @@ def build_session_key(
 def is_shared_multi_user_session(
     source: SessionSource, *, group_sessions_per_user: bool, thread_sessions_per_user: bool
 ) -> bool:
-    """Tell whether several people may write in the lane of *source*.
+    """Tell whether several users may write in the lane of *source*.
 
-    As documented, by chat and settings alone: a private chat never, a thread unless threads are
-    per user, any other chat unless groups are.
+    Decided by chat and settings alone, as documented: never in a private chat, in a thread unless
+    threads are per user, in any other chat unless groups are per user.
     """
     if source.chat_type == "dm":
         return False
@@ -267,28 +268,28 @@ def is_shared_multi_user_session(
     return not group_sessions_per_user
 
 
-#: Nothing special; goes on after an interruption; starts anew with the next message.
+#: In use; to be resumed after an interruption; reset by the next message.
 Status = Literal["active", "resume_pending", "suspended"]
-#: An automatic reset; one that the user asked for; a first conversation; another session was
-#: chosen; the session was gone.
+#: An automatic reset; a reset by the user; the first conversation; a switch to another session;
+#: the session had disappeared.
 NoticeKind = Literal["auto_reset", "fresh_reset", "new", "switched", "lost"]
 
 STATUSES: Final[tuple[Status, ...]] = get_args(Status)
 NOTICE_KINDS: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)
 
 
-class Notice(NamedTuple):
-    """What is said once about a change of a lane, to the user and to the agent."""
+class LaneNotice(NamedTuple):
+    """A message about a change of a lane, delivered once to the user and to the agent."""
 
     kind: NoticeKind
     #: ``idle``, ``daily``, ``suspended``, …
     reason: str | None = None
-    #: Whether the session before had messages: otherwise nobody misses anything.
+    #: Whether the previous session had messages; otherwise the user lost nothing.
     had_activity: bool = False
     previous_session_id: str | None = None
     #: When it happened, in seconds since the epoch.
     at: float | None = None
-    #: Why it had been suspended: ``stopped``, or ``stuck_loop``: then its last input was dropped.
+    #: Why it was suspended: ``stopped``, or ``stuck_loop``, which also dropped its last input.
     suspended_for: str | None = None
 
     def to_json(self) -> str:
@@ -296,11 +297,11 @@ class Notice(NamedTuple):
         return json.dumps(self._asdict())
 
     @classmethod
-    def from_json(cls, text: str) -> Notice:
-        """Return the notice that `to_json` wrote; fields of later versions are left out.
+    def from_json(cls, text: str) -> LaneNotice:
+        """Return the notice that `to_json` wrote; fields of later versions are ignored.
 
         Raises:
-            InvalidInput: the text is no notice.
+            InvalidInput: the text is not a notice.
         """
         try:
             values: Any = json.loads(text)
@@ -313,11 +314,15 @@ class Notice(NamedTuple):
         return cls(**{name: values[name] for name in cls._fields if name in values})
 
 
+#: The former name.
+Notice = LaneNotice
+
+
 class Lane(NamedTuple):
     """One row of ``lanes``. Times are seconds since the epoch."""
 
     id: int
-    #: The bot it belongs to.
+    #: The bot that the lane belongs to.
     namespace: str
     key: LaneKey
     session_key: str
@@ -327,13 +332,13 @@ class Lane(NamedTuple):
     status: Status = "active"
     status_reason: str | None = None
     status_at: float | None = None
-    #: The source that its session came from; where answers go.
+    #: The source of its session, and the destination of replies.
     origin: SessionSource | None = None
     display_name: str | None = None
-    #: Not handed out yet.
-    notice: Notice | None = None
+    #: Pending, not delivered yet.
+    notice: LaneNotice | None = None
     last_prompt_tokens: int = 0
-    #: Starts of a gateway that found it with an unfinished turn, without a good one since.
+    #: Consecutive gateway starts that found an unfinished turn here.
     unfinished_starts: int = 0
     finalized_at: float | None = None
     finalize_attempts: int = 0

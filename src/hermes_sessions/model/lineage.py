@@ -1,9 +1,9 @@
 """Lineage: why a session has a parent, and what follows for chains and listings.
 
-An edge kind is stored when the child is created and never guessed from clocks. Sessions joined by
-``compression`` edges form a chain: one conversation thread that was continued under new ids. Its
-first member is the head, the member that continues it now is the tip. A listing shows one row per
-chain: the head's identity with the tip's present state.
+The edge kind is stored when the child is created and never guessed from timestamps. Sessions
+joined by ``compression`` edges form a chain: one thread continued under new ids. Its first member
+is the head, the member that continues it now is the tip. A listing shows one row per chain: the
+head's identity with the tip's current state.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput
 
-# How the documented layouts, which store no edge kind, tell why a session has a parent.
+# The documented layouts store no edge kind; these rules infer why a session has a parent.
 
-#: From this schema version on a continuation may be written before its parent is ended, by as
-#: long as one compression may take there.
+#: From this schema version on, a continuation may be written before its parent is ended, by up to
+#: the duration of one compression.
 _UNORDERED_SINCE: Final = 17
 
 
@@ -35,11 +35,11 @@ def documented_edge_kind(
     parent_ended_at: float | None,
     schema_version: int,
 ) -> str | None:
-    """Return the kind of an edge that was stored without one; None when nothing tells.
+    """Return the edge kind of a child that was stored without one; None if it cannot be inferred.
 
-    A marker in the child's model configuration says it. Otherwise the child continues or branches
-    from a parent that was ended for that reason before the child started; later versions also
-    take a child that started shortly before its parent was ended for compression.
+    A marker in the child's model configuration decides. Otherwise the child continues or branches
+    from a parent that was ended for that reason before the child started. Later schema versions
+    also accept a child that started shortly before its parent was ended for compression.
     """
     if config:
         if config.get("_delegate_from"):
@@ -62,10 +62,10 @@ SUBAGENT: Final = "subagent"
 HANDOFF: Final = "handoff"
 EDGE_KINDS: Final = (COMPRESSION, BRANCH, SUBAGENT, HANDOFF)
 
-#: Children of these kinds stand in listings beside roots; others only behind their parent.
+#: Children of these kinds are listed beside roots; others only under their parent.
 LISTED_KINDS: Final = (BRANCH, HANDOFF)
 
-#: Children of these kinds are for the person their parent is for, unless somebody else is named.
+#: Children of these kinds belong to their parent's user, unless another user is named.
 SAME_PERSON_KINDS: Final = (COMPRESSION, BRANCH, SUBAGENT)
 
 _KIND_BY_PARENT_END: Final = {"compression": COMPRESSION, "branched": BRANCH}
@@ -81,11 +81,11 @@ def require_edge_kind(kind: str) -> str:
 def edge_kind_at_creation(
     parent_end_reason: str | None, model_config: dict[str, Any] | None
 ) -> str | None:
-    """Return the kind of edge a caller means who did not state it.
+    """Infer the edge kind when the caller did not state it.
 
     Markers in the model configuration come first; then the documented protocol, in which the
     parent is ended with ``compression`` or ``branched`` before the child is created. None means
-    an unspecified child, hidden behind its parent like a subagent's.
+    an unspecified child, hidden under its parent like a subagent's session.
     """
     if model_config:
         if model_config.get("_delegate_from"):
@@ -95,43 +95,43 @@ def edge_kind_at_creation(
     return _KIND_BY_PARENT_END.get(parent_end_reason or "")
 
 
-class Member(NamedTuple):
-    """One session of a conversation, as far as lineage is concerned."""
+class LineageMember(NamedTuple):
+    """One session of a conversation, reduced to its lineage."""
 
     id: str
     parent_id: str | None
     edge_kind: str | None
     started_at: float
-    #: Sessions in the trash take part in no chain.
+    #: Sessions in the trash belong to no chain.
     trashed: bool = False
 
 
-class Placement(NamedTuple):
-    """Where a session stands: its chain's head, the chain's tip, and what listings show."""
+class LineagePlacement(NamedTuple):
+    """The position of a session: its chain's head, the chain's tip, and whether it is listed."""
 
     chain_id: str
-    #: On heads that are listed, the tip whose state the row shows; None on every other session.
+    #: On listed heads, the tip whose state the row shows; None on every other session.
     tip_id: str | None
     #: Whether this session is the tip of a listed chain.
     listed: bool
 
 
-def place(members: Iterable[Member]) -> dict[str, Placement]:
+def place_members(members: Iterable[LineageMember]) -> dict[str, LineagePlacement]:
     """Return the placement of every member of one conversation (any subset closed by parents).
 
-    Parents outside *members*, trashed parents and cycles count as no parent.
+    Parents outside *members*, trashed parents and cycles are ignored.
     """
     by_id = {member.id: member for member in members if not member.trashed}
-    continuations: dict[str, list[Member]] = {}
+    continuations: dict[str, list[LineageMember]] = {}
     for member in by_id.values():
         if member.edge_kind == COMPRESSION and member.parent_id in by_id:
             continuations.setdefault(member.parent_id or "", []).append(member)
-    placements: dict[str, Placement] = {}
+    placements: dict[str, LineagePlacement] = {}
     for member in by_id.values():
         head = _head_of(member, by_id)
         tip = _tip_of(head, continuations)
         shown = _is_listed_head(head, by_id)
-        placements[member.id] = Placement(
+        placements[member.id] = LineagePlacement(
             chain_id=head.id,
             tip_id=tip.id if shown and member.id == head.id else None,
             listed=shown and member.id == tip.id,
@@ -139,7 +139,7 @@ def place(members: Iterable[Member]) -> dict[str, Placement]:
     return placements
 
 
-def _head_of(member: Member, by_id: dict[str, Member]) -> Member:
+def _head_of(member: LineageMember, by_id: dict[str, LineageMember]) -> LineageMember:
     seen = {member.id}
     while member.edge_kind == COMPRESSION and member.parent_id in by_id:
         parent = by_id[member.parent_id or ""]
@@ -150,7 +150,7 @@ def _head_of(member: Member, by_id: dict[str, Member]) -> Member:
     return member
 
 
-def _tip_of(head: Member, continuations: dict[str, list[Member]]) -> Member:
+def _tip_of(head: LineageMember, continuations: dict[str, list[LineageMember]]) -> LineageMember:
     seen = {head.id}
     while candidates := [c for c in continuations.get(head.id, ()) if c.id not in seen]:
         head = max(candidates, key=lambda child: (child.started_at, child.id))
@@ -158,5 +158,5 @@ def _tip_of(head: Member, continuations: dict[str, list[Member]]) -> Member:
     return head
 
 
-def _is_listed_head(head: Member, by_id: dict[str, Member]) -> bool:
+def _is_listed_head(head: LineageMember, by_id: dict[str, LineageMember]) -> bool:
     return head.parent_id not in by_id or head.edge_kind in LISTED_KINDS

@@ -1,4 +1,4 @@
-"""Messages: what they are counted as, how they are previewed, and how they are replayed."""
+"""Messages: counting tool calls, previews, and cleaning for replay."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ PREVIEW_LENGTH = 60
 
 
 def count_tool_calls(tool_calls: Any) -> int:
-    """Return how many calls a message makes; something that is not a list counts as one, unless
-    it is empty.
-    """
+    """Return the number of tool calls; a value that is not a list counts as one unless empty."""
     if not tool_calls:
         return 0
     return len(tool_calls) if isinstance(tool_calls, (list, tuple)) else 1
 
 
 def names_of_calls(tool_calls: Any) -> Iterator[str]:
-    """Yield the name of each tool that a message calls, as far as names are given."""
+    """Yield the name of each tool that a message calls, where a name is given."""
     for call in tool_calls if isinstance(tool_calls, (list, tuple)) else [tool_calls]:
         if isinstance(call, dict):
             function = call.get("function")
@@ -29,7 +27,7 @@ def names_of_calls(tool_calls: Any) -> Iterator[str]:
 
 
 def text_of(content: Any) -> str:
-    """Return the readable text of any content; text parts of structured content joined."""
+    """Return the readable text of any content; text parts of structured content are joined."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -55,11 +53,9 @@ def _text_of_part(part: Any) -> str:
 
 
 def preview_of(content: Any) -> str:
-    """Return one line that shows what a message is about, at most `PREVIEW_LENGTH` characters
-    and ``...`` when there is more.
-    """
+    """Return a one-line preview of at most `PREVIEW_LENGTH` characters, plus ``...`` when cut."""
     whole = text_of(content)
-    # A short piece of the start is nearly always enough; huge messages stay cheap.
+    # A short piece of the start is nearly always enough, so huge messages stay cheap.
     text = " ".join(whole[: PREVIEW_LENGTH * 4].split())
     if len(text) <= PREVIEW_LENGTH:
         text = " ".join(whole[: PREVIEW_LENGTH * 100].split())
@@ -76,8 +72,8 @@ _MEMORY_TAG = re.compile(r"</?\s*memory-context\s*>", re.IGNORECASE)
 
 
 def without_recalled_memory(text: str) -> str:
-    """Return text without the memory blocks a host injected for one turn, stripped."""
-    # Each of the patterns has this word; looking for it first is many times faster.
+    """Return text without the memory blocks that a host injected for one turn, stripped."""
+    # Every pattern contains this word; a substring test first is many times faster.
     if ("<" in text or "[" in text) and "memory" in text.lower():
         for pattern in (_MEMORY_BLOCK, _MEMORY_NOTE, _MEMORY_TAG):
             text = pattern.sub("", text)
@@ -85,9 +81,9 @@ def without_recalled_memory(text: str) -> str:
 
 
 def drop_repeated_questions(conversation: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Drop a user message that repeats an earlier one which nobody has answered yet.
+    """Drop a user message that repeats an earlier, still unanswered one.
 
-    A continuation starts with the question its parent ended with; an assistant message that has
+    A continuation starts with the question its parent ended with. An assistant message with
     content or tool calls answers all questions before it.
     """
     kept: list[dict[str, Any]] = []

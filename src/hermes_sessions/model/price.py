@@ -1,4 +1,4 @@
-"""What a model costs, in US dollars per million tokens, as people write it in the configuration."""
+"""Model prices in US dollars per million tokens, as written in the configuration."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from typing import Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput
 
-#: How a price is written.
+#: The accepted form, for error messages.
 PRICE_FORM: Final = "a price like `0.15 in, 0.60 out, 0.075 cached`"
 _PART: Final = r"\$?([0-9]{1,9}(?:\.[0-9]{1,9})?)\s+(in|out|cached|written)"
 
 
 class Price(NamedTuple):
-    """US dollars per million tokens; what is None costs as much as other input."""
+    """US dollars per million tokens; where a field is None, the input price applies."""
 
     input: float
     output: float
-    #: Input that the provider had in its cache.
+    #: Input read from the provider's cache.
     cached: float | None = None
-    #: Input that it put there.
+    #: Input written to the provider's cache.
     written: float | None = None
 
 
 def read_price(text: str) -> Price:
-    """Return the price that ``0.15 in, 0.60 out, 0.075 cached`` stands for.
+    """Return the price that a text such as ``0.15 in, 0.60 out, 0.075 cached`` describes.
 
     Raises:
-        InvalidInput: it is none; both directions are needed, each word once.
+        InvalidInput: not a price; ``in`` and ``out`` are required, and no word may repeat.
     """
     amounts: dict[str, float] = {}
     for part in text.split(","):
         found = re.fullmatch(_PART, part.strip().lower())
         if found is None or found[2] in amounts:
-            raise InvalidInput(f"{text!r} is no price. Write {PRICE_FORM}.")
+            raise InvalidInput(f"{text!r} is not a price. Write {PRICE_FORM}.")
         amounts[found[2]] = float(found[1])
     if not {"in", "out"} <= amounts.keys():
-        raise InvalidInput(f"{text!r} lacks a price. Write {PRICE_FORM}.")
+        raise InvalidInput(f"{text!r} is not a complete price. Write {PRICE_FORM}.")
     return Price(amounts["in"], amounts["out"], amounts.get("cached"), amounts.get("written"))
 
 
 def format_price(price: Price) -> str:
-    """Return a price as `read_price` reads it."""
+    """Return a price in the form that `read_price` accepts."""
     words = zip(price, ("in", "out", "cached", "written"), strict=True)
     return ", ".join(f"{amount:g} {word}" for amount, word in words if amount is not None)

@@ -1,8 +1,8 @@
-"""When a conversation starts anew by itself: policies, and the moments they speak of.
+"""When a conversation resets automatically: policies and the times they define.
 
-Moments are seconds since the epoch. The daily boundary is the first moment of a day at which the
-clock on the wall of the policy's zone shows the hour, or would if the hour were not skipped, so
-that there is exactly one each day, in whatever way clocks are changed.
+Times are seconds since the epoch. The daily boundary is the first moment of a day at which local
+time in the policy's zone reaches the hour, or would if daylight saving did not skip that hour. So
+there is exactly one boundary each day, however clocks change.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Mode = Literal["none", "idle", "daily", "both"]
 ExpiryReason = Literal["idle", "daily"]
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
-#: Moments outside are moved to the nearer end: a calendar has no days for them.
+#: Times outside this range are clamped to it: the calendar cannot represent their days.
 _EARLIEST: Final = datetime(1902, 1, 1, tzinfo=UTC).timestamp()
 _LATEST: Final = datetime(9990, 1, 1, tzinfo=UTC).timestamp()
 
 
 @dataclass(frozen=True, slots=True)
 class SessionResetPolicy:
-    """When a lane gets a new session without anybody asking, and who is told.
+    """When a lane gets a new session automatically, and whether the user is notified.
 
     Raises:
         InvalidInput: a value is not allowed; the message says which are.
@@ -37,13 +37,13 @@ class SessionResetPolicy:
     mode: Mode = "both"
     #: The hour of the daily reset, 0 to 23.
     at_hour: int = 4
-    #: How long nothing may happen.
+    #: Minutes without activity before a reset.
     idle_minutes: float = 1440
-    #: Whether the user is told.
+    #: Whether the user is notified.
     notify: bool = True
-    #: Platforms on which nobody would read it.
+    #: Platforms where a notification would reach no reader.
     notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
-    #: The zone of the hour, like ``Europe/Berlin``; None is the host's.
+    #: The time zone of the hour, like ``Europe/Berlin``; None means the host's.
     timezone: str | None = None
 
     def __post_init__(self) -> None:
@@ -63,17 +63,17 @@ class SessionResetPolicy:
         object.__setattr__(self, "notify_exclude_platforms", excluded)
 
     def notifies(self, platform: str) -> bool:
-        """Tell whether a user on this platform is told about a reset."""
+        """Tell whether users on this platform are notified of a reset."""
         return self.notify and platform.lower() not in self.notify_exclude_platforms
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, as JSON can hold them."""
+        """Return the fields as JSON-serialisable values."""
         return {**asdict(self), "notify_exclude_platforms": list(self.notify_exclude_platforms)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SessionResetPolicy:
-        """Return the policy with these fields. What is missing or null has its default; names it
-        does not know are left out.
+        """Return the policy with these fields. Missing and null fields get their defaults; unknown
+        names are ignored.
 
         Raises:
             InvalidInput: a value is not allowed.
@@ -81,7 +81,7 @@ class SessionResetPolicy:
         known = {name: values[name] for name in _FIELDS if values.get(name) is not None}
         excluded = known.get("notify_exclude_platforms", ())
         if isinstance(excluded, str) or not isinstance(excluded, (list, tuple)):
-            raise InvalidInput("notify_exclude_platforms must be a list of names of platforms.")
+            raise InvalidInput("notify_exclude_platforms must be a list of platform names.")
         return cls(**known)
 
 
@@ -89,21 +89,21 @@ _FIELDS: Final = tuple(field.name for field in fields(SessionResetPolicy))
 
 
 def is_hour(value: object) -> bool:
-    """Tell whether a daily reset can be at this hour."""
+    """Tell whether a value is a valid hour of the daily reset."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 23
 
 
 def is_idle_time(value: object) -> bool:
-    """Tell whether so many minutes can be waited."""
+    """Tell whether a value is a valid number of idle minutes."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_number and 0 < value < float("inf")  # type: ignore[operator]
 
 
 def is_zone(name: object) -> bool:
-    """Tell whether a time zone of this name is known."""
+    """Tell whether a name is a known time zone."""
     try:
         return isinstance(name, str) and bool(_zone(name))
-    except (OSError, ValueError, LookupError):  # no such file, no such form of name, no such zone
+    except (OSError, ValueError, LookupError):  # missing file, malformed name, unknown zone
         return False
 
 
@@ -115,9 +115,9 @@ def _zone(name: str) -> ZoneInfo:
 def expiry_reason(policy: SessionResetPolicy, updated_at: float, now: float) -> ExpiryReason | None:
     """Return why a lane last used at *updated_at* has expired by now, or None if it has not.
 
-    Idle means more than `idle_minutes`: exactly so many are not. Daily means that it was last used
-    before the latest boundary. Idle is named when both hold. A clock that ran backwards expires
-    nothing.
+    Idle means longer than `idle_minutes`; at exactly that time it has not yet expired. Daily means
+    last used before the latest boundary. When both apply, the reason is idle. A clock that ran
+    backwards expires nothing.
     """
     if policy.mode in {"idle", "both"} and now > updated_at + policy.idle_minutes * 60:
         return "idle"
@@ -127,9 +127,9 @@ def expiry_reason(policy: SessionResetPolicy, updated_at: float, now: float) -> 
 
 
 def next_expiry(policy: SessionResetPolicy, updated_at: float) -> float | None:
-    """Return the moment up to which a lane last used at *updated_at* lives, or None: for ever.
+    """Return when a lane last used at *updated_at* expires, or None for never.
 
-    At this moment it expires if it is a daily boundary, and right after it if it is idle time.
+    It expires at this moment if that is a daily boundary, and right after it if it is idle time.
     """
     moments = []
     if policy.mode in {"idle", "both"}:
@@ -150,15 +150,15 @@ def next_boundary(policy: SessionResetPolicy, moment: float) -> float:
 
 
 def _boundaries_near(policy: SessionResetPolicy, moment: float) -> list[float]:
-    # Two days each way: a zone can skip a whole day, and the hour of a day can be a day away.
+    # Two days each way: a zone can skip a whole day, and the hour of a day can be a day off.
     zone = None if policy.timezone is None else _zone(policy.timezone)
     today = datetime.fromtimestamp(_within(moment), zone).date()
     return [_moment_of(today + timedelta(days=n), policy.at_hour, zone) for n in range(-2, 3)]
 
 
 def _moment_of(day: date, hour: int, zone: ZoneInfo | None) -> float:
-    # Without a zone this is the host's time. Of an hour that comes twice it is the first; one that
-    # is skipped is counted as if clocks had not been changed yet.
+    # Without a zone this is the host's time. An hour that occurs twice means its first occurrence;
+    # a skipped hour is computed as if clocks had not changed yet.
     return datetime(day.year, day.month, day.day, hour, tzinfo=zone).timestamp()
 
 

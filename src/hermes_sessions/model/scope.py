@@ -1,7 +1,7 @@
-"""Who is asking, and so what may be read.
+"""The scope of a read: who is asking, and therefore what may be read.
 
-Every read on behalf of somebody carries a scope. The owner of the store sees everything; a person
-on a messenger sees their own sessions; a room sees its conversations. Text outside the scope never
+Every read on behalf of a user carries a scope. The owner of the store sees everything, a messenger
+user sees their own sessions, and a group chat sees its conversations. Text outside the scope never
 appears, not even in a count.
 """
 
@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 
 class Scope(NamedTuple):
-    """What may be read. Conditions that are set must all hold; none set means everything."""
+    """What may be read. All conditions that are set must hold; none set means everything."""
 
-    #: Sessions of this person.
+    #: Sessions of this user.
     user_id: str | None = None
-    #: Sessions from this source, because user ids of two platforms may be equal.
+    #: Sessions from this source, because two platforms may use the same user id.
     source: str | None = None
     #: Sessions of these conversations.
     conversation_ids: tuple[str, ...] | None = None
@@ -26,5 +26,5 @@ class Scope(NamedTuple):
         return self.user_id is None and self.source is None and self.conversation_ids is None
 
 
-#: The owner of the store: the library's and the command line's own calls.
+#: The owner of the store: calls by the library itself and the command line.
 OWNER = Scope()

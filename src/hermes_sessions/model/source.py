@@ -1,4 +1,4 @@
-"""Where a message came from: the platform, the chat in it, and who wrote."""
+"""Where a message came from: the platform, the chat and the sender."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hermes_sessions.errors import InvalidInput
 
 
 class Platform(str):
-    """A messaging platform. It is text, and there is one object for each name.
+    """A messaging platform: a ``str`` with one object per name.
 
-    ``Platform("Telegram") is Platform.TELEGRAM``. Names that nobody registered raise
-    `InvalidInput`, which is a `ValueError`.
+    ``Platform("Telegram") is Platform.TELEGRAM``. Unregistered names raise `InvalidInput`, which
+    is a `ValueError`.
     """
 
     __slots__ = ()
@@ -44,7 +44,7 @@ class Platform(str):
     RELAY: ClassVar[Platform]
 
     def __new__(cls, name: object) -> Self:
-        """Return the registered platform of that name, in any case."""
+        """Return the registered platform of that name, ignoring case."""
         found = _REGISTERED.get(_folded(name))
         if found is None:
             raise InvalidInput(
@@ -55,9 +55,9 @@ class Platform(str):
 
     @classmethod
     def register(cls, name: str, *, pii_safe: bool = False) -> Platform:
-        """Make a platform known to this process and return it; a known one is returned as it is.
+        """Register a platform in this process and return it; a registered one is returned as is.
 
-        *pii_safe* says that agents on it do well without raw ids, so that they may be redacted.
+        *pii_safe* says that agents on it work without raw ids, so that they may be redacted.
 
         Raises:
             InvalidInput: the name is not text, or blank.
@@ -81,7 +81,7 @@ class Platform(str):
 
     @property
     def pii_safe(self) -> bool:
-        """Whether an agent on this platform does well without raw ids."""
+        """Whether agents on this platform work without raw ids."""
         return self in _PII_SAFE
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ def _folded(name: object) -> str:
 
 _REGISTERED: Final[dict[str, Platform]] = {}
 _PII_SAFE: Final[set[str]] = set()
-#: A mention on these is written with the id of the person: ``<@1234>``, ``<@U1234>``.
+#: Mentions on these platforms contain the user's id: ``<@1234>``, ``<@U1234>``.
 _MENTIONED_BY_ID: Final = frozenset({"discord", "slack"})
 
 for _name in Platform.__annotations__:
@@ -107,10 +107,10 @@ for _name in Platform.__annotations__:
 
 @dataclass(frozen=True, slots=True)
 class SessionSource:
-    """Where a message came from. Immutable; ids are text, and an empty one is none.
+    """Where a message came from. Immutable; ids are text, and an empty id becomes None.
 
     Raises:
-        InvalidInput: nobody registered the platform.
+        InvalidInput: the platform is not registered.
     """
 
     platform: Platform
@@ -124,7 +124,7 @@ class SessionSource:
     #: Forum topic or thread in the chat.
     thread_id: str | None = None
     chat_topic: str | None = None
-    #: What stays when `user_id` changes: Signal's UUID, Feishu's union id.
+    #: The id that stays when `user_id` changes: Signal's UUID, Feishu's union id.
     user_id_alt: str | None = None
     chat_id_alt: str | None = None
     is_bot: bool = False
@@ -134,9 +134,9 @@ class SessionSource:
     parent_chat_id: str | None = None
     #: The message that triggered this.
     message_id: str | None = None
-    #: The platform let the author in by a role, not by their id.
+    #: The platform admitted the sender by a role, not by their id.
     role_authorized: bool = False
-    #: The profile of a gateway that runs several; none is the main one.
+    #: The profile, in a gateway that runs several; None is the main profile.
     profile: str | None = None
 
     def __post_init__(self) -> None:
@@ -154,7 +154,7 @@ class SessionSource:
 
     @property
     def description(self) -> str:
-        """Who or what it is, for people: ``DM with Alice``, ``group: My Group, thread: 12345``."""
+        """A description for users: ``DM with Alice``, ``group: My Group, thread: 12345``."""
         if self.platform is Platform.LOCAL:
             return "CLI terminal"
         if self.chat_type == "dm":
@@ -166,9 +166,9 @@ class SessionSource:
         return f"{words}, thread: {self.thread_id}" if self.thread_id else words
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the documented form: the first fields always, the others where they say something.
+        """Return the documented form: the first eight fields always, the others only when set.
 
-        `from_dict` makes an equal source of it.
+        `from_dict` restores an equal source from it.
         """
         values: dict[str, Any] = {name: getattr(self, name) for name in _ALWAYS_WRITTEN}
         values["platform"] = self.platform.value
@@ -179,10 +179,11 @@ class SessionSource:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SessionSource:
-        """Return the source that `to_dict` described; names it does not know are left out.
+        """Return the source that `to_dict` wrote; unknown keys are ignored.
 
         Raises:
-            InvalidInput: no mapping, no platform or chat, or a platform nobody registered.
+            InvalidInput: not a mapping, platform or chat is missing, or the platform is
+            unregistered.
         """
         if not isinstance(values, Mapping):
             raise InvalidInput(f"A source must be a mapping, not {type(values).__name__}.")
@@ -190,7 +191,7 @@ class SessionSource:
         if missing:
             raise InvalidInput(f"The source has no {' and no '.join(missing)}.")
         known = {name: values[name] for name in _FIELDS if name in values}
-        # Later versions of the documented system call it so.
+        # Later versions of the documented system use this name.
         if not known.get("guild_id") and values.get("scope_id"):
             known["guild_id"] = values["scope_id"]
         return cls(**known)

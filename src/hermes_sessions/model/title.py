@@ -1,4 +1,4 @@
-"""Titles: cleaning, and the numbered family ``my project``, ``my project #2``, …"""
+"""Titles: cleaning, and numbered families such as ``my project``, ``my project #2``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hermes_sessions.model.ids import ascii_lower
 
 MAX_TITLE_LENGTH = 100
 
-# Compiled at their first use: most processes set no title.
+# Compiled on first use: most processes set no title.
 _INVISIBLE = (
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f"  # C0 controls except TAB, LF, CR; DEL
     "\x80-\x84\x86-\x9f"  # C1 controls except NEL, which is a line break
@@ -47,7 +47,7 @@ def split_number(title: str) -> tuple[str, int | None]:
 
 
 def family_key(title: str) -> str:
-    """Return what all numbered variants of a title share, ASCII case folded."""
+    """Return the part that all numbered variants of a title share, with ASCII case folded."""
     return ascii_lower(split_number(title)[0])
 
 

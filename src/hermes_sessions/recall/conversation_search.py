@@ -16,7 +16,7 @@ from typing import Any, Final
 from hermes_sessions.model.message import text_of
 from hermes_sessions.recall.scoped_store import DEMOTED_WHEN_SEARCHING, ScopedStore
 from hermes_sessions.storage.search.answer import Hit, SearchAnswer, SearchReport
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS, steps
 from hermes_sessions.text.query.tree import Node, Query, terms_of
@@ -205,7 +205,7 @@ class Question:
 
     text: str
     parsed: Query
-    conditions: Conditions
+    conditions: SearchConditions
     sort: str
     wanted: int
 
@@ -235,11 +235,11 @@ def collect_hits(store: ScopedStore, question: Question) -> CollectedHits:
 class _Tier:
     """A group of sources, by whether they are demoted."""
 
-    conditions: Conditions
+    conditions: SearchConditions
     demoted: bool
 
 
-def _tiers(conditions: Conditions, gathered: CollectedHits) -> Iterator[_Tier]:
+def _tiers(conditions: SearchConditions, gathered: CollectedHits) -> Iterator[_Tier]:
     if gathered.is_level:
         yield _Tier(conditions, demoted=False)
         return

@@ -24,7 +24,7 @@ from hermes_sessions.recall.message_excerpts import (
 from hermes_sessions.recall.scoped_store import RecallContext
 from hermes_sessions.recall.summaries import Summaries, Topic
 from hermes_sessions.storage.search.answer import COUNT_LIMIT, Hit, SearchReport
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions.text.query.parser import parse
 from hermes_sessions.text.query.relaxation import AS_ASKED
 
@@ -145,7 +145,7 @@ def _question(context: RecallContext, arguments: Arguments) -> Question:
     if roles is None:
         named = {item.name for item in parsed.filters}
         roles = () if named & _ABOUT_ROLES else DEFAULT_ROLES
-    conditions = Conditions(
+    conditions = SearchConditions(
         roles=roles,
         sources=arguments.sources,
         after=arguments.after,

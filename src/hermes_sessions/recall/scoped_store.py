@@ -16,7 +16,7 @@ from hermes_sessions.model.scope import Scope
 from hermes_sessions.recall.message_excerpts import label
 from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 
 # Sources that are not people's conversations, and what becomes of their sessions.
 
@@ -105,7 +105,7 @@ class ScopedStore:
     def search(
         self,
         query: str,
-        conditions: Conditions,
+        conditions: SearchConditions,
         *,
         limit: int,
         sort: str,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan, RetentionResult
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
     from hermes_sessions.storage.search.answer import SearchAnswer
-    from hermes_sessions.text.query.filters import Conditions
+    from hermes_sessions.text.query.filters import SearchConditions
 
 
 class AsyncSessionDB(AsyncHandle):
@@ -847,7 +847,7 @@ class AsyncSessionDB(AsyncHandle):
         *,
         sort: str | None = None,
         include_inactive: bool = False,
-        conditions: Conditions | None = None,
+        conditions: SearchConditions | None = None,
         scope: Scope = OWNER,
     ) -> list[Record]:
         """See `SessionDB.search_messages`."""
@@ -869,7 +869,7 @@ class AsyncSessionDB(AsyncHandle):
         self,
         query: str,
         *,
-        conditions: Conditions | None = None,
+        conditions: SearchConditions | None = None,
         limit: int = 20,
         sort: str | None = None,
         cursor: str | None = None,

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.trash import Trash
     from hermes_sessions.storage.repositories.usage import Usage
     from hermes_sessions.storage.search.answer import SearchAnswer
-    from hermes_sessions.text.query.filters import Conditions
+    from hermes_sessions.text.query.filters import SearchConditions
 
 Record = dict[str, Any]
 
@@ -1171,7 +1171,7 @@ class SessionDB:
         *,
         sort: str | None = None,
         include_inactive: bool = False,
-        conditions: Conditions | None = None,
+        conditions: SearchConditions | None = None,
         scope: Scope = OWNER,
     ) -> list[Record]:
         """Return messages that match, best first, with ``snippet`` (``>>>match<<<``) and
@@ -1199,7 +1199,7 @@ class SessionDB:
         self,
         query: str,
         *,
-        conditions: Conditions | None = None,
+        conditions: SearchConditions | None = None,
         limit: int = 20,
         sort: str | None = None,
         cursor: str | None = None,

@@ -1,5 +1,7 @@
 """Pure text work: folding, tokens, queries, matching, snippets. No I/O, no clock.
 
-One analysis for every database: `normalise` folds characters, `segment` turns text into tokens,
-`encode` writes tokens as words that no engine changes, `snippet` shows matches in the original.
+Every database uses the same analysis: `normalisation` folds characters, `tokenizer` turns text into
+tokens, `token_encoder` writes tokens as words that no engine changes, `snippet` shows matches in
+the
+original text.
 """

@@ -1,9 +1,9 @@
-"""What kind of character is it? Tables that every part of the analysis shares.
+"""Character classes that every part of the text analysis shares.
 
-Each constant is the inside of a regular-expression character class. They are written out instead
-of asked from the running Python, so that a text has the same tokens on every version; only
-characters that survive `normalise.fold` matter. Code points of no class separate words. The
-tables follow Unicode 14; gaps between characters of one kind belong to that kind.
+Each constant is the inside of a regular-expression character class. The tables are written out, not
+taken from the running Python, so that a text has the same tokens on every version. Only characters
+that survive `normalisation.fold` matter. Code points of no class separate words. The tables follow
+Unicode 14; gaps between characters of one kind belong to that kind.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Final
 
 # Where a text may be cut: never between a letter and its marks, nor inside an emoji.
 #
-# A cluster is what a reader sees as one character: a base with everything that belongs to it, an
-# emoji with its modifiers and what it is joined to, a flag of two letters. No folding rule reaches
-# across the boundary of a cluster.
+# A cluster is what a reader sees as one character: a base with its marks, an emoji with its
+# modifiers and joined emoji, a flag of two letters. No folding rule crosses a cluster boundary.
 
 
 _JOINER: Final = "\u200d"
-# Nothing legible has more code points: longer clusters, and longer rows of flags, may be cut.
+# No legible cluster has more code points; longer clusters and rows of flags may be cut.
 _LONGEST: Final = 1_000
 
 
@@ -58,7 +57,7 @@ def _cluster_at(text: str, position: int) -> tuple[int, int]:
 
 
 def _is_certain_start(text: str, position: int) -> bool:
-    """Whether a cluster starts here whatever stands before."""
+    """Whether a cluster starts here regardless of the text before."""
     return text[position - 1] != _JOINER and _may_follow().match(text, position) is None
 
 
@@ -169,7 +168,7 @@ _BMP_SYMBOL = (
     "\uab6a\uab6b\ufbb2-\ufbc2\ufd40-\ufdff\ufffc\ufffd"
 )
 
-# Beyond the first plane whole blocks are enough: what is rare there is letters or signs.
+# Beyond the first plane whole blocks are enough: rare code points there are letters or symbols.
 _ASTRAL_WORD = (
     "\U00010000-\U00010136\U00010140-\U00010178\U000101fd-\U0001afef\U0001b170-\U0001cf46"
     "\U0001d246-\U0001d2ff\U0001d357-\U0001d7ff\U0001da87-\U0001eeef"
@@ -179,7 +178,7 @@ _ASTRAL_SYMBOL = (
     "\U0001d800-\U0001da86\U0001eef0-\U0001f1e5\U0001f200-\U0001fbff"
 )
 
-# Scripts that are written without blanks between words: Han, Kana, Hangul, Bopomofo.
+# Scripts written without blanks between words: Han, Kana, Hangul, Bopomofo.
 CJK = (
     "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303c"
     "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u3131-\u318e"
@@ -187,14 +186,14 @@ CJK = (
     "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
 )
 
-# Two of them make a flag.
+# Two of these make a flag.
 REGIONAL_INDICATOR = "\U0001f1e6-\U0001f1ff"
 
 WORD_START = "a-z0-9" + _BMP_WORD + _ASTRAL_WORD
 WORD_PART = WORD_START + _BMP_MARK
 SYMBOL = _BMP_SYMBOL + _ASTRAL_SYMBOL
 
-# Characters without a shape of their own: joiners, variation selectors, soft hyphens, direction
+# Characters without a visible shape: joiners, variation selectors, soft hyphens, direction
 # marks, fillers and tags.
 IGNORED = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c-\u200f"
@@ -202,15 +201,15 @@ IGNORED = (
     "\U000e0000-\U000e0fff"
 )
 
-# Marks that accent letters of Latin, Greek and Cyrillic, or stand around any character.
+# Marks that accent Latin, Greek and Cyrillic letters, or enclose any character.
 ACCENT = (
     "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u2de0-\u2dff"
     "\u302a-\u302f\ua66f-\ua672\ua674-\ua67d\ua69e\ua69f\ufe20-\ufe2f"
 )
 
-# What belongs to the character before it: marks, ignored characters, skin tones, the Thai and Lao
-# vowel AM, Arabic stretching, and vowels, finals and voiced marks of Hangul and Kana that merge
-# with it when folded.
+# Characters that belong to the one before: marks, ignored characters, skin tones, the Thai and Lao
+# vowel AM, Arabic stretching, and Hangul vowels and finals and Kana voiced marks, which merge with
+# it when folded.
 EXTENDER = (
     _BMP_MARK
     + _ASTRAL_MARK

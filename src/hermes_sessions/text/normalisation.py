@@ -1,8 +1,8 @@
-"""Folds text so that spellings of the same thing become equal; shared by index and query.
+"""Fold text so that spellings of the same word become equal; shared by index and query.
 
-`fold` is what tokens are made of, `plain` the same with upper and lower case still apart. Both
-treat a text piece by piece: folding the pieces between `clusters` boundaries and joining them
-gives the same as folding the whole, which is what lets matches be shown in the original text.
+`fold` is the input of the tokenizer; `plain` does the same but keeps upper and lower case. Both
+work cluster by cluster: folding the pieces between cluster boundaries and joining them equals
+folding the whole. This makes it possible to show matches in the original text.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from unicodedata import normalize
 
 from hermes_sessions.text import characters
 
-# Signs that compatibility folding would glue to the word beside them: ``Hermes™``, ``2½``,
-# ``①Install``. The fraction slash joins them so that ½ equals 1/2.
+# Symbols that compatibility folding would glue to the adjacent word: ``Hermes™``, ``2½``,
+# ``①Install``. The fraction slash is here so that ½ equals 1/2.
 _STANDING_ALONE: Final = (
     "\u00bc-\u00be\u2044\u2120\u2122\u2150-\u215f\u2189\u2460-\u24ea"
     "\U0001f100-\U0001f10a\U0001f12b\U0001f12c\U0001f130-\U0001f149\U0001f16a-\U0001f16c"
 )
 
-# The Arabic stretching letter, which compatibility forms of vowels bring in, too.
+# The Arabic stretching letter; compatibility forms of vowels also contain it.
 _STRETCH: Final = "\u0640"
 
-# What `_unaccented` changes: accents, voiced marks that no kana took, letters that contain an
-# accent, and those of _LETTERS. Signs with a stroke (≠) are not among them.
+# The input of `_unaccented`: accents, voiced marks without a kana, letters that contain an accent,
+# and the letters of _LETTERS. Symbols with a stroke (≠) are not included.
 _ACCENTED: Final = (
     "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u0233\u0344\u0385-\u0390\u03aa-\u03b0\u03ca-\u03ce"
     "\u03d3\u03d4\u0400-\u0403\u0407\u040c-\u040e\u0419\u0439\u0450-\u0453\u0457\u045c-\u045e"
     "\u0476\u0477\u04c1\u04c2\u04d0-\u04f9\u1e00-\u1fff\u3099\u309a"
 ) + characters.ACCENT
 
-# Letters that people type without their stroke, and ligatures that they type as two letters.
+# Letters that users type without their stroke, and ligatures that they type as two letters.
 _LETTERS: Final = str.maketrans(
     {
         "Æ": "Ae",
@@ -57,8 +57,8 @@ _LETTERS: Final = str.maketrans(
 def fold(text: str) -> str:
     """Return the text with case, width, accents and compatibility forms folded away.
 
-    Accents go on Latin, Greek and Cyrillic letters only: ``が`` stays different from ``か``.
-    Composed and decomposed input give the same, and folding twice changes nothing more.
+    Only Latin, Greek and Cyrillic letters lose accents: ``が`` stays different from ``か``.
+    Composed and decomposed input give the same result, and folding is idempotent.
     """
     if text.isascii():
         return text.lower()
@@ -66,7 +66,7 @@ def fold(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the folded text before its case is folded, for words whose capitals mean something."""
+    """Return the text folded except for case, for words whose capitals carry meaning."""
     if text.isascii():
         return text
     if _unusual().search(text):
@@ -75,7 +75,7 @@ def plain(text: str) -> str:
     if _STRETCH in text:
         text = normalize("NFC", text.replace(_STRETCH, ""))
     unaccented = _accented().sub(_unaccented, text)
-    # A removed mark may have kept its neighbours from joining.
+    # A removed mark may have prevented its neighbours from composing.
     return text if unaccented == text else normalize("NFC", unaccented)
 
 
@@ -95,7 +95,7 @@ def _without_accents(letters: str) -> str:
     return _marks().sub("", normalize("NFD", letters)).translate(_LETTERS)
 
 
-# The tables make patterns of some milliseconds' work each: only texts beyond ASCII pay for them.
+# Compiling these tables takes some milliseconds each; only texts beyond ASCII need them.
 
 
 @cache
@@ -110,7 +110,7 @@ def _special() -> re.Pattern[str]:
 
 @cache
 def _accented() -> re.Pattern[str]:
-    return re.compile(f"[{_ACCENTED}][{_ACCENTED}]*+")  # a class first is found fastest
+    return re.compile(f"[{_ACCENTED}][{_ACCENTED}]*+")  # a leading class is matched fastest
 
 
 @cache

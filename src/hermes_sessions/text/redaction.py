@@ -1,8 +1,8 @@
-"""Secrets and names taken out of text before it is shared.
+"""Remove secrets and names from text before it is shared.
 
-Rules look for what has a form of its own: keys with known beginnings, tokens after the words that
-announce them, private keys, addresses, and the names in home directories. What matches is replaced
-by a note that says what it was. No rule can know every secret: read what you share.
+Rules match secrets with a recognisable form: keys with known prefixes, tokens after words that
+announce them, private keys, addresses, and user names in home directories. Each match is replaced
+by a note that names its kind. No rule knows every secret: review the text before you share it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, Final, NamedTuple
 
 
 class Rule(NamedTuple):
-    """What is looked for; the group ``secret`` is replaced, or all of it where there is none."""
+    """One kind of secret. The group ``secret`` is replaced, or else the whole match."""
 
     name: str
     pattern: re.Pattern[str]
 
 
-#: Bounded repetitions, here and below: no text may make a rule try every way to read it.
+#: Repetitions are bounded here and below, so that no text causes catastrophic backtracking.
 _NAMES_OF_SECRETS: Final = (
     r"(?:[a-z0-9]{1,30}[_-]){0,4}(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|token|passw(?:or)?d"
     r"|passphrase|credentials?|private[_-]?key)"
 )
 
-#: In this order: what an earlier rule took, a later one does not see.
+#: In order: text replaced by an earlier rule is hidden from later ones.
 RULES: Final = (
     Rule(
         "private key",
@@ -87,7 +87,7 @@ RULES: Final = (
 )
 
 _SECRET_KEY: Final = re.compile(_NAMES_OF_SECRETS, re.IGNORECASE)
-#: What says where a text belongs; without it a file could not be read back.
+#: Structural fields; without them an exported file could not be imported again.
 _STRUCTURE: Final = frozenset(
     "id session_id parent_session_id conversation_id source role edge_kind end_reason model "
     "content_type tool_name tool_call_id type finish_reason billing_mode cost_status".split()
@@ -95,23 +95,24 @@ _STRUCTURE: Final = frozenset(
 
 
 class Redactor:
-    """Replaces what the rules find, and counts it."""
+    """Applies the rules and counts replacements."""
 
     def __init__(self) -> None:
-        #: How often something of each kind was replaced.
+        #: Replacements by rule.
         self.counts: Counter[str] = Counter()
 
     def text(self, text: str) -> str:
-        """Return *text* without what the rules find."""
+        """Return *text* with all matches replaced."""
         for rule in RULES:
             text = rule.pattern.sub(partial(self._note, rule.name), text)
         return text
 
     def record(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an export record whose every text went through the rules.
+        """Return an export record with the rules applied to every text.
 
-        Bytes cannot be looked into and are replaced as a whole. Ids, roles, sources and names of
-        models and tools stay.
+        Binary values cannot be inspected and are replaced as a whole. Ids, roles, sources, and
+        names
+        of models and tools stay.
         """
         return {
             key: value if key in _STRUCTURE else self._value(value, key)

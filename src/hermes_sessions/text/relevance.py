@@ -1,8 +1,8 @@
-"""Orders matches by relevance: the same list in the same order on every database.
+"""Rank matches by relevance: the same list in the same order on every database.
 
-A match scores by how often the query's terms stand in it and how rare they are among the
-candidates (BM25), how many of the terms it has, whether they stand together, whether the session's
-title has them, and a little by how new it is. Everything is computed from the candidates alone.
+A match scores by how often it contains the query's terms and how rare they are among the candidates
+(BM25), how many of the terms it has, whether they are adjacent, whether the session's title
+contains them, and slightly by its age. Only the candidates are used for all of this.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _COVERAGE: Final = 3.0
 _TOGETHER: Final = 1.0
 _TITLE: Final = 1.5
 _ROLE: Final = {"user": 0.3, "assistant": 0.2}
-#: Sources whose messages nobody wrote or reads: reports and machine work.
+#: Sources without a human writer or reader: reports and background work.
 BACKGROUND_SOURCES: Final = frozenset({"cron", "tool", "subagent"})
 _BACKGROUND_COST: Final = 1.0
 _RECENCY: Final = 0.5
 _RECENCY_DAYS: Final = 30.0
-#: Of a very long text, so much is looked at.
+#: Only this many characters of a text are examined.
 _LONGEST: Final = 50_000
 
 
 class Match:
-    """One candidate: what is scored, and what breaks ties."""
+    """One candidate: its texts to score, and the fields that break ties."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Match:
 
     @computed_once
     def folded(self) -> str:
-        """Its texts, folded, as one."""
+        """Its texts, folded and joined."""
         return folded("\n".join(self.texts)[:_LONGEST])
 
 
 def scores(matches: Sequence[Match], terms: Sequence[Term | Substring]) -> list[float]:
-    """Return the score of each match, in their order."""
+    """Return the score of each match, in the given order."""
     if not matches:
         return []
     counters = [counter(term) for term in terms]
@@ -87,7 +87,7 @@ def scores(matches: Sequence[Match], terms: Sequence[Term | Substring]) -> list[
                 titles[match.title] = _share(counters, folded(match.title))
             score += _TITLE * titles[match.title]
         if pairs:
-            # Words stand together at most where both stand.
+            # A pair can only be adjacent where both words occur.
             together = [count for i, count in pairs if row[i] and row[i + 1]]
             score += _TOGETHER * sum(1 for count in together if count(match.folded)) / len(pairs)
         score += _ROLE.get(match.role, 0.0)
@@ -95,13 +95,13 @@ def scores(matches: Sequence[Match], terms: Sequence[Term | Substring]) -> list[
             score -= _BACKGROUND_COST
         age_days = max(0.0, newest - match.timestamp) / 86400
         score += _RECENCY / (1 + age_days / _RECENCY_DAYS)
-        # A fixed number of digits, so that no machine's rounding changes the order.
+        # Rounded, so that floating-point differences between machines do not change the order.
         result.append(round(score, 9))
     return result
 
 
 def order(matches: Sequence[Match], points: Sequence[float]) -> list[int]:
-    """Return positions of *matches*, best first; ties by time, session and place in it."""
+    """Return positions of *matches*, best first; ties broken by time, session and ordinal."""
     return sorted(
         range(len(matches)),
         key=lambda i: (
@@ -114,7 +114,7 @@ def order(matches: Sequence[Match], points: Sequence[float]) -> list[int]:
 
 
 def _neighbours(terms: Sequence[Term | Substring]) -> list[tuple[int, Callable[[str], int]]]:
-    """Return which words stand next to each other in the query, and what counts such pairs."""
+    """Return adjacent words of the query, each with a function that counts the pair in a text."""
     return [
         (i, counter(Term(first.parts + second.parts, f"{first.raw} {second.raw}", second.prefix)))
         for i, (first, second) in enumerate(pairwise(terms))
@@ -123,7 +123,7 @@ def _neighbours(terms: Sequence[Term | Substring]) -> list[tuple[int, Callable[[
 
 
 def _share(counters: Sequence[Callable[[str], int]], text: str) -> float:
-    """Return how many of the terms stand in a folded text, as a share of all."""
+    """Return the share of terms that occur in a folded text."""
     if not counters or not text:
         return 0.0
     return sum(1 for count in counters if count(text)) / len(counters)

@@ -1,8 +1,9 @@
-"""Shows matches in the original text: the same snippet on every database.
+"""Build snippets that show matches in the original text, identical on every database.
 
-Matches are (start, end) offsets of the text, one for a whole phrase. Those that touch or overlap
-share a pair of markers. Nothing is cut inside a cluster: a letter keeps its marks and an emoji
-its modifiers.
+Matches are (start, end) offsets into the text, one per phrase. Touching or overlapping matches
+share
+one pair of markers. Text is never cut inside a cluster: a letter keeps its marks and an emoji its
+modifiers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 
 from hermes_sessions.text.characters import cluster_end, cluster_start
 
-#: Characters of text in a snippet, about 40 tokens; markers and dots come on top.
+#: Characters of text in a snippet, about 40 tokens, not counting markers and ellipses.
 WIDTH: Final = 160
 OPENING: Final = ">>>"
 CLOSING: Final = "<<<"
@@ -24,20 +25,20 @@ ELLIPSIS: Final = "..."
 Mark = tuple[int, int]
 
 _BLANKS: Final = re.compile(r"\s+")
-# What is looked at: so many matches from the start, and this many widths around the best place,
-# because blanks are folded before characters are counted.
+# At most this many matches are considered, and this many widths around the best position, because
+# white space is collapsed before characters are counted.
 _MOST_MARKS: Final = 1_000
 _CONTEXT_WIDTHS: Final = 4
-# A snippet starts and ends with a whole word when one does so within this many characters.
+# A snippet starts and ends on a word boundary if one is within this many characters.
 _WORD_REACH: Final = 20
 
 
 def make_snippet(text: str, marks: Iterable[Mark], *, width: int = WIDTH) -> str:
-    """Return about *width* characters of the text around the place with the most matches.
+    """Return about *width* characters of the text around the densest group of matches.
 
-    Different matches count more than repeated ones, and earlier places win ties. White space is
-    folded to single blanks, dots stand where text was left out. Without matches the snippet is
-    the start of the text. Apart from sorting the matches, long texts cost what short ones do.
+    Distinct matches count more than repeated ones, and earlier positions win ties. White space is
+    collapsed to single blanks, and an ellipsis marks omitted text. Without matches the snippet is
+    the start of the text. Apart from sorting the matches, long texts cost no more than short ones.
     """
     joined = _join(text, marks)
     first, last = densest(text, joined, width)
@@ -58,12 +59,12 @@ def make_snippet(text: str, marks: Iterable[Mark], *, width: int = WIDTH) -> str
 
 
 def highlight(text: str, marks: Iterable[Mark]) -> str:
-    """Return the whole text with its matches marked, white space as it is."""
+    """Return the whole text with its matches marked and white space unchanged."""
     return _insert_markers(text, _join(text, marks))
 
 
 def _join(text: str, marks: Iterable[Mark]) -> list[Mark]:
-    """Return the marks in order, joined where they touch, on cluster boundaries."""
+    """Return the marks in order, merged where they touch, on cluster boundaries."""
     joined: list[Mark] = []
     for start, end in sorted(marks):
         if not 0 <= start < end <= len(text):
@@ -77,9 +78,7 @@ def _join(text: str, marks: Iterable[Mark]) -> list[Mark]:
 
 
 def densest(text: str, marks: Sequence[Mark], width: int) -> Mark:
-    """Return from where to where the best group of matches within *width* reaches; nowhere is
-    (0, 0).
-    """
+    """Return the span of the best group of matches within *width*; (0, 0) without matches."""
     best, best_score = (0, 0), (0, 0)
     group: deque[tuple[Mark, str]] = deque()
     kinds: Counter[str] = Counter()
@@ -99,7 +98,7 @@ def densest(text: str, marks: Sequence[Mark], width: int) -> Mark:
 
 
 def _fold_blanks(text: str, start: int, end: int, marks: Sequence[Mark]) -> tuple[str, list[Mark]]:
-    """Return a stretch of the text with white space folded, and its marks moved accordingly."""
+    """Return a part of the text with white space collapsed, and its marks moved accordingly."""
     folded = ""
     moved: list[Mark] = []
     done = start
@@ -118,7 +117,7 @@ def _append_folded(folded: str, piece: str) -> str:
 
 
 def _window(shown: str, focus: Sequence[Mark], width: int) -> Mark:
-    """Return what to show: *width* characters with the focus in the middle, whole words."""
+    """Return the span to show: *width* characters of whole words, centred on the focus."""
     first, last = (focus[0][0], focus[-1][1]) if focus else (0, 0)
     left = max(0, first - max(0, width - (last - first)) // 2)
     right = min(len(shown), left + width)

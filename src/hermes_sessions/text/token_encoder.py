@@ -1,15 +1,18 @@
-"""Writes tokens as words that every database keeps as they are.
+"""Encode tokens as words that every database stores unchanged.
 
-An encoded token is 3 to 60 characters of ``a-z``, ``0-9`` and ``_``, and its first letter says
-what it is: ``x`` a word, ``q`` CJK, ``z`` a sign; other letters are marks of ours. So none is a
-number, a stop word of a server or syntax of a query, and none is split or dropped. An index must
-take ``_`` for a letter (FTS5: ``tokenize="ascii tokenchars '_'"``).
+An encoded token has 3 to 60 characters of ``a-z``, ``0-9`` and ``_``. Its first letter is its kind:
+``x`` a word, ``q`` CJK, ``z`` a symbol; other letters are internal markers. So no token is a
+number,
+a server's stop word or query syntax, and none is split or dropped. The index must treat ``_`` as a
+letter (FTS5: ``tokenize="ascii tokenchars '_'"``).
 
-ASCII letters and digits of words stand for themselves. Every other character has a code in base
-36 from which it can be read back: ``_`` and 3 digits, or ``__`` and 4, in words; 3 digits, or
-``_`` and 4, in CJK; 4 digits in signs. A code is never cut, so that a prefix of a token is a
-prefix of its encoding. Different tokens are encoded differently unless they are too long: those
-are cut, and what an index finds for them has to be checked.
+ASCII letters and digits of words represent themselves. Every other character has a reversible code
+in base 36: ``_`` and 3 digits, or ``__`` and 4, in words; 3 digits, or ``_`` and 4, in CJK; 4
+digits
+in symbols. A code is never cut, so a prefix of a token is a prefix of its encoding. Different
+tokens
+have different encodings unless they are too long: those are cut, and index matches for them must be
+verified.
 """
 
 from __future__ import annotations
@@ -25,46 +28,46 @@ from typing import Final
 from hermes_sessions.text.tokenizer import Kind, analyse, kind_of
 
 MAX_LENGTH: Final = 60
-#: Stands between texts, and between extras: no phrase reaches across it.
+#: Separates texts, and extras: no phrase crosses it.
 GAP: Final = "g__"
-#: Stands at the end of what an index stores for a message that has more tokens than that. Such a
-#: message may have a word that the index says it has not.
+#: Ends the entry of a message with more tokens than are indexed. The message may contain words that
+#: the index does not have.
 CUT: Final = "c__"
-#: Of a longer phrase stream, so much is indexed from its start and its end.
+#: How much of a longer phrase stream is indexed, from its start and its end.
 HEAD_TOKENS: Final = 12_000
 TAIL_TOKENS: Final = 4_000
 MAX_TOKENS: Final = HEAD_TOKENS + TAIL_TOKENS
-# Room for extras even when the stream takes everything; all positions together stay below the
-# 16,384 that PostgreSQL counts.
+# Reserves room for extras even when the stream is full; all positions together stay below
+# PostgreSQL's limit of 16,384.
 _LEAST_EXTRAS: Final = 150
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PAIRS: Final = [first + second for first in _DIGITS for second in _DIGITS]
 _THREE_DIGITS: Final = 36**3
 _LONGEST_CODE: Final = 6
-_FIRST_CJK: Final = 0x2E80  # Kana, Han and Hangul of the first plane are within three digits of it
+_FIRST_CJK: Final = 0x2E80  # three digits from here cover Kana, Han and Hangul of the first plane
 
-# A longer text is analysed piece by piece, cut where words end, to bound the memory it takes.
+# Longer texts are analysed in pieces, cut at word ends, to bound memory.
 _PIECE: Final = 200_000
 _BREAK: Final = re.compile(r"[\s,.;。，、！？：；]")
 _REMEMBERED: Final = 32_000
-_LONGEST_REMEMBERED: Final = 16  # longer ones are mostly hashes, which do not come again
+_LONGEST_REMEMBERED: Final = 16  # longer tokens are mostly hashes, which do not recur
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
-    """What an index stores for one message."""
+    """The index entry of one message."""
 
-    #: Encoded tokens and marks, one blank between them.
+    #: Encoded tokens and markers, separated by single blanks.
     tokens: str
-    #: How many tokens these are, marks not counted.
+    #: The number of tokens, not counting markers.
     count: int
     #: Whether the message had more tokens than are indexed.
     is_cut: bool
 
 
 def encode(token: str) -> str:
-    """Return the encoded form of a token of `segment.words` or `segment.extras`.
+    """Return the encoded form of a token from `tokenizer.words` or `tokenizer.extras`.
 
     Raises:
         ValueError: the token is empty.
@@ -75,7 +78,7 @@ def encode(token: str) -> str:
 
 
 def encode_prefix(prefix: str) -> str:
-    """Return what the encoded forms of all tokens that start with *prefix* start with.
+    """Return the common prefix of the encoded forms of all tokens that start with *prefix*.
 
     Raises:
         ValueError: the prefix is empty.
@@ -96,16 +99,16 @@ def encode_prefix(prefix: str) -> str:
 
 
 def is_cut(token: str) -> bool:
-    """Whether longer tokens may be encoded as this one is, so that matches must be checked."""
+    """Whether longer tokens may share this token's encoding, so that matches must be verified."""
     return len(encode_prefix(token)) > MAX_LENGTH - _LONGEST_CODE
 
 
 def document(text_parts: Iterable[str]) -> EncodedText:
-    """Return what an index stores for the texts of one message.
+    """Return the index entry for the texts of one message.
 
-    First the phrase streams of all texts, then their extras that are in no stream; of a stream
-    that is longer than `MAX_TOKENS` its first `HEAD_TOKENS` and last `TAIL_TOKENS`, and the mark
-    `CUT`.
+    It holds the phrase streams of all texts, then the extras that are in no stream. A stream longer
+    than `MAX_TOKENS` is reduced to its first `HEAD_TOKENS` and last `TAIL_TOKENS`, followed by the
+    marker `CUT`.
     """
     stream = _Stream()
     extras: dict[str, None] = {}
@@ -162,7 +165,7 @@ class _Stream:
 
 
 class _Encoded(dict[str, str]):
-    """Encodings that were needed lately; most words of a text were in the one before it."""
+    """A cache of recent encodings; most words of a text also occurred in the one before."""
 
     def __missing__(self, token: str) -> str:
         if not token:

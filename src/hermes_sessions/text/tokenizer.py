@@ -1,11 +1,11 @@
-"""Turns text into tokens: the one analysis behind every index and every query.
+"""Turn text into tokens: the one analysis behind every index and every query.
 
-The phrase stream of a text is its words and signs in order, folded. A word is a run of letters,
-digits and their marks; everything else separates, underscores included. Text without blanks
-between words (Han, Kana, Hangul, Bopomofo) becomes overlapping pairs of characters and the last
-character alone, so that any piece of it is found: ``数据库`` is 数据, 据库, 库. Emoji and other
-signs beyond ASCII are tokens of their own, a flag is one. The parts of ``parseQuery`` are extras:
-found singly, outside the stream.
+The phrase stream of a text is its words and symbols in order, folded. A word is a run of letters,
+digits and their marks; everything else separates, including underscores. Scripts without blanks
+between words (Han, Kana, Hangul, Bopomofo) become overlapping pairs of characters plus the last
+character alone, so that any part of a run can be found: ``数据库`` is 数据, 据库, 库. Emoji and
+other non-ASCII symbols are tokens of their own; a flag is one token. The parts of
+``parseQuery`` are extras: found individually, outside the stream.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hermes_sessions.text import characters
 from hermes_sessions.text.characters import cluster_pattern
 from hermes_sessions.text.normalisation import fold, plain
 
-# Finds the words inside identifiers: ``parseQuery`` has ``parse`` and ``query``.
+# Compound words: ``parseQuery`` contains ``parse`` and ``query``.
 #
-# Works on text whose case is not folded yet (`normalise.plain`), for Latin, Greek and Cyrillic.
-
-# Longer runs are data, not names; and short pieces in a row are random strings such as base64.
+# These work on text before case folding (`normalisation.plain`), for Latin, Greek and Cyrillic.
+#
+# Longer runs are data, not names; many short pieces in a row are random strings such as base64.
 _LONGEST: Final = 64
 
 
@@ -40,8 +40,8 @@ _UPPER: Final = "A-Z\u0391-\u03a9\u0400-\u042f"
 
 _LOWER: Final = "a-z\u00df\u03b1-\u03c9\u0430-\u045f"
 
-# Of UTF-8: upper case is U, lower case and digits are l, what starts a Greek, Cyrillic or sharp S
-# letter is ?, everything else is a blank.
+# Classifies UTF-8 bytes: U is upper case, l is lower case or digit, ? starts a Greek, Cyrillic or
+# sharp S letter, a blank is everything else.
 _SHAPES: Final = bytes(
     ord(
         "U" if byte in range(0x41, 0x5B)
@@ -54,7 +54,7 @@ _SHAPES: Final = bytes(
 
 
 def compound_words(text: str) -> Iterator[list[tuple[int, int]]]:
-    """Yield, for each word of *text* that is made of words, the places of its parts.
+    """Yield, for each compound word of *text*, the spans of its parts.
 
     A part starts at a capital after a small letter or digit, and at the last capital of several
     before a small letter: ``getHTTP2Response`` is get, HTTP2, Response.
@@ -64,7 +64,7 @@ def compound_words(text: str) -> Iterator[list[tuple[int, int]]]:
         return
     for word in _compound().finditer(text):
         start, end = word.span()
-        # Without small letters it is a constant or a hexadecimal number: A1B2C3.
+        # Without lower-case letters it is a constant or a hexadecimal number: A1B2C3.
         if end - start > _LONGEST or word[0].isupper():
             continue
         parts = [part.span() for part in _part().finditer(text, start, end)]
@@ -91,20 +91,20 @@ def _part() -> re.Pattern[str]:
     )
 
 
-# Leads from a folded text back to the original: which characters became this one?
+# Maps positions in a folded text back to the original text.
 
 
 class Alignment:
-    """A text, the same text transformed, and the way back from one to the other.
+    """Maps a transformed text back to the original.
 
-    The transformation must treat clusters independently of each other, as those of `normalise`
-    do; where it does not, offsets are as coarse as they must be, and never wrong.
+    The transformation must treat clusters independently of each other, as those of
+    `normalisation` do. Where it does not, offsets become coarser but never wrong.
     """
 
     def __init__(self, text: str, transform: Callable[[str], str]) -> None:
         self.transformed = transform(text)
-        # One entry for each stretch: where it starts in the transformed text and where it stands
-        # in the original. A stretch is even when each of its characters became one character.
+        # One entry per stretch: its start in the transformed text and its position in the original.
+        # A stretch is even when each of its characters became exactly one character.
         self._places: list[int] = []
         self._starts: list[int] = []
         self._ends: list[int] = []
@@ -117,7 +117,7 @@ class Alignment:
                 break
 
     def start(self, place: int) -> int:
-        """Return where the character at *place* of the transformed text starts originally."""
+        """Return the original start of the character at *place* of the transformed text."""
         if self._is_identity:
             return place
         index = bisect_right(self._places, place) - 1
@@ -125,7 +125,7 @@ class Alignment:
         return self._starts[index] + offset
 
     def end(self, place: int) -> int:
-        """Return where the character before *place* of the transformed text ends originally."""
+        """Return the original end of the character before *place* of the transformed text."""
         if self._is_identity:
             return place
         index = bisect_right(self._places, place - 1) - 1
@@ -139,7 +139,7 @@ class Alignment:
         transform: Callable[[str], str],
         pattern: re.Pattern[str],
     ) -> bool:
-        """Align stretch by stretch; return whether the pieces make up the transformed text."""
+        """Align stretch by stretch; return whether the pieces add up to the transformed text."""
         for entries in (self._places, self._starts, self._ends, self._is_even):
             entries.clear()
         place = 0
@@ -162,7 +162,7 @@ class Alignment:
 
 @cache
 def _stretches() -> re.Pattern[str]:
-    # Characters that folding changes in case at most, one to one, unless something extends them.
+    # Characters that folding changes at most in case, one to one, unless extended by a mark.
     even = "\x00-\x7f\u3001\u3002\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff\uac00-\ud7a3"
     return re.compile(
         f"(?P<even>[{even}]+(?![{characters.EXTENDER}]))|{cluster_pattern().pattern}", re.DOTALL
@@ -171,7 +171,7 @@ def _stretches() -> re.Pattern[str]:
 
 @cache
 def _between_ascii() -> re.Pattern[str]:
-    # No rule of Unicode joins an ASCII character to what stands before it.
+    # No Unicode rule joins an ASCII character to the one before it.
     return re.compile("^[^\x00-\x7f]+|[\x00-\x7f][^\x00-\x7f]*")
 
 
@@ -180,13 +180,13 @@ def _everything() -> re.Pattern[str]:
     return re.compile(".+", re.DOTALL)
 
 
-#: Raised when the same text gives other tokens than before: indexes are then built anew.
+#: Increase when the same text yields different tokens; indexes are then rebuilt.
 SEGMENTER_VERSION: Final = 1
 
 Kind = Literal["word", "cjk", "symbol"]
 
 _ASCII_TOKEN: Final = re.compile("([a-z0-9]+)")
-# Every byte as its lower-case letter, as its digit, or as a blank.
+# Maps every byte to its lower-case letter, its digit, or a blank.
 _ASCII_FOLDING: Final = bytes(
     ord(character.lower()) if character.isascii() and character.isalnum() else ord(" ")
     for character in map(chr, range(256))
@@ -194,25 +194,25 @@ _ASCII_FOLDING: Final = bytes(
 
 
 class TokenSpan(NamedTuple):
-    """A token of the phrase stream and where it stands in the original text."""
+    """A token of the phrase stream and its position in the original text."""
 
     token: str
     start: int
     end: int
     kind: Kind
-    #: The words that this word is made of, as `extras` gives them.
+    #: The parts of a compound word, as `extras` returns them.
     parts: tuple[TokenSpan, ...] = ()
 
 
 class QueryToken(NamedTuple):
-    """What one token of a phrase must be: this, or with *prefix* anything that starts so."""
+    """A token that a query requires; with *prefix*, any token that starts with it."""
 
     token: str
     prefix: bool = False
 
 
 class Analysis(NamedTuple):
-    """Everything an index keeps of a text."""
+    """The indexed parts of a text."""
 
     words: list[str]
     extras: list[str]
@@ -226,12 +226,14 @@ def words(text: str) -> list[str]:
 
 
 def extras(text: str) -> list[str]:
-    """Return the parts of words such as ``parseQuery`` and ``HTTPServer``, in order, folded."""
+    """Return the parts of compound words such as ``parseQuery`` and ``HTTPServer``, folded, in
+    order.
+    """
     return _extras(plain(text))
 
 
 def analyse(text: str) -> Analysis:
-    """Return the phrase stream and the extras of a text; cheaper than asking for each."""
+    """Return the phrase stream and the extras of a text; cheaper than computing each."""
     if text.isascii():
         return Analysis(words(text), _extras(text))
     cased = plain(text)
@@ -239,15 +241,15 @@ def analyse(text: str) -> Analysis:
 
 
 def query_parts(term: str, *, prefix: bool = False) -> list[QueryToken]:
-    """Return what a term of a query asks for: parts that follow each other in a phrase stream.
+    """Return the consecutive tokens of a phrase stream that a query term requires.
 
-    An empty list means that the term has nothing to search for. With *prefix* the last part
-    stands for everything that starts with it.
+    An empty list means that the term has nothing to search for. With *prefix* the last token
+    matches everything that starts with it.
 
-    A CJK run is found anywhere inside a longer one: as its pairs of characters, or a single
+    A CJK run is found anywhere inside a longer run: as its pairs of characters, or a single
     character as a prefix of pairs. The last character alone, which closes each run of a stream,
-    is asked for where the term goes on after the run (``使用Kubernetes``), because there it
-    stands between the run and what follows; at the end of the term the run may go on.
+    is required where the term continues after the run (``使用Kubernetes``), because there it
+    stands between the run and what follows. At the end of the term the run may continue.
     """
     parts = [QueryToken(token) for token in words(term)]
     if not parts:
@@ -269,27 +271,27 @@ def is_cjk(token: str) -> bool:
 
 
 def kind_of(token: str) -> Kind:
-    """Return what a token of a phrase stream is."""
+    """Return the kind of a token of a phrase stream."""
     if token.isascii() or _word_start().match(token):
         return "word"
     return "cjk" if _cjk().match(token) else "symbol"
 
 
-# ── with offsets ──────────────────────────────────────────────────────────────────────────────
+# Tokens with offsets
 
 
 def spans(text: str) -> list[TokenSpan]:
-    """Return the tokens of `words`, each with its place in the text and the parts it has.
+    """Return the tokens of `words`, each with its position in the text and its parts.
 
-    Places never divide a letter from its marks nor an emoji from its modifiers: tokens of one
-    emoji (its skin tone, the people of a family) have the same place. Pairs of a CJK run overlap.
+    Positions never separate a letter from its marks nor an emoji from its modifiers: the tokens of
+    one emoji (its skin tone, the people of a family) share a position. Pairs of a CJK run overlap.
     """
     alignment = Alignment(text, fold)
     return [_span(text, alignment, found) for found in _found(alignment.transformed)]
 
 
 class PlacedTokens:
-    """The tokens of `words`; the places of those that matter are found when asked for."""
+    """The tokens of `words`; positions are computed on demand."""
 
     def __init__(self, text: str) -> None:
         self._alignment = Alignment(text, fold)
@@ -297,8 +299,9 @@ class PlacedTokens:
         self.tokens = [found[1] for found in self._found]
 
     def place(self, first: int, last: int, length: int | None = None) -> tuple[int, int]:
-        """Return where the tokens from *first* to *last* stand in the text, as `spans` does; of
-        the last one only the first *length* characters.
+        """Return the span of the tokens from *first* to *last* in the text, as `spans` does.
+
+        With *length*, only that many characters of the last token are included.
         """
         found = self._found[last]
         end = found.end(1) if length is None else min(found.start(1) + length, found.end(1))
@@ -306,7 +309,7 @@ class PlacedTokens:
 
 
 def inner_spans(text: str, start: int, end: int) -> list[TokenSpan]:
-    """Return the parts of the word at this place, as `spans` gives them."""
+    """Return the parts of the word at this position, as `spans` gives them."""
     return list(_parts(text[start:end], start))
 
 
@@ -326,7 +329,7 @@ def locate(text: str, positions: Collection[int]) -> list[TokenSpan]:
 
 
 def find_folded(text: str, piece: str) -> list[tuple[int, int]]:
-    """Return where *piece* stands in the text, folded alike, inside words too; none overlap."""
+    """Return the non-overlapping spans of *piece* in the text, both folded, also inside words."""
     wanted = fold(piece)
     if not wanted:
         return []
@@ -374,7 +377,7 @@ def _extras(cased: str) -> list[str]:
     ]
 
 
-# The tables make patterns of some milliseconds' work each: only texts beyond ASCII pay for them.
+# Compiling these tables takes some milliseconds each; only texts beyond ASCII need them.
 
 
 @cache
@@ -382,7 +385,7 @@ def _tokens() -> re.Pattern[str]:
     cjk = f"[{characters.CJK}]"
     word = f"[{characters.WORD_START}][{characters.WORD_PART}]*+"
     flag = f"[{characters.REGIONAL_INDICATOR}]{{1,2}}"
-    # A token is seen ahead and then passed, of CJK only its first character: pairs overlap.
+    # The lookahead captures a token; CJK advances by one character only, because pairs overlap.
     return re.compile(f"(?=({cjk}{{1,2}}|{word}|{flag}|[{characters.SYMBOL}]))(?:{cjk}|\\1)")
 
 

@@ -17,11 +17,11 @@ from hermes_sessions.config.retention_policies import retention_policies
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.retention import (
-    Conversation,
-    Limits,
+    ClassLimits,
+    RetentionCandidate,
     RetentionPolicies,
-    class_of,
-    departures,
+    retention_class,
+    select_removals,
 )
 from hermes_sessions.storage.care.retention.plan import CONSENT
 from hermes_sessions.storage.transfer.run import Transfer
@@ -35,63 +35,63 @@ def policies_of(tmp_path: Path, text: str) -> RetentionPolicies:
     return retention_policies(load_settings(tmp_path, {}))
 
 
-def conversation(name: str, days_ago: float, **values: object) -> Conversation:
-    return Conversation(name, "human", -days_ago * DAY, (name,), 1)._replace(**values)  # type: ignore[arg-type]
+def conversation(name: str, days_ago: float, **values: object) -> RetentionCandidate:
+    return RetentionCandidate(name, "human", -days_ago * DAY, (name,), 1)._replace(**values)  # type: ignore[arg-type]
 
 
 def test_classes() -> None:
-    assert class_of("cli", None) == class_of("telegram", "branch") == "human"
-    assert class_of("cron", None) == "cron"
-    assert class_of("cli", "subagent") == class_of("subagent", None) == "subagent"
-    assert class_of("api_server", None) == class_of("webhook", None) == "api"
+    assert retention_class("cli", None) == retention_class("telegram", "branch") == "human"
+    assert retention_class("cron", None) == "cron"
+    assert retention_class("cli", "subagent") == retention_class("subagent", None) == "subagent"
+    assert retention_class("api_server", None) == retention_class("webhook", None) == "api"
 
 
 def test_the_newest_stays_whatever_its_size() -> None:
     sized = [conversation(f"c{n}", n, size=100) for n in range(4)]
-    going = [d.conversation.id for d in departures(sized, Limits(max_bytes=50), 0.0)]
+    going = [d.conversation.id for d in select_removals(sized, ClassLimits(max_bytes=50), 0.0)]
     assert going == ["c1", "c2", "c3"]
-    going = [d.conversation.id for d in departures(sized, Limits(max_bytes=200), 0.0)]
+    going = [d.conversation.id for d in select_removals(sized, ClassLimits(max_bytes=200), 0.0)]
     assert going == ["c2", "c3"]
 
 
 def test_what_is_protected_counts() -> None:
     some = [conversation(f"c{n}", n) for n in range(4)]
     some[0] = some[0]._replace(kept_because="pinned")
-    going = [d.conversation.id for d in departures(some, Limits(max_count=2), 0.0)]
+    going = [d.conversation.id for d in select_removals(some, ClassLimits(max_count=2), 0.0)]
     assert going == ["c2", "c3"]
 
 
 def test_no_limits_are_configured(tmp_path: Path) -> None:
     assert policies_of(tmp_path, "") == RetentionPolicies()
-    assert not policies_of(tmp_path, "").is_any
+    assert not policies_of(tmp_path, "").has_limits
 
 
 def test_limits_from_the_configuration(tmp_path: Path) -> None:
     policies = policies_of(
         tmp_path, "retention: {close_after_days: 7, cron: {max_age_days: 30, max_bytes: 1KB}}"
     )
-    assert policies.cron == Limits(30, None, 1024)
+    assert policies.cron == ClassLimits(30, None, 1024)
     assert policies.close_after_days == 7
-    assert not policies.human.is_any
+    assert not policies.human.has_limits
 
 
 def test_auto_prune_limits_the_other_classes(tmp_path: Path) -> None:
     policies = policies_of(
         tmp_path, "sessions: {auto_prune: true}\nretention: {cron: {max_count: 5}}"
     )
-    assert policies.human == policies.api == policies.subagent == Limits(90)
-    assert policies.cron == Limits(None, 5)
+    assert policies.human == policies.api == policies.subagent == ClassLimits(90)
+    assert policies.cron == ClassLimits(None, 5)
     policies = policies_of(tmp_path, "sessions: {auto_prune: true, retention_days: 10}")
-    assert policies.human == Limits(10)
+    assert policies.human == ClassLimits(10)
 
 
 def test_a_fingerprint_is_of_the_limits() -> None:
-    first = RetentionPolicies(human=Limits(90))
-    assert first.fingerprint == RetentionPolicies(human=Limits(90)).fingerprint
+    first = RetentionPolicies(human=ClassLimits(90))
+    assert first.fingerprint == RetentionPolicies(human=ClassLimits(90)).fingerprint
     others = [
-        RetentionPolicies(human=Limits(89)),
-        RetentionPolicies(cron=Limits(90)),
-        RetentionPolicies(human=Limits(max_count=90)),
+        RetentionPolicies(human=ClassLimits(89)),
+        RetentionPolicies(cron=ClassLimits(90)),
+        RetentionPolicies(human=ClassLimits(max_count=90)),
         first._replace(close_after_days=1),
     ]
     assert len({first.fingerprint, *(one.fingerprint for one in others)}) == 5
@@ -210,6 +210,6 @@ def test_a_store_that_is_only_read_and_has_no_holds_yet(tmp_path: Path) -> None:
     with SessionDB(path, read_only=True) as db:
         assert db.list_holds() == []
         assert db.list_prune_candidates() == []
-        assert db.plan_retention(RetentionPolicies(human=Limits(1))).departures == ()
+        assert db.plan_retention(RetentionPolicies(human=ClassLimits(1))).removals == ()
     with SessionDB(path) as db:
         assert db.hold_session("s", "a dispute")

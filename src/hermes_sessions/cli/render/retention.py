@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_sessions.cli.render.humanize import counted, date, size
 from hermes_sessions.cli.render.safe_text import one_line
-from hermes_sessions.model.retention import CLASSES, Limits, RetentionPolicies
+from hermes_sessions.model.retention import CLASSES, ClassLimits, RetentionPolicies
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.care.retention.plan import RetentionPlan, RetentionResult
@@ -18,7 +18,7 @@ _LISTED = 50
 
 def limits_lines(policies: RetentionPolicies) -> Iterator[str]:
     """Yield the limits of every class."""
-    if not policies.is_any:
+    if not policies.has_limits:
         yield "No limits: nothing is ever deleted by itself."
         return
     yield "Limits:"
@@ -29,7 +29,7 @@ def limits_lines(policies: RetentionPolicies) -> Iterator[str]:
 def plan_lines(plan: RetentionPlan) -> Iterator[str]:
     """Yield what a plan comes to."""
     yield from limits_lines(plan.policies)
-    if not plan.policies.is_any:
+    if not plan.policies.has_limits:
         yield "To set one: retention.cron.max_age_days: 30, for example, in config.yaml"
         return
     there = ", ".join(f"{count} {name}" for name, count in plan.counts.items())
@@ -41,24 +41,24 @@ def plan_lines(plan: RetentionPlan) -> Iterator[str]:
     if plan.kept:
         stay = ", ".join(f"{count} {reason}" for reason, count in plan.kept.items())
         yield f"Stay in any case: {stay}"
-    if not plan.departures:
+    if not plan.removals:
         yield "Nothing is over a limit."
     else:
         what = f"{counted(plan.sessions, 'session')} ({counted(plan.messages, 'message')})"
         yield f"Over a limit, to be moved to the trash: {what}"
-    for departure in plan.departures[:_LISTED]:
-        conversation = departure.conversation
+    for removal in plan.removals[:_LISTED]:
+        conversation = removal.conversation
         title = f"  {one_line(conversation.title)}" if conversation.title else ""
         number = counted(len(conversation.sessions), "session")
         yield f"  {one_line(conversation.id)}{title}"
-        yield f"    {conversation.session_class}, {number}: {departure.reason}"
-    if len(plan.departures) > _LISTED:
-        yield f"  … and {len(plan.departures) - _LISTED} more (--json has them all)"
+        yield f"    {conversation.session_class}, {number}: {removal.reason}"
+    if len(plan.removals) > _LISTED:
+        yield f"  … and {len(plan.removals) - _LISTED} more (--json has them all)"
 
 
 def consent_line(plan: RetentionPlan) -> str:
     """Return whether somebody agreed, and what to do if not."""
-    if not plan.policies.is_any:
+    if not plan.policies.has_limits:
         return "There is nothing to agree to."
     if plan.is_approved and plan.consent is not None:
         return f"Approved on {date(plan.consent.approved_at)}."
@@ -90,7 +90,7 @@ def holds_lines(holds: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"  since {date(hold['held_at'])}: {one_line(hold['reason'])}"
 
 
-def _limits(limits: Limits) -> str:
+def _limits(limits: ClassLimits) -> str:
     texts = []
     if limits.max_age_days is not None:
         texts.append(counted(int(limits.max_age_days), "day"))

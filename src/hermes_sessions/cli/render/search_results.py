@@ -51,7 +51,7 @@ def _sentences(answer: SearchAnswer) -> Iterator[str]:
         # The finder has a note about looking inside words.
         yield f"Nothing matched as asked; found by: {account.step}."
     if account.repairs:
-        yield f"The query was mended: {one_line('; '.join(account.repairs))}."
+        yield f"Query adjusted: {one_line('; '.join(account.repairs))}."
     if account.removed:
         removed = [_removed(name, number, account) for name, number in account.removed.items()]
         yield f"Filters left out: {', '.join(removed)}."

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from hermes_sessions.cli.session_lookup import preview_of_session
 from hermes_sessions.storage.search.answer import Hit
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 
 # The sessions that a text finds, page by page: nobody loads what nobody scrolls to.
 
@@ -74,7 +74,7 @@ def _found(db: SessionDB, text: str, source: str | None, hidden: Sequence[str]) 
         session = db.get_session(session_id)
         if session is not None and _is_shown(session["source"], source, hidden):
             yield _row({**session, "preview": preview_of_session(db, session_id)})
-    conditions = Conditions(
+    conditions = SearchConditions(
         sources=(source,) if source else None, exclude_sources=() if source else tuple(hidden)
     )
     # A word that is still being typed is the beginning of one.

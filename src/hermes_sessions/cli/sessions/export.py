@@ -151,10 +151,12 @@ def _found(console: Console, db: SessionDB, query: str, filters: dict[str, Any])
 
     Raises NotFound when there is none: an empty file would look like an export.
     """
-    from hermes_sessions.text.query.filters import Conditions  # an export without needs no search
+    from hermes_sessions.text.query.filters import (
+        SearchConditions,
+    )  # an export without needs no search
 
     after, before = time_span(console, filters["since"], filters["until"])
-    conditions = Conditions(
+    conditions = SearchConditions(
         sources=(filters["source"],) if filters["source"] else None,
         users=(filters["user"],) if filters["user"] else (),
         after=after,

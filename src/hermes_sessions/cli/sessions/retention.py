@@ -63,7 +63,7 @@ def approve(console: Console, *, yes: bool) -> None:
         made = db.plan_retention()
         if not console.as_json:
             console.tell(plan_lines(made))
-        if made.policies.is_any and not yes:
+        if made.policies.has_limits and not yes:
             question = "Do you agree that what is over these limits is moved to the trash?"
             if not console.confirm(question):
                 console.tell("Not approved; nothing was changed.")

@@ -16,7 +16,7 @@ from hermes_sessions.cli.session_lookup import find_session, preview_of_session
 from hermes_sessions.cli.store import open_for_searching
 from hermes_sessions.storage.search.answer import Hit, SearchAnswer
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions.text.query.parser import FILTER_NAMES
 
 _NOTHING_FOUND = 1
@@ -148,14 +148,14 @@ def _kept_together(word: str) -> str:
     return f'{sign}"{word.removeprefix(sign)}"'
 
 
-def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> Conditions:
+def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> SearchConditions:
     after, before = time_span(console, filters["since"], filters["until"])
     sessions = [
         part
         for reference in filters["session"]
         for part in db.get_compression_lineage(find_session(db, reference)["id"])
     ]
-    return Conditions(
+    return SearchConditions(
         sources=filters["source"] or None,
         roles=filters["role"],
         tools=filters["tool"],
@@ -171,7 +171,7 @@ def _conditions(console: Console, db: SessionDB, filters: dict[str, Any]) -> Con
 
 
 def _print_text(
-    console: Console, db: SessionDB, answer: SearchAnswer, conditions: Conditions
+    console: Console, db: SessionDB, answer: SearchAnswer, conditions: SearchConditions
 ) -> None:
     style, now = console.style, console.clock()
     names: dict[str, str] = {}

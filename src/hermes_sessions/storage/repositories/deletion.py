@@ -202,7 +202,7 @@ class Deletion:
 
     def _retire(self) -> int:
         """Move what the configured limits come to to the trash, if somebody agreed to them."""
-        if self._store.retention is None or not self._store.retention.is_any:
+        if self._store.retention is None or not self._store.retention.has_limits:
             return 0
         from hermes_sessions.storage.care.retention.enforcement import RetentionEnforcer
 

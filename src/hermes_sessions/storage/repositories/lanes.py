@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.model.lane import Lane, LaneKey, Notice, SessionKey, digests_of, parse_key
+from hermes_sessions.model.lane import Lane, LaneKey, LaneNotice, SessionKey, digests_of, parse_key
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.logs import Logger
@@ -314,11 +314,11 @@ def _origin(state: dict[str, Any]) -> SessionSource | None:
         return None
 
 
-def _notice(state: dict[str, Any]) -> Notice | None:
+def _notice(state: dict[str, Any]) -> LaneNotice | None:
     if state["notice"] is None:
         return None
     try:
-        return Notice.from_json(state["notice"])
+        return LaneNotice.from_json(state["notice"])
     except InvalidInput as error:
         logger.warning("the notice of lane %s is lost: %s", state["session_key"], error)
         return None

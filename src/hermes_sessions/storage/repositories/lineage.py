@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, Member, place
+from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, LineageMember, place_members
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
 from hermes_sessions.storage.repositories.leases import held, lease_row
@@ -221,8 +221,8 @@ def place_family(tx: WriteTransaction, conversation_id: str | None) -> None:
         (conversation_id,),
     )
     fences = {row[0]: row[8] for row in rows}
-    placements = place(
-        Member(row[0], row[1], row[2], row[3], trashed=row[4] is not None) for row in rows
+    placements = place_members(
+        LineageMember(row[0], row[1], row[2], row[3], trashed=row[4] is not None) for row in rows
     )
     moved = []
     for row in rows:

@@ -15,7 +15,7 @@ from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.storage.search.executor import SearchExecutor, SearchRequest, Sort
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.store import Store
-from hermes_sessions.text.query.filters import HAS_VALUES, Conditions
+from hermes_sessions.text.query.filters import HAS_VALUES, SearchConditions
 
 logger = Logger(__name__)
 
@@ -66,7 +66,7 @@ class Search:
         offset: int,
         sort: str | None,
         include_inactive: bool,
-        conditions: Conditions | None,
+        conditions: SearchConditions | None,
         scope: Scope,
     ) -> list[Record]:
         """See `SessionDB.search_messages`."""
@@ -76,7 +76,7 @@ class Search:
         conditions = _checked(conditions)
         if limit == 0 or not (query or "").strip():
             return []
-        documented = Conditions(
+        documented = SearchConditions(
             sources=None if source_filter is None else tuple(source_filter),
             exclude_sources=tuple(exclude_sources or ()),
             roles=tuple(role_filter or ()),
@@ -99,7 +99,7 @@ class Search:
         self,
         query: str,
         *,
-        conditions: Conditions | None,
+        conditions: SearchConditions | None,
         limit: int,
         sort: str | None,
         cursor: str | None,
@@ -198,8 +198,8 @@ def _require_types(query: object, scope: object, **numbers: object) -> None:
             raise InvalidInput(f"{name} must be a whole number, not {type(number).__name__}.")
 
 
-def _checked(conditions: Conditions | None) -> Conditions:
-    conditions = conditions or Conditions()
+def _checked(conditions: SearchConditions | None) -> SearchConditions:
+    conditions = conditions or SearchConditions()
     for value in (*conditions.has, *conditions.exclude_has):
         if value not in HAS_VALUES:
             raise InvalidInput(f"has must be one of: {', '.join(HAS_VALUES)}; not {value!r}.")

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from hermes_sessions.model.lineage import SUBAGENT
-from hermes_sessions.model.retention import CLASSES, SessionClass, class_of
+from hermes_sessions.model.retention import CLASSES, SessionClass, retention_class
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, Record
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING
@@ -161,7 +161,7 @@ def _measure_texts(tx: ReadTransaction, has_time: Callable[[], bool]) -> _Texts:
 
 
 def _class(source: str, is_subagent: int) -> SessionClass:
-    return class_of(source, SUBAGENT if is_subagent else None)
+    return retention_class(source, SUBAGENT if is_subagent else None)
 
 
 def _facts(counts: Counter[str]) -> dict[str, int]:

@@ -33,7 +33,7 @@ from hermes_sessions.storage.search.sql_conditions import (
     ids_among,
     scope_as_sql,
 )
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.tree import Node, Substring, terms_of
 
@@ -64,8 +64,8 @@ class CandidateReader:
         dialect: Dialect,
         *,
         scope: Scope,
-        given: Sequence[Conditions],
-        asked: Conditions,
+        given: Sequence[SearchConditions],
+        asked: SearchConditions,
         through: int | None,
         account: SearchReport,
     ) -> None:

@@ -39,7 +39,7 @@ from hermes_sessions.storage.search.index_port import IndexDamaged, SearchIndex
 from hermes_sessions.storage.search.snippet_builder import MatchedMessage, show
 from hermes_sessions.storage.search.sql_conditions import Where, as_sql, scope_as_sql
 from hermes_sessions.storage.store import Store
-from hermes_sessions.text.query.filters import Conditions, read_filters
+from hermes_sessions.text.query.filters import SearchConditions, read_filters
 from hermes_sessions.text.query.parser import parse
 from hermes_sessions.text.query.relaxation import (
     ANY_WORD,
@@ -100,7 +100,7 @@ class SearchRequest:
 
     text: str
     #: Parameters: each of them holds, whatever the text says.
-    conditions: tuple[Conditions, ...]
+    conditions: tuple[SearchConditions, ...]
     scope: Scope
     limit: int
     sort: Sort = "relevance"
@@ -109,7 +109,7 @@ class SearchRequest:
     relax: bool = True
     count: bool = True
     #: The filters of the text, which narrow further.
-    asked: Conditions = field(default_factory=Conditions)
+    asked: SearchConditions = field(default_factory=SearchConditions)
 
     @property
     def checksum(self) -> int:
@@ -145,7 +145,7 @@ class SearchExecutor:
         cursor = read_cursor(request.cursor, question) if request.cursor is not None else None
         now = cursor.asked_at if cursor else self._store.clock()
         asked, problems = read_filters(query.filters, now)
-        repairs = [*query.repairs, *(f"{problem}; left out" for problem in problems)]
+        repairs = [*query.repairs, *problems]
         if query.node is None and not any(c.given() for c in (*request.conditions, asked)):
             notes = ["There is nothing to search for."]
             return SearchAnswer(

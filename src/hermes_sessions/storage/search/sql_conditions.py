@@ -13,7 +13,7 @@ from hermes_sessions.model.title import family_key
 from hermes_sessions.storage.codec import encode_text, to_json
 from hermes_sessions.storage.provider import Dialect, ReadTransaction, placeholders
 from hermes_sessions.storage.repositories.rows import scope_condition
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 
 #: Values that one statement looks up.
 _CHUNK: Final = 500
@@ -34,7 +34,7 @@ class Where:
         return Where(f"COALESCE({self.sql}, 1 = 0) = (1 = 0)", self.params)
 
 
-def ids_among(tx: ReadTransaction, several: Sequence[Conditions], scope: Scope) -> set[str]:
+def ids_among(tx: ReadTransaction, several: Sequence[SearchConditions], scope: Scope) -> set[str]:
     """Return those values of the filters by session that are ids of sessions, as they stand.
 
     Only sessions that *scope* sees count: others do not exist for whoever asks.
@@ -54,7 +54,9 @@ def ids_among(tx: ReadTransaction, several: Sequence[Conditions], scope: Scope) 
 
 
 def as_sql(
-    several: Sequence[Conditions], dialect: Dialect, known_sessions: Collection[str] = frozenset()
+    several: Sequence[SearchConditions],
+    dialect: Dialect,
+    known_sessions: Collection[str] = frozenset(),
 ) -> dict[str, Where]:
     """Return each condition that is set, by name, so that an answer can say what it removed.
 
@@ -94,7 +96,7 @@ def by_subject(conditions: dict[str, Where]) -> dict[str, Where]:
 
 
 def _as_sql(
-    conditions: Conditions, dialect: Dialect, known_sessions: Collection[str]
+    conditions: SearchConditions, dialect: Dialect, known_sessions: Collection[str]
 ) -> dict[str, Where]:
     found: dict[str, Where] = {}
     for name, column in (
@@ -145,7 +147,7 @@ def _has(value: str, dialect: Dialect) -> Where:
     )
 
 
-def _moments(conditions: Conditions) -> dict[str, Where]:
+def _moments(conditions: SearchConditions) -> dict[str, Where]:
     found = {}
     if conditions.after is not None:
         found["after"] = Where("m.timestamp >= ?", (conditions.after,))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions.errors import InvalidInput, RetentionNotApproved
-from hermes_sessions.model.retention import Limits, RetentionPolicies
+from hermes_sessions.model.retention import ClassLimits, RetentionPolicies
 from hermes_sessions.storage.care.retention.plan import RetentionPlan
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
@@ -193,7 +193,7 @@ def ended(db: SessionDB, clock: FrozenClock, name: str, **options: Any) -> None:
 
 def going(plan: RetentionPlan) -> list[str]:
     """Return the conversations that go, oldest activity first."""
-    return [departure.conversation.id for departure in plan.departures]
+    return [removal.conversation.id for removal in plan.removals]
 
 
 def approved(db: SessionDB, **limits: Any) -> RetentionPolicies:
@@ -213,32 +213,32 @@ class TestRetention:
         ended(db, clock, "c2", source="cron")
         clock.advance(days=10)
         assert going(db.plan_retention(RetentionPolicies())) == []
-        plan = db.plan_retention(RetentionPolicies(cron=Limits(max_age_days=12)))
+        plan = db.plan_retention(RetentionPolicies(cron=ClassLimits(max_age_days=12)))
         assert going(plan) == ["c1"]
-        assert plan.departures[0].rule == "age"
+        assert plan.removals[0].rule == "age"
         assert plan.counts == {"human": 2, "cron": 2, "subagent": 0, "api": 1}
         plan = db.plan_retention(
-            RetentionPolicies(human=Limits(max_count=1), api=Limits(max_count=0))
+            RetentionPolicies(human=ClassLimits(max_count=1), api=ClassLimits(max_count=0))
         )
         assert going(plan) == ["h1", "a1"]
-        assert {departure.rule for departure in plan.departures} == {"count"}
-        plan = db.plan_retention(RetentionPolicies(human=Limits(max_bytes=1)))
+        assert {removal.rule for removal in plan.removals} == {"count"}
+        plan = db.plan_retention(RetentionPolicies(human=ClassLimits(max_bytes=1)))
         assert going(plan) == ["h1"]
-        assert plan.departures[0].rule == "bytes"
+        assert plan.removals[0].rule == "bytes"
         assert session(db, "h1")["ended_at"] is not None
 
     def test_nothing_goes_without_consent(self, db: SessionDB, clock: FrozenClock) -> None:
         """Behaviour 109: and consent is to these limits, not to others."""
         for name in ("a", "b", "c"):
             ended(db, clock, name)
-        policies = RetentionPolicies(human=Limits(max_count=2))
+        policies = RetentionPolicies(human=ClassLimits(max_count=2))
         assert not db.plan_retention(policies).is_approved
         with pytest.raises(RetentionNotApproved, match="nobody has agreed"):
             db.run_retention(policies)
-        approved(db, human=Limits(max_count=2))
+        approved(db, human=ClassLimits(max_count=2))
         assert db.plan_retention(policies).is_approved
-        with pytest.raises(RetentionNotApproved, match="were changed"):
-            db.run_retention(RetentionPolicies(human=Limits(max_count=1)))
+        with pytest.raises(RetentionNotApproved, match="changed after"):
+            db.run_retention(RetentionPolicies(human=ClassLimits(max_count=1)))
         assert db.session_count() == 3
         assert db.run_retention(policies).moved == ("a",)
         assert db.session_count() == 2
@@ -253,7 +253,7 @@ class TestRetention:
         """Behaviour 108: it can be restored."""
         ended(db, clock, "old")
         clock.advance(days=100)
-        policies = approved(db, human=Limits(max_age_days=90))
+        policies = approved(db, human=ClassLimits(max_age_days=90))
         result = db.run_retention(policies)
         assert (result.moved, result.messages) == (("old",), 1)
         assert ids(db.list_trash()) == ["old"]
@@ -267,7 +267,7 @@ class TestRetention:
         db.hold_session("on-hold", "a dispute")
         clock.advance(days=100)
         db.take_lease("leased", "somebody", ttl=3600)
-        policies = approved(db, human=Limits(max_age_days=1, max_count=0, max_bytes=0))
+        policies = approved(db, human=ClassLimits(max_age_days=1, max_count=0, max_bytes=0))
         plan = db.plan_retention(policies)
         assert going(plan) == ["a", "b"]
         assert plan.kept == {"in use": 1, "on hold": 1, "pinned": 1}
@@ -283,7 +283,10 @@ class TestRetention:
         for name in ("root", "tip", "leaf", "sub"):
             db.end_session(name, "done")
         clock.advance(days=40)
-        limits = {"cron": Limits(max_age_days=30), "subagent": Limits(max_age_days=1)}
+        limits = {
+            "cron": ClassLimits(max_age_days=30),
+            "subagent": ClassLimits(max_age_days=1),
+        }
         policies = approved(db, **limits)
         db.set_session_pinned("leaf")
         assert going(db.plan_retention(policies)) == []
@@ -297,7 +300,7 @@ class TestRetention:
         clock.advance(days=5)
         say(db, "open", "x")
         clock.advance(days=26)
-        policies = approved(db, human=Limits(max_age_days=3), close_after_days=30)
+        policies = approved(db, human=ClassLimits(max_age_days=3), close_after_days=30)
         plan = db.plan_retention(policies)
         assert plan.closings == ("forgotten",)
         assert plan.kept == {"open": 1}
@@ -312,7 +315,7 @@ class TestRetention:
         """Behaviour 111: nothing of it is ended either."""
         say(db, "forgotten", "x")
         clock.advance(days=100)
-        db.run_retention(approved(db, cron=Limits(max_count=1)))
+        db.run_retention(approved(db, cron=ClassLimits(max_count=1)))
         assert session(db, "forgotten")["ended_at"] is None
 
     def test_somebody_comes_back_meanwhile(self, db: SessionDB, clock: FrozenClock) -> None:
@@ -320,7 +323,7 @@ class TestRetention:
         for name in ("a", "b"):
             ended(db, clock, name)
         clock.advance(days=100)
-        policies = approved(db, human=Limits(max_age_days=90))
+        policies = approved(db, human=ClassLimits(max_age_days=90))
         assert going(db.plan_retention(policies)) == ["a", "b"]
         say(db, "a", "I am back")
         assert db.run_retention(policies).moved == ("b",)

@@ -13,7 +13,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.fixtures import OpenStore
 from hermes_sessions.testing.conformance.helpers import found, ids, say
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 
 
 def prune(db: SessionDB) -> None:
@@ -102,7 +102,7 @@ class TestSearchUpkeep:
             "a crocodile",
             "crocodile reply",
         ]
-        conditions = Conditions(include_rewound=True)
+        conditions = SearchConditions(include_rewound=True)
         assert len(found(db, "crocodile", conditions=conditions)) == 2
         db.optimize_search(rebuild=True)
         assert db.search_messages("crocodile") == []

@@ -12,7 +12,7 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.conformance.helpers import say, unmarked
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 
 # Operators of a search: what is joined, required, quoted or excluded holds in every reading.
 
@@ -104,7 +104,7 @@ class TestSearchOperators:
         say(db, "t", "otter and seal", source="telegram")
         assert relaxed(db, "otter AND source:cli AND seal") == set()
         assert relaxed(db, "otter AND +source:telegram seal") == {"otter and seal"}
-        only = Conditions(sources=("cli",))
+        only = SearchConditions(sources=("cli",))
         assert relaxed(db, "+otter +seal", conditions=only) == set()
         assert relaxed(db, "+otter +seal source:telegram", conditions=only) == set()
 
@@ -164,7 +164,7 @@ class TestSearchOperators:
                 if all(f" {part} " in f" {said} " for part in needed)
                 and not any(word in said.split() for word in absent)
             }
-            found = relaxed(db, query, conditions=Conditions(sources=given))
+            found = relaxed(db, query, conditions=SearchConditions(sources=given))
             assert found == expected, (query, given)
 
 
@@ -285,10 +285,10 @@ class TestHostileText:
         before = state(db)
         for attack in ATTACKS:
             wanted: dict[str, Any] = {name: (attack,)}
-            hits = db.search("harmless", conditions=Conditions(**wanted)).hits
+            hits = db.search("harmless", conditions=SearchConditions(**wanted)).hits
             assert hits == [], attack
         unwanted: dict[str, Any] = {"exclude_" + name: (*ATTACKS, "none")}
-        assert len(db.search("harmless", conditions=Conditions(**unwanted)).hits) == 1
+        assert len(db.search("harmless", conditions=SearchConditions(**unwanted)).hits) == 1
         assert state(db) == before
 
     def test_as_other_parameters(self, db: SessionDB) -> None:
@@ -317,14 +317,16 @@ class TestHostileText:
             say(db, attack, "harmless", source=attack, user_id=attack, model=attack)
         for attack in NAMES:
             for conditions in (
-                Conditions(sessions=(attack,)),
-                Conditions(sources=(attack,)),
-                Conditions(users=(attack,)),
-                Conditions(conversations=(attack,)),
+                SearchConditions(sessions=(attack,)),
+                SearchConditions(sources=(attack,)),
+                SearchConditions(users=(attack,)),
+                SearchConditions(conversations=(attack,)),
             ):
                 hits = db.search("harmless", conditions=conditions).hits
                 assert [hit.session_id for hit in hits] == [attack]
-            hits = db.search("harmless", conditions=Conditions(models=(attack,)), limit=100).hits
+            hits = db.search(
+                "harmless", conditions=SearchConditions(models=(attack,)), limit=100
+            ).hits
             assert attack in {hit.session_id for hit in hits}
             rows = db.search_messages("harmless", scope=Scope(user_id=attack, source=attack))
             assert [row["session_id"] for row in rows] == [attack]
@@ -336,7 +338,7 @@ class TestHostileText:
             call = {"id": "c", "function": {"name": attack, "arguments": "{}"}}
             called = db.append_message("s", "assistant", "harmless", tool_calls=[call])
             answered = db.append_message("s", "tool", "harmless", tool_name=attack)
-            hits = db.search("harmless", conditions=Conditions(tools=(attack,))).hits
+            hits = db.search("harmless", conditions=SearchConditions(tools=(attack,))).hits
             assert {hit.id for hit in hits} == {called, answered}, attack
 
     @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hermes_sessions.storage.search import candidate_reader
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.testing.conformance.helpers import compress, exchange, found, ids, say
-from hermes_sessions.text.query.filters import Conditions
+from hermes_sessions.text.query.filters import SearchConditions
 
 #: What others say, and nobody else.
 PLACE = "Zanzibar"
@@ -84,7 +84,7 @@ QUERIES = (
 )
 
 ORDERS = ("relevance", "newest", "oldest")
-CONDITIONS = (None, Conditions(sessions=("a", "b")), Conditions(roles=("user",)))
+CONDITIONS = (None, SearchConditions(sessions=("a", "b")), SearchConditions(roles=("user",)))
 
 
 def fill_for_anna(db: SessionDB, clock: FrozenClock) -> None:

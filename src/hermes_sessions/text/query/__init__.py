@@ -1,1 +1,1 @@
-"""The query language: what people type, read tolerantly, in one form for every database."""
+"""The query language: tolerant parsing into one form for every database."""

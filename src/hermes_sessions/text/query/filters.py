@@ -1,4 +1,4 @@
-"""Filters: conditions on a message or its session, from the query text or from parameters."""
+"""Filters on a message or its session, from the query text or from parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hermes_sessions.text.query.tree import Filter
 
-#: What ``has:`` may ask for.
+#: The values of ``has:``.
 HAS_VALUES: Final = ("error", "tool_calls", "title")
 _AGO = re.compile(r"(\d{1,6})\s*(m|min|h|d|w|mo|y)", re.IGNORECASE)
 _SECONDS: Final = {
@@ -26,8 +26,8 @@ _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """What a message must satisfy beside the text. None or an empty tuple means no condition."""
+class SearchConditions:
+    """What a message must satisfy besides the text. None or an empty tuple means no condition."""
 
     sources: tuple[str, ...] | None = None
     exclude_sources: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class Conditions:
     exclude_models: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     exclude_users: tuple[str, ...] = ()
-    #: Session ids, or beginnings of ids; an id that is there means that session alone.
+    #: Session ids or id prefixes; an existing id means that session only.
     sessions: tuple[str, ...] = ()
     exclude_sessions: tuple[str, ...] = ()
-    #: Titles; a title stands for its whole numbered family.
+    #: Titles; a title includes its whole numbered family.
     titles: tuple[str, ...] = ()
     exclude_titles: tuple[str, ...] = ()
     conversations: tuple[str, ...] = ()
@@ -50,22 +50,25 @@ class Conditions:
     #: Seconds since the epoch: at or after, and strictly before.
     after: float | None = None
     before: float | None = None
-    #: Of `HAS_VALUES`; all of them must hold, and none of the others.
+    #: Of `HAS_VALUES`: all of `has` must hold, none of `exclude_has`.
     has: tuple[str, ...] = ()
     exclude_has: tuple[str, ...] = ()
     include_archived: bool = True
-    #: Whether messages that were rewound are found, too.
+    #: Whether rewound messages are also found.
     include_rewound: bool = False
 
     def given(self) -> list[str]:
         """Return the names of the conditions that are set."""
-        nothing = Conditions()
+        nothing = SearchConditions()
         return [
             item.name
             for item in fields(self)
             if getattr(self, item.name) != getattr(nothing, item.name)
         ]
 
+
+#: The former name.
+Conditions = SearchConditions
 
 _FIELD_OF: Final = {
     "source": "sources",
@@ -81,11 +84,11 @@ _FIELD_OF: Final = {
 
 def read_filters(
     filters: Iterable[Filter], now: float, zone: tzinfo | None = None
-) -> tuple[Conditions, list[str]]:
-    """Return the filters of a query as conditions, and what could not be understood.
+) -> tuple[SearchConditions, list[str]]:
+    """Return the filters of a query as conditions, and messages about filters that were ignored.
 
     Several values of one name are alternatives; different names must all hold, and so must each
-    ``has``, ``before`` and ``after``. Dates are read in *zone*, the host's without one.
+    ``has``, ``before`` and ``after``. Dates are in *zone*, or in the host's time zone.
     """
     added: dict[str, Any] = {}
     problems: list[str] = []
@@ -93,7 +96,7 @@ def read_filters(
         if item.name in ("before", "after"):
             problem = _add_time(added, item, read_time(item.value, now, zone))
         elif item.name == "has" and item.value.lower() not in HAS_VALUES:
-            problem = f"has:{item.value} is unknown; use one of: {', '.join(HAS_VALUES)}"
+            problem = f"ignored has:{item.value}; use one of: {', '.join(HAS_VALUES)}"
         else:
             problem = None
             name = _FIELD_OF[item.name]
@@ -102,13 +105,11 @@ def read_filters(
             added[name] = (*added.get(name, ()), *_spellings(item))
         if problem:
             problems.append(problem)
-    return Conditions(**added), problems
+    return SearchConditions(**added), problems
 
 
 def _spellings(item: Filter) -> tuple[str, ...]:
-    """Return what a filter looks for: names of sources and roles, which people write with
-    capitals, in small letters, too.
-    """
+    """Return the values that a filter matches; sources and roles also in lower case."""
     small = item.value.lower()
     if item.name == "has":
         return (small,)
@@ -121,8 +122,8 @@ def _add_time(added: dict[str, Any], item: Filter, moment: float | None) -> str 
     name = item.name if not item.excluded else {"before": "after", "after": "before"}[item.name]
     if moment is None:
         return (
-            f"{item.name}:{item.value} is no date; use 2026-05-01, 2026-05, 7d, 12h, today or "
-            f"yesterday"
+            f"ignored {item.name}:{item.value}: not a date; try 7d, 12h, today, yesterday, "
+            f"2026-05-01 or 2026-05"
         )
     earlier = added.get(name)
     stricter = max if name == "after" else min
@@ -131,11 +132,11 @@ def _add_time(added: dict[str, Any], item: Filter, moment: float | None) -> str 
 
 
 def read_time(text: str, now: float, zone: tzinfo | None = None) -> float | None:
-    """Return the moment a person means, as seconds since the epoch, or None.
+    """Return the time that a text means, in seconds since the epoch, or None.
 
-    Understood are dates (2026-05-01, 2026-05, 2026), times (2026-05-01T10:30), ages (30min, 12h,
-    7d, 2w, 3mo, 1y), ``today``, ``yesterday`` and seconds since the epoch. Without *zone* dates
-    are the host's.
+    Accepted are dates (2026-05-01, 2026-05, 2026), times (2026-05-01T10:30), ages (30min, 12h,
+    7d, 2w, 3mo, 1y), ``today``, ``yesterday`` and seconds since the epoch. Dates are in *zone*, or
+    in the host's time zone.
     """
     value = text.strip().lower()
     try:

@@ -1,4 +1,4 @@
-"""Decides whether a text matches a query tree, and where: the same on every database."""
+"""Decide whether a text matches a query tree, and where: the same on every database."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from hermes_sessions.text.tokenizer import (
     kind_of,
 )
 
-# Counts and places of terms in a text, quickly: for ranking and for choosing what to show.
+# Fast counts and positions of terms in a text, for ranking and for choosing what to show.
 #
-# A term is looked for as it is written, in folded text. That counts the beginnings and insides of
-# words as well, which is good enough to weigh matches; what matches is decided in `matching`.
+# A term is searched as written, in folded text. This also counts prefixes and infixes of words,
+# which is good enough for weights; `matches` below decides what matches.
 
 
 _BETWEEN: Final = r"[\W_]+"
-#: Letters of Latin, Greek and Cyrillic beyond ASCII, and marks: folding may change them.
+#: Latin, Greek and Cyrillic letters beyond ASCII, and marks: folding may change them.
 _HAS_ACCENTS: Final = re.compile("[\u00c0-\u052f\u1e00-\u1fff\u0300-\u036f]")
 
 
 def folded(text: str) -> str:
-    """Return a text in the form terms are looked for in."""
+    """Return a text in the form in which terms are searched."""
     if text.isascii():
         return text.lower()
-    # Folding costs most where it changes least: text without accents and compatibility forms.
+    # Skip the expensive folding for text without accents and compatibility forms.
     if is_normalized("NFKC", text) and not _HAS_ACCENTS.search(text):
         return text.casefold()
     return fold(text)
 
 
 def counter(term: Term | Substring) -> Callable[[str], int]:
-    """Return what counts a term in texts that are `folded`, parts of words included."""
+    """Return a function that counts a term in `folded` texts, including inside words."""
     written = _written(term)
     if isinstance(written, str):
         return lambda text: text.count(written)
@@ -53,7 +53,7 @@ def counter(term: Term | Substring) -> Callable[[str], int]:
 
 
 def places(term: Term | Substring, text: str, most: int = 20) -> list[int]:
-    """Return where a term begins in a text that is `folded`, the first *most* of them."""
+    """Return the first *most* positions where a term begins in a `folded` text."""
     written = _written(term)
     pattern = re.compile(re.escape(written)) if isinstance(written, str) else written
     return [match.start() for match in islice(pattern.finditer(text), most)]
@@ -61,7 +61,7 @@ def places(term: Term | Substring, text: str, most: int = 20) -> list[int]:
 
 @lru_cache(maxsize=512)
 def _written(term: Term | Substring) -> str | re.Pattern[str]:
-    """Return how a term stands in folded text: one piece, or words with something between."""
+    """Return how a term appears in folded text: one piece, or words with separators between."""
     if isinstance(term, Substring):
         return fold(term.raw)
     tokens = [part.token for part in term.parts]
@@ -69,12 +69,12 @@ def _written(term: Term | Substring) -> str | re.Pattern[str]:
         return tokens[0]
     if all(kind_of(token) == "word" for token in tokens):
         return re.compile(_BETWEEN.join(map(re.escape, tokens)))
-    # Runs without blanks and signs stand in a text as they are typed.
+    # Runs without blanks and symbols appear in a text as typed.
     return fold(term.raw).strip()
 
 
 class TokenizedDocument:
-    """The tokens of one message's texts, made when first asked for."""
+    """The tokens of one message's texts, computed on first use."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -90,7 +90,7 @@ class TokenizedDocument:
 
     @computed_once
     def tokens(self) -> set[str]:
-        """Every token, those outside the phrase streams included."""
+        """All tokens, including those outside the phrase streams."""
         return {token for found in self._analyses for kind in found for token in kind}
 
     @computed_once
@@ -111,9 +111,7 @@ def matches(node: Node, document: TokenizedDocument) -> bool:
 
 
 def matches_title(node: Node, title: TokenizedDocument, message: TokenizedDocument) -> bool:
-    """Return whether a title matches a tree, and the message shown for it has nothing that must
-    be absent.
-    """
+    """Return whether a title matches a tree and its message has no excluded term."""
     if isinstance(node, And):
         return all(matches_title(child, title, message) for child in node.nodes)
     if isinstance(node, Or):
@@ -122,7 +120,7 @@ def matches_title(node: Node, title: TokenizedDocument, message: TokenizedDocume
 
 
 def occurrences(term: Term | Substring, document: TokenizedDocument, *, enough: int = 50) -> int:
-    """Return how often a term stands in a document; counting stops at *enough*."""
+    """Return how often a term occurs in a document; counting stops at *enough*."""
     if isinstance(term, Substring):
         needle = fold(term.raw)
         return min(enough, sum(text.count(needle) for text in document.folded)) if needle else 0
@@ -174,11 +172,11 @@ def _follows(parts: Sequence[QueryToken], stream: Sequence[str], start: int) -> 
     return all(_is(part, stream[start + i]) for i, part in enumerate(parts))
 
 
-# ── where ─────────────────────────────────────────────────────────────────────────────────────
+# Positions of matches
 
 
 def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
-    """Return where the wanted terms of a tree stand in the original text, in order."""
+    """Return the spans of a tree's wanted terms in the original text, in order."""
     placed = PlacedTokens(text)
     stream = placed.tokens
     joined = "\n".join(stream)
@@ -187,7 +185,7 @@ def find_marks(node: Node | None, text: str) -> list[tuple[int, int]]:
         if isinstance(term, Substring):
             marks.update(find_folded(text, term.raw))
         elif term.parts[0].token not in joined:
-            continue  # Most terms of a long question are in none of its pieces.
+            continue  # Most terms of a long query occur in none of its pieces.
         elif len(term.parts) == 1:
             marks.update(_single_marks(term.parts[0], placed, text))
         else:
@@ -214,7 +212,8 @@ def _single_marks(part: QueryToken, placed: PlacedTokens, text: str) -> Iterable
 
 
 def _length(part: QueryToken) -> int | None:
-    """Return how much of a matching token is marked: of a word all of it, of a pair of characters
-    those that were asked for.
+    """Return how many characters of a matching token to mark; None marks the whole word.
+
+    In a pair of CJK characters only those that were asked for are marked.
     """
     return len(part.token) if part.prefix and is_cjk(part.token) else None

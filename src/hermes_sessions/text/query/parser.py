@@ -1,4 +1,4 @@
-"""Reads what people type. Every input is a query; what had to be mended is said.
+"""Parse search queries. Every input is a valid query; repairs are reported.
 
 ::
 
@@ -8,10 +8,10 @@
     item   = term | "phrase" | *infix* | "(" either ")" | name:value
 
 Operators are upper case; ``and``, ``or`` and ``not`` are words. A star at the end of a term or
-phrase makes it a prefix, a star in front looks inside words. Parentheses, quotes and dashes count
-as syntax only where a term begins, so that code, paths and shell commands can be typed as they are.
-``AND``, ``+`` and quotes bind: what they join or mark is never loosened; see `relaxing`.
-A sign between words, such as ``&`` or a lone dash, is left out; alone it is looked for as it is.
+phrase makes it a prefix, a leading star matches inside words. Parentheses, quotes and dashes are
+syntax only at the start of a term, so that code, paths and shell commands can be typed as they are.
+``AND``, ``+`` and quotes bind: what they join or mark is never relaxed; see `relaxation`.
+A symbol between words, such as ``&`` or a lone dash, is ignored; alone it is searched literally.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from hermes_sessions.text.tokenizer import query_parts, words
 FILTER_NAMES: Final = frozenset(
     {"source", "role", "tool", "model", "session", "in", "user", "before", "after", "has"}
 )
-#: Of these, several values are alternatives; of the others, each one narrows further.
+#: Several values of these filters are alternatives; each value of the others narrows further.
 _ALTERNATIVE: Final = FILTER_NAMES - {"before", "after", "has"}
-#: Longer queries are cut: nobody types them, and work must stay bounded.
+#: Longer queries are cut, to bound the work; they are not typed by hand.
 MAX_LENGTH: Final = 4096
 MAX_DEPTH: Final = 50
 
-#: Any of them opens and closes: " “ ” „ ‟ « » 「 」 『 』 ＂
+#: Each of these both opens and closes: " “ ” „ ‟ « » 「 」 『 』 ＂
 _QUOTES: Final = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u300c\u300d\u300e\u300f\uff02'
 _WITHOUT_QUOTES: Final = dict.fromkeys(map(ord, _QUOTES), " ")
-#: In any case: telephones write the first letter of a message large.
+#: In any case: phones capitalise the first letter of a message.
 _FILTER = re.compile(r"([a-z]+):(?=\S)", re.IGNORECASE)
-#: ``-rf``, ``-v``, ``-euo``, ``--force``: options of a command, not something to exclude.
+#: ``-rf``, ``-v``, ``-euo``, ``--force``: options of a command, not exclusions.
 _OPTION = re.compile(
     r"-(?:-|([a-z0-9]{1,2}|[b-df-hj-np-tv-xz]+|[aeiou]+)(?![^\s)]))", re.IGNORECASE | re.ASCII
 )
-#: Words without vowels all the same: who writes ``report -pdf`` wants none of them.
+#: Words without vowels that are words nevertheless: ``report -pdf`` excludes pdf.
 _ABBREVIATIONS: Final = frozenset(
     "bsd cdn css csv dns ftp gcp gdpr gpg gpt grpc gtk html http https jpg jvm jwt kvm llm llvm "
     "mcp mqtt nfs nlp npm pdf php png psd rdp rpc rss sdk sftp smb sms smtp sql ssd ssh ssl "
@@ -70,15 +70,15 @@ def parse(text: str) -> Query:
         reader.repairs.append(f"only the first {MAX_LENGTH} characters were read")
     node = reader.either(depth=0)
     while not reader.at_end():
-        # A closing parenthesis too many; what follows still counts.
+        # A surplus closing parenthesis; the text after it still counts.
         reader.position += 1
-        reader.repair("a closing parenthesis without an opening one was left out")
+        reader.repair("ignored a closing parenthesis without an opening one")
         rest = reader.either(depth=0)
         node = all_of([part for part in (node, rest) if part is not None])
     if reader.signs and (words := _without(node, set(map(id, reader.signs)))) is not None:
         node = words
         for sign in reader.signs:
-            reader.repair(f"{sign.raw} is no word and was left out")
+            reader.repair(f"ignored {sign.raw}: not a word")
     return Query(node, tuple(reader.filters), tuple(dict.fromkeys(reader.repairs)))
 
 
@@ -104,12 +104,12 @@ class _Reader:
     position: int = 0
     filters: list[Filter] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
-    #: Items that are nothing but punctuation and were not quoted.
+    #: Unquoted items that consist of punctuation only.
     signs: list[Substring] = field(default_factory=list)
-    #: Whether the group that is being read is to be absent.
+    #: Whether the group being read is excluded.
     inside_not: bool = False
 
-    # ── grammar ───────────────────────────────────────────────────────────────────────────────
+    # Grammar
 
     def either(self, depth: int) -> Node | None:
         branches: list[_Branch] = []
@@ -120,23 +120,23 @@ class _Reader:
             if not branch.is_empty:
                 branches.append(branch)
             elif branches or goes_on:
-                self.repair("an OR without something on both sides was left out")
+                self.repair("ignored an OR without terms on both sides")
             if not goes_on:
                 break
         if any(branch.filters for branch in branches) and not self._is_kept(branches):
-            self.repair("filters narrow the whole search, also beside OR and in what is excluded")
+            self.repair("applied filters to the whole search, even beside OR and in exclusions")
         return any_of([branch.node for branch in branches if branch.node is not None])
 
     def _is_kept(self, branches: list[_Branch]) -> bool:
-        """Whether filters that hold for the whole search mean what was written here."""
+        """Whether applying the filters to the whole search preserves the meaning."""
         filters = [item for branch in branches for item in branch.filters]
         if self.inside_not:
-            # Of what is excluded, each alternative is: it must not be a filter and more.
+            # In an exclusion every alternative is excluded: it must not combine a filter with more.
             return all(item.excluded for item in filters) and not any(
                 branch.filters and (branch.node is not None or len(branch.names) > 1)
                 for branch in branches
             )
-        # ``source:cli tea OR pot`` is how people narrow both; a filter as an alternative is not.
+        # ``source:cli tea OR pot`` is meant to narrow both; a filter as an alternative is not.
         if len(branches) < 2 or all(branch.node is not None for branch in branches):
             return True
         return (
@@ -153,16 +153,16 @@ class _Reader:
         while True:
             joined = self._operator("AND")
             if joined and not nodes and len(self.filters) == filters:
-                self.repair("an AND without something on both sides was left out")
+                self.repair("ignored an AND without terms on both sides")
             excluded = self._negations()
             while self._operator("AND"):
-                self.repair("an AND without something on both sides was left out")
+                self.repair("ignored an AND without terms on both sides")
                 excluded += self._negations()
             self._skip_blanks()
             if self.at_end() or self.text[self.position] == ")" or self._looking_at("OR"):
                 if excluded or joined:
                     name = "NOT" if excluded else "AND"
-                    self.repair(f"{name} at the end, with nothing after it, was left out")
+                    self.repair(f"ignored {name} at the end")
                 return bound(nodes) if is_explicit else all_of(nodes)
             is_explicit = is_explicit or (joined and bool(nodes or len(self.filters) > filters))
             node = self.item(depth, excluded=bool(excluded % 2))
@@ -185,7 +185,7 @@ class _Reader:
             return None
         return self._term()
 
-    # ── items ─────────────────────────────────────────────────────────────────────────────────
+    # Items
 
     def _group(self, depth: int, *, excluded: bool) -> Node | None:
         self.position += 1
@@ -194,9 +194,9 @@ class _Reader:
         node = self.either(depth + 1)
         self.inside_not = outside
         if node is None and len(self.filters) == filters:
-            self.repair("empty parentheses were left out")
+            self.repair("ignored empty parentheses")
         if self.at_end():
-            self.repair("a parenthesis that was never closed was closed at the end")
+            self.repair("added a missing closing parenthesis")
         else:
             self.position += 1
         return node
@@ -206,11 +206,11 @@ class _Reader:
         return self._make_term(raw, prefix=self._star(), quoted=True)
 
     def _quoted(self) -> str:
-        """Read a quoted text at the position; an unfinished one ends with the query."""
+        """Read a quoted text at the position; an unclosed quote ends with the query."""
         start = self.position + 1
         end = next((i for i in range(start, len(self.text)) if self.text[i] in _QUOTES), None)
         if end is None:
-            self.repair("a quote that was never closed was closed at the end")
+            self.repair("added a missing closing quote")
             self.position = len(self.text)
             return self.text[start:]
         self.position = end + 1
@@ -245,16 +245,16 @@ class _Reader:
         if value:
             self.filters.append(Filter(name, value, excluded=excluded != self.inside_not))
         else:
-            self.repair(f"{name}: without a value was left out")
+            self.repair(f"ignored {name}: without a value")
         return True
 
     def _term(self) -> Node | None:
         raw = self._run()
         core = raw.rstrip("*")
         if not core:
-            self.repair("a star alone was left out")
+            self.repair("ignored a lone star")
             return None
-        # A star behind a sign, as in ``1.2.*`` and ``src/*``, continues no word.
+        # A star after punctuation, as in ``1.2.*`` and ``src/*``, does not extend a word.
         node = self._make_term(core, prefix=len(core) < len(raw) and not core.endswith(_SIGNS))
         if isinstance(node, Substring):
             self.signs.append(node)
@@ -284,14 +284,14 @@ class _Reader:
         parts = tuple(query_parts(raw, prefix=prefix))
         if parts:
             return Term(parts, raw, prefix, quoted)
-        # Nothing but punctuation: looked for as it stands.
+        # Only punctuation: searched literally.
         return Substring(raw) if raw else self._nothing(raw)
 
     def _nothing(self, raw: str) -> Node | None:
-        self.repair("empty quotes were left out" if not raw.strip() else f"{raw!r} was left out")
+        self.repair("ignored empty quotes" if not raw.strip() else f"ignored {raw!r}")
         return None
 
-    # ── words and signs ───────────────────────────────────────────────────────────────────────
+    # Words and symbols
 
     def at_end(self) -> bool:
         return self.position >= len(self.text)
@@ -328,7 +328,7 @@ class _Reader:
                 return count
 
     def _dash(self) -> bool:
-        """Whether a dash at the position excludes the item behind it."""
+        """Whether a dash at the position excludes the item after it."""
         self._skip_blanks()
         rest = self.text[self.position : self.position + 2]
         if len(rest) < 2 or rest[0] != "-" or rest[1].isspace():
@@ -336,12 +336,12 @@ class _Reader:
         option = _OPTION.match(self.text, self.position)
         if option and (option[1] or "").lower() not in _ABBREVIATIONS:
             word = self.text[self.position :].split(maxsplit=1)[0]
-            self.repair(f"{word} was read as an option, not as something to exclude")
+            self.repair(f"read {word} as an option, not as an exclusion")
             return False
         return _begins_item(rest[1])
 
     def _plus(self) -> bool:
-        """Whether a plus at the position requires the item behind it."""
+        """Whether a plus at the position requires the item after it."""
         rest = self.text[self.position : self.position + 2]
         return len(rest) == 2 and rest[0] == "+" and _begins_item(rest[1])
 
@@ -349,7 +349,7 @@ class _Reader:
 def _begins_item(char: str) -> bool:
     if char in "(" + _QUOTES or char.isalnum() or char in "*_/.@#":
         return True
-    # Signs such as ``->`` exclude nothing; emoji are as good as words.
+    # Symbols such as ``->`` exclude nothing; emoji count as words.
     return bool(words(char))
 
 
@@ -358,12 +358,12 @@ def _negated(node: Node) -> Node:
 
 
 def _unquoted(text: str) -> str:
-    """Return text without stray quotes, so that it can be printed between quotes."""
+    """Return text without stray quotes, so that it can be printed in quotes."""
     return text.translate(_WITHOUT_QUOTES).strip()
 
 
 def _without(node: Node | None, signs: set[int]) -> Node | None:
-    """Return the tree without the nodes of these identities; None when nothing else is in it."""
+    """Return the tree without the nodes of these identities; None when nothing is left."""
     if isinstance(node, Substring):
         return None if id(node) in signs else node
     if isinstance(node, Not):

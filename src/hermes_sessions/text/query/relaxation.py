@@ -1,7 +1,7 @@
-"""What is tried, in order, when a question finds nothing as it was asked.
+"""The steps tried, in order, when a query finds nothing as typed.
 
-Each step is named, so that an answer can say which one found it. Operators and quotes bind: what
-is joined by ``AND``, required by ``+``, quoted or to be absent, holds in every step as written.
+Each step has a name, so that the search report can say which one matched. Operators and quotes
+bind: terms joined by ``AND``, required by ``+``, quoted or excluded hold in every step as written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INSIDE_WORDS: Final = "inside words"
 
 
 def steps(node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield (name, tree) of every step that differs from those before it."""
+    """Yield (name, tree) of every step that differs from the steps before it."""
     seen: list[Node] = []
     lean = _without_common_words(node) or node
     for name, tree in (
@@ -47,8 +47,9 @@ def steps(node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def alternatives(node: Node) -> list[Node]:
-    """Return trees of which a match matches at least one: those of the step `ANY_WORD`, each with
-    what holds in every step.
+    """Return trees such that every match of the step `ANY_WORD` matches at least one of them.
+
+    Each tree includes the conditions that hold in every step.
     """
     if is_bound(node):
         return [node]
@@ -68,7 +69,7 @@ def _without_common_words(node: Node) -> Node | None:
         return None if is_word and node.parts[0].token in STOP_WORDS else node
     if isinstance(node, And):
         kept = [child for child in map(_without_common_words, node.nodes) if child is not None]
-        # Only words that must be absent are left: then the common ones were the point.
+        # Only excluded words are left, so the common words were the point.
         if all(isinstance(child, Not) for child in kept):
             return None
         return all_of(kept)
@@ -107,7 +108,7 @@ def _any_word(node: Node) -> Node:
         loose = [_any_word(child) for child in node.nodes if not is_bound(child)]
         wanted = [child for child in kept if not isinstance(child, Not)]
         if loose:
-            # What is required is a word, too: no other is needed, but more count for more.
+            # A required term is enough by itself; the other terms only improve the rank.
             kept = [_either([*wanted[:1], *loose]), *kept]
         return all_of(kept) or node
     if isinstance(node, Term) and len(node.parts) > 1:

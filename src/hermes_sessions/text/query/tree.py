@@ -1,7 +1,8 @@
-"""What a query means: a tree of terms, and filters beside it.
+"""The query tree: terms and operators, and filters beside it.
 
-The tree is what databases compile and what the shared matcher decides; nothing else of the user's
-text goes further. Printing a query gives text that parses to the same query.
+Databases compile the tree and the shared matcher evaluates it; no other part of the user's text
+goes
+further. Printing a query gives text that parses to the same query.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from hermes_sessions.text.tokenizer import QueryToken
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Consecutive tokens: a word, a punctuated term, a quoted phrase, a run of characters."""
+    """Consecutive tokens: a word, a punctuated term, a quoted phrase, a run of CJK characters."""
 
     parts: tuple[QueryToken, ...]
     #: As typed, without quotes and star.
     raw: str
     prefix: bool = False
-    #: Whether it stood between quotes: then it is meant as it is, and no relaxing changes it.
+    #: Whether it was quoted: then it is taken literally and never relaxed.
     quoted: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Substring:
-    """A piece of text anywhere, inside words too: ``*infix*``."""
+    """Text that may occur anywhere, also inside words: ``*infix*``."""
 
     raw: str
 
@@ -35,7 +36,7 @@ class And:
     """All of these."""
 
     nodes: tuple[Node, ...]
-    #: Whether an operator joined them: then all must match in every reading.
+    #: Whether an operator joined them: then all must match in every step.
     explicit: bool = False
 
 
@@ -67,7 +68,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A whole query, and what had to be mended to read it."""
+    """A parsed query, and the repairs that were needed to parse it."""
 
     node: Node | None
     filters: tuple[Filter, ...] = ()
@@ -80,7 +81,7 @@ class Query:
 
 
 def terms_of(node: Node | None, *, wanted: bool = True) -> list[Term | Substring]:
-    """Return the terms that make a match, in order; not those that must be absent."""
+    """Return the terms that a match contains, in order, without excluded terms."""
     if node is None or isinstance(node, Not):
         return []
     if isinstance(node, (And, Or)):
@@ -90,14 +91,14 @@ def terms_of(node: Node | None, *, wanted: bool = True) -> list[Term | Substring
 
 
 def is_bound(node: Node) -> bool:
-    """Whether a node holds as it was written in every reading: operators and quotes bind."""
+    """Whether a node holds as written in every step: operators and quotes bind."""
     if isinstance(node, And):
         return node.explicit
     return isinstance(node, Not) or (isinstance(node, Term) and node.quoted)
 
 
 def sides_of(node: Node) -> list[Node]:
-    """Return what must all match, where an operator or quotes say so; else nothing."""
+    """Return the nodes that must all match because an operator or quotes say so; else nothing."""
     nodes = node.nodes if isinstance(node, And) else (node,)
     if not any(map(is_bound, nodes)) and not is_bound(node):
         return []
@@ -108,12 +109,12 @@ def sides_of(node: Node) -> list[Node]:
 
 
 def all_of(nodes: list[Node]) -> Node | None:
-    """Return the conjunction of nodes, flattened; None without any."""
+    """Return the conjunction of nodes, flattened; None for an empty list."""
     return _joined(nodes, And)
 
 
 def bound(nodes: list[Node]) -> Node | None:
-    """Return the conjunction of nodes that an operator joined, flattened; None without any."""
+    """Return the conjunction of nodes joined by an operator, flattened; None for an empty list."""
     flat: list[Node] = []
     for node in nodes:
         flat.extend(node.nodes if isinstance(node, And) else (node,))
@@ -123,7 +124,7 @@ def bound(nodes: list[Node]) -> Node | None:
 
 
 def any_of(nodes: list[Node]) -> Node | None:
-    """Return the disjunction of nodes, flattened; None without any."""
+    """Return the disjunction of nodes, flattened; None for an empty list."""
     return _joined(nodes, Or)
 
 
@@ -137,7 +138,7 @@ def _joined(nodes: list[Node], kind: type[And] | type[Or]) -> Node | None:
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
 
 
-# ── printing ──────────────────────────────────────────────────────────────────────────────────
+# Printing
 
 
 def print_query(query: Query) -> str:
@@ -162,7 +163,7 @@ def _print(node: Node, *, top: bool = False) -> str:
 
 
 def spelled(node: Node) -> str:
-    """Return a part of a query for people to read: with quotes where they were typed."""
+    """Return a part of a query for display, with the quotes that were typed."""
     if isinstance(node, Term):
         text = f'"{node.raw}"' if node.quoted else node.raw
         return text + ("*" if node.prefix else "")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from hermes_sessions.errors import InvalidInput, RetentionNotApproved
-from hermes_sessions.model.retention import Conversation, Departure, RetentionPolicies
+from hermes_sessions.model.retention import RetentionCandidate, RetentionPolicies, RetentionRemoval
 from hermes_sessions.storage.care.retention.plan import (
     CONSENT,
     Consent,
@@ -49,7 +49,7 @@ class RetentionEnforcer:
 
     def approve(self, plan: RetentionPlan) -> Consent:
         """See `SessionDB.approve_retention`."""
-        if not plan.policies.is_any:
+        if not plan.policies.has_limits:
             raise InvalidInput(
                 "There are no limits to approve. Set some in config.yaml, for example "
                 "retention.cron.max_age_days: 30"
@@ -65,7 +65,7 @@ class RetentionEnforcer:
     ) -> RetentionResult:
         """See `SessionDB.run_retention`."""
         plan = self.plan(policies)
-        if not plan.policies.is_any:
+        if not plan.policies.has_limits:
             return RetentionResult()
         if not plan.is_approved:
             raise RetentionNotApproved(changed=plan.consent is not None)
@@ -73,9 +73,9 @@ class RetentionEnforcer:
         moved: list[str] = []
         spared: list[str] = []
         messages = 0
-        for batch in _batches(plan.departures):
+        for batch in _batches(plan.removals):
             gone = self._store.provider.write(partial(self._move, batch))
-            for conversation in (departure.conversation for departure in batch):
+            for conversation in (removal.conversation for removal in batch):
                 if conversation.id in gone:
                     moved += conversation.sessions
                     messages += conversation.messages
@@ -97,14 +97,14 @@ class RetentionEnforcer:
             closed += self._store.provider.write(partial(_end, some, cutoff, self._store.clock()))
         return closed
 
-    def _move(self, batch: Sequence[Departure], tx: WriteTransaction) -> set[str]:
+    def _move(self, batch: Sequence[RetentionRemoval], tx: WriteTransaction) -> set[str]:
         """Move conversations to the trash that are as they were when the plan was made."""
         now = self._store.clock()
         protected = leased_conversations(tx, now) | conversations_on_hold(tx, self._store)
         protected |= unsettled_conversations(tx)
         gone: set[str] = set()
-        for departure in batch:
-            conversation = departure.conversation
+        for removal in batch:
+            conversation = removal.conversation
             if conversation.id in protected or not _is_unchanged(tx, conversation):
                 continue
             for session_id in conversation.sessions:
@@ -118,7 +118,7 @@ def enforce_if_approved(store: Store) -> int:
     """Move what is over the configured limits to the trash, if there are any and somebody agreed
     to them; return how many sessions went.
     """
-    if store.retention is None or not store.retention.is_any:
+    if store.retention is None or not store.retention.has_limits:
         return 0
     try:
         return len(RetentionEnforcer(store).run(None).moved)
@@ -127,10 +127,10 @@ def enforce_if_approved(store: Store) -> int:
         return 0
 
 
-def _batches(going: Sequence[Departure]) -> Iterator[list[Departure]]:
-    batch: list[Departure] = []
-    for departure in going:
-        batch.append(departure)
+def _batches(going: Sequence[RetentionRemoval]) -> Iterator[list[RetentionRemoval]]:
+    batch: list[RetentionRemoval] = []
+    for removal in going:
+        batch.append(removal)
         if sum(len(d.conversation.sessions) for d in batch) >= _STEP:
             yield batch
             batch = []
@@ -155,7 +155,7 @@ def _end(session_ids: Sequence[str], cutoff: float, now: float, tx: WriteTransac
     return ended
 
 
-def _is_unchanged(tx: ReadTransaction, conversation: Conversation) -> bool:
+def _is_unchanged(tx: ReadTransaction, conversation: RetentionCandidate) -> bool:
     """Whether a conversation has the same members, none of them is open or pinned, and nobody has
     written to it.
     """

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from hermes_sessions.model.retention import (
     CLASSES,
-    Conversation,
-    Departure,
+    RetentionCandidate,
     RetentionPolicies,
-    class_of,
-    departures,
+    RetentionRemoval,
+    retention_class,
+    select_removals,
 )
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.repositories.holds import conversations_on_hold
@@ -68,18 +68,18 @@ def make_plan(store: Store, policies: RetentionPolicies) -> RetentionPlan:
         _conversation(conversation_id, rows, cutoff, held, on_hold)
         for conversation_id, rows in families.items()
     ]
-    going: list[Departure] = []
+    going: list[RetentionRemoval] = []
     closings: list[str] = []
     kept: Counter[str] = Counter()
     for name in CLASSES:
         limits = policies.of(name)
-        if not limits.is_any:
+        if not limits.has_limits:
             continue
         members = [c for c in conversations if c.session_class == name]
         if limits.max_bytes is not None:
             members = _measured(store, members)
-        going += departures(members, limits, now)
-        closings += (one for member in members for one in member.left_open)
+        going += select_removals(members, limits, now)
+        closings += (one for member in members for one in member.idle_open_sessions)
         kept.update(c.kept_because for c in members if c.kept_because)
     going.sort(key=lambda d: (d.conversation.last_active, d.conversation.id))
     counts = Counter(conversation.session_class for conversation in conversations)
@@ -119,7 +119,7 @@ def _conversation(
     cutoff: float,
     held: set[str],
     on_hold: set[str],
-) -> Conversation:
+) -> RetentionCandidate:
     # The root, or the oldest member when the root is in the trash.
     first = next((row for row in rows if row["id"] == conversation_id), rows[0])
     unended = [row for row in rows if row["ended_at"] is None]
@@ -133,9 +133,9 @@ def _conversation(
     elif any(row["last_active"] > cutoff for row in unended):
         kept_because = "open"
     is_idle = conversation_id not in held
-    return Conversation(
+    return RetentionCandidate(
         conversation_id,
-        class_of(first["source"], first["edge_kind"]),
+        retention_class(first["source"], first["edge_kind"]),
         max(row["last_active"] for row in rows),
         tuple(row["id"] for row in rows),
         sum(row["message_count"] or 0 for row in rows),
@@ -145,7 +145,9 @@ def _conversation(
     )
 
 
-def _measured(store: Store, conversations: Iterable[Conversation]) -> list[Conversation]:
+def _measured(
+    store: Store, conversations: Iterable[RetentionCandidate]
+) -> list[RetentionCandidate]:
     wanted = list(conversations)
     sizes = Sizes(store).of_sessions(one for member in wanted for one in member.sessions)
     return [member._replace(size=sum(sizes[one] for one in member.sessions)) for member in wanted]
@@ -166,7 +168,7 @@ class RetentionPlan(NamedTuple):
 
     policies: RetentionPolicies
     made_at: float
-    departures: tuple[Departure, ...] = ()
+    removals: tuple[RetentionRemoval, ...] = ()
     #: Sessions that were never ended, and would be.
     closings: tuple[str, ...] = ()
     #: How many conversations stay for a reason that wins over limits: pinned, on hold, ….
@@ -176,6 +178,11 @@ class RetentionPlan(NamedTuple):
     consent: Consent | None = None
 
     @property
+    def departures(self) -> tuple[RetentionRemoval, ...]:
+        """The former name of `removals`."""
+        return self.removals
+
+    @property
     def is_approved(self) -> bool:
         """Whether somebody agreed to these very policies."""
         return self.consent is not None and self.consent.fingerprint == self.policies.fingerprint
@@ -183,12 +190,12 @@ class RetentionPlan(NamedTuple):
     @property
     def sessions(self) -> int:
         """How many sessions go."""
-        return sum(len(departure.conversation.sessions) for departure in self.departures)
+        return sum(len(removal.conversation.sessions) for removal in self.removals)
 
     @property
     def messages(self) -> int:
         """How many messages go with them."""
-        return sum(departure.conversation.messages for departure in self.departures)
+        return sum(removal.conversation.messages for removal in self.removals)
 
     def document(self) -> dict[str, Any]:
         """Return the plan for JSON."""
@@ -206,16 +213,16 @@ class RetentionPlan(NamedTuple):
             "messages": self.messages,
             "departures": [
                 {
-                    "conversation_id": departure.conversation.id,
-                    "title": departure.conversation.title,
-                    "class": departure.conversation.session_class,
-                    "last_active": departure.conversation.last_active,
-                    "sessions": list(departure.conversation.sessions),
-                    "messages": departure.conversation.messages,
-                    "rule": departure.rule,
-                    "reason": departure.reason,
+                    "conversation_id": removal.conversation.id,
+                    "title": removal.conversation.title,
+                    "class": removal.conversation.session_class,
+                    "last_active": removal.conversation.last_active,
+                    "sessions": list(removal.conversation.sessions),
+                    "messages": removal.conversation.messages,
+                    "rule": removal.rule,
+                    "reason": removal.reason,
                 }
-                for departure in self.departures
+                for removal in self.removals
             ],
         }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from hermes_sessions.model.lineage import Member, documented_edge_kind, place
+from hermes_sessions.model.lineage import LineageMember, documented_edge_kind, place_members
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.row_scan import fetch
 
@@ -144,7 +144,7 @@ def _place_families(connection: apsw.Connection) -> None:
             "WHERE conversation_id = ?",
             family,
         )
-        placements = place([Member(*row) for row in rows])
+        placements = place_members([LineageMember(*row) for row in rows])
         connection.executemany(
             "UPDATE sessions SET chain_id = ?, tip_id = ?, listed = ? WHERE id = ?",
             [(p.chain_id, p.tip_id, int(p.listed), one) for one, p in placements.items()],
