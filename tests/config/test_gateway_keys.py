@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from hermes_sessions.config import Settings, default_settings, load_settings
 from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
-from hermes_sessions.config.settings import ResetMode
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.model.reset_policy import MODES, SessionResetPolicy
+from hermes_sessions.model.reset_policy import SessionResetPolicy
 
 Load = Callable[..., Settings]
 
@@ -29,9 +27,8 @@ def configured(settings: Settings) -> GatewayConfig:
     return GatewayConfig.from_settings(settings)
 
 
-def test_the_defaults_are_written_down_twice_and_are_the_same(tmp_path: Path) -> None:
+def test_the_defaults_of_the_lifecycle_are_those_of_the_settings(tmp_path: Path) -> None:
     assert GatewayConfig.from_settings(default_settings(tmp_path)) == GatewayConfig()
-    assert get_args(ResetMode) == MODES
 
 
 def test_every_key_can_be_set(load: Load) -> None:

@@ -1,9 +1,13 @@
+import ast
+import inspect
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 
 from hermes_sessions.config.error_text import is_secret
+from hermes_sessions.config.gateway_config import GatewayConfig
+from hermes_sessions.config.gateway_settings import SessionResetSettings
 from hermes_sessions.config.key_types import Choice, Key, ParseContext, WholeNumber
 from hermes_sessions.config.keys import (
     FREE_SECTIONS,
@@ -11,27 +15,101 @@ from hermes_sessions.config.keys import (
     KEYS,
     NAMED_SECTIONS,
     RESERVED,
+    SECTION_CLASSES,
     SECTIONS,
     SHARED_SECTIONS,
+    derive_keys,
 )
 from hermes_sessions.config.resolver import resolve_values
-from hermes_sessions.config.settings import SECTION_CLASSES
+from hermes_sessions.config.sections import (
+    SettingsSection,
+    Subsection,
+    default_of,
+    section,
+    setting,
+)
+from hermes_sessions.config.settings import Settings
 from hermes_sessions.config.yaml_document import Scalar
+from hermes_sessions.model.reset_policy import SessionResetPolicy
 
 HOME = Path("/home/ada/.hermes")
 
 
 def test_every_key_has_a_field_and_every_field_a_key() -> None:
-    fields = {
+    declared = {
         f"{section}.{name}" if section else name
         for section, section_class in SECTION_CLASSES.items()
-        for name in get_type_hints(section_class)
+        for name in section_class.fields
     }
     named = {f"{section}.{name}" for section, name in NAMED_SECTIONS.items()}
     kept = {f"{section}.extra" for section in FREE_SECTIONS}
-    assert fields - {"home", "warnings"} == (KEY_AT.keys() | SECTIONS | kept) - named
+    assert declared - {"home", "warnings"} == (KEY_AT.keys() | SECTIONS | kept) - named
     assert SECTION_CLASSES.keys() == SECTIONS - NAMED_SECTIONS.keys() | {""}
     assert len(KEY_AT) == len(KEYS)
+
+
+def test_the_key_table_is_derived_from_the_fields() -> None:
+    class Inner(SettingsSection, short_form="size"):
+        size: int = setting(3, kind=WholeNumber(at_least=0, at_most=9), doc="Size of {things}.")
+
+    class Outer(SettingsSection):
+        given: str
+        mode: str = setting("a", kind=Choice(("a", "b")), env=("MODE",), doc="Mode.")
+        boxes: Inner = section(Inner, things="boxes")
+
+    keys, classes = derive_keys(Outer)
+    assert [(key.path, key.default, key.doc, key.environment) for key in keys] == [
+        ("mode", "a", "Mode.", ("MODE",)),
+        ("boxes.size", 3, "Size of boxes.", ()),
+    ]
+    assert classes == {"": Outer, "boxes": Inner}
+    assert Outer(given="x") == Outer(given="x", mode="a", boxes=Inner(size=3))
+    with pytest.raises(TypeError, match="Outer: missing or unknown: given"):
+        Outer()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="Inner: missing or unknown: sise"):
+        Inner(sise=3)  # type: ignore[call-arg]
+
+
+def test_no_key_is_declared_twice() -> None:
+    def declared(section: type[SettingsSection], path: str) -> list[str]:
+        found = []
+        for name, field in section.fields.items():
+            at = f"{path}.{name}"
+            inner = field.section if isinstance(field, Subsection) else None
+            found += declared(inner, at) if inner else [at]
+        return found
+
+    paths = declared(Settings, "settings")
+    assert len(paths) == len(set(paths))
+    assert len(KEYS) == len(KEY_AT)
+    variables = [variable for key in KEYS for variable in key.environment]
+    assert len(variables) == len(set(variables))
+
+
+def test_no_default_is_stated_twice() -> None:
+    """Sources of `config` and of `GatewayConfig` state each default in one field alone."""
+    tree = ast.parse(inspect.getsource(GatewayConfig))
+    stated = [
+        node.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.value, ast.Constant)
+    ]
+    assert stated == []
+    for policy_field in fields(SessionResetPolicy):
+        assert policy_field.default is not MISSING
+        assert policy_field.default == default_of(SessionResetSettings, policy_field.name)
+    tree = ast.parse(inspect.getsource(SessionResetPolicy))
+    literals = [
+        node.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.value, (ast.Constant, ast.Tuple))
+        and node.target.id != "timezone"
+    ]
+    assert literals == []
 
 
 def test_a_default_is_a_value_that_could_be_written() -> None:
@@ -56,7 +134,7 @@ def test_reserved_and_shared_names_do_not_clash_with_keys() -> None:
 
 def test_secrets_are_kept_out_of_representations() -> None:
     for section_class in SECTION_CLASSES.values():
-        names = section_class.__annotations__
+        names = section_class.fields
         values = section_class(**{name: f"value of {name}" for name in names})
         for name in names:
             assert (f"value of {name}'" in repr(values)) is not is_secret(name)

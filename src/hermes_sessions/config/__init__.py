@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
+    from hermes_sessions.config.gateway_settings import PlatformSettings
     from hermes_sessions.config.loader import default_settings, load_settings
     from hermes_sessions.config.paths import config_file_path, default_store_path, hermes_home
     from hermes_sessions.config.settings import (
         DisplaySettings,
         ModelSettings,
         MySQLSettings,
-        PlatformSettings,
         PostgreSQLSettings,
         SessionDBSettings,
         SessionsSettings,
@@ -49,7 +49,7 @@ _MODULE_OF = {
     "HomeChannel": "gateway_config",
     "ModelSettings": "settings",
     "MySQLSettings": "settings",
-    "PlatformSettings": "settings",
+    "PlatformSettings": "gateway_settings",
     "PostgreSQLSettings": "settings",
     "SQLiteSettings": "settings",
     "SessionDBSettings": "settings",

@@ -7,13 +7,20 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_sessions.config.settings import BusyInputMode
+from hermes_sessions.config.gateway_settings import (
+    AgentSettings,
+    BusyInputMode,
+    GatewaySettings,
+    PrivacySettings,
+)
+from hermes_sessions.config.sections import default_of
+from hermes_sessions.config.settings import DisplaySettings, Settings
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.ids import require_id
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 
 if TYPE_CHECKING:
-    from hermes_sessions.config.settings import ResetOverrides, SessionResetSettings, Settings
+    from hermes_sessions.config.gateway_settings import ResetOverrides, SessionResetSettings
 
 
 # What platforms are called in the configuration, where that differs from the platform's name.
@@ -63,48 +70,48 @@ class GatewayConfig:
     #: Fields that differ on a platform; they win over those by type.
     reset_by_platform: Mapping[str, Overrides] = field(default_factory=dict, hash=False)
     #: In groups and channels everybody has a conversation of their own.
-    group_sessions_per_user: bool = True
+    group_sessions_per_user: bool = default_of(Settings, "group_sessions_per_user")
     #: In threads, too.
-    thread_sessions_per_user: bool = False
+    thread_sessions_per_user: bool = default_of(Settings, "thread_sessions_per_user")
     #: The bot whose lanes these are, where several share a database.
-    namespace: str = "default"
+    namespace: str = default_of(GatewaySettings, "namespace")
     #: Lanes that were not used for so many days are forgotten; 0: none.
-    session_store_max_age_days: int = 0
+    session_store_max_age_days: int = default_of(Settings, "session_store_max_age_days")
     #: How long after an interruption a conversation goes on by itself; 0 or less: however long.
-    auto_continue_freshness: float = 3600.0
+    auto_continue_freshness: float = default_of(AgentSettings, "gateway_auto_continue_freshness")
     #: How long a turn may do nothing before it is ended; 0: for ever.
-    turn_timeout: float = 1800.0
+    turn_timeout: float = default_of(AgentSettings, "gateway_timeout")
     #: When the user is warned of that; 0: never.
-    turn_warning: float = 900.0
+    turn_warning: float = default_of(AgentSettings, "gateway_timeout_warning")
     #: How often the user hears that a long turn is still at work; 0: never.
-    notify_interval: float = 180.0
+    notify_interval: float = default_of(AgentSettings, "gateway_notify_interval")
     #: How long turns may finish when the gateway stops; 0: not at all.
-    drain_timeout: float = 180.0
+    drain_timeout: float = default_of(AgentSettings, "restart_drain_timeout")
     #: What a message does that comes while a turn runs.
-    busy_input_mode: BusyInputMode = "interrupt"
+    busy_input_mode: BusyInputMode = default_of(DisplaySettings, "busy_input_mode")  # noqa: RUF009
     #: Whether a message that has to wait is acknowledged.
-    busy_ack_enabled: bool = True
+    busy_ack_enabled: bool = default_of(DisplaySettings, "busy_ack_enabled")
     #: Whether ids and names are kept from the model.
-    redact_pii: bool = False
+    redact_pii: bool = default_of(PrivacySettings, "redact_pii")
     #: Platforms that are enabled.
     connected_platforms: tuple[str, ...] = ()
     home_channels: Mapping[str, HomeChannel] = field(default_factory=dict, hash=False)
     #: Whether ``sessions.json`` is written; None: where the store is a file on this machine.
-    write_sessions_json: bool | None = None
+    write_sessions_json: bool | None = default_of(GatewaySettings, "write_sessions_json")
     #: How long after its start a gateway first looks for expired conversations, and how often then.
-    expiry_first_pass: float = 60.0
-    expiry_interval: float = 300.0
+    expiry_first_pass: float = default_of(GatewaySettings, "expiry_first_pass")
+    expiry_interval: float = default_of(GatewaySettings, "expiry_interval")
     #: Whether the agent gets a turn to save what matters before an automatic reset.
-    finalize_turn: bool = True
+    finalize_turn: bool = default_of(GatewaySettings, "finalize_turn")
     #: How long that turn may take.
-    finalize_timeout: float = 120.0
+    finalize_timeout: float = default_of(GatewaySettings, "finalize_timeout")
     #: How many agents are kept between turns, and for how long.
-    agent_cache_size: int = 128
-    agent_cache_ttl: float = 3600.0
+    agent_cache_size: int = default_of(GatewaySettings, "agent_cache_size")
+    agent_cache_ttl: float = default_of(GatewaySettings, "agent_cache_ttl")
     #: How many messages may wait in one lane.
-    mailbox_limit: int = 100
+    mailbox_limit: int = default_of(GatewaySettings, "mailbox_limit")
     #: For how many days it is remembered what was answered, and by whom.
-    keep_days: int = 30
+    keep_days: int = default_of(GatewaySettings, "keep_days")
 
     def __post_init__(self) -> None:
         require_id(self.namespace, "namespace")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from hermes_sessions.config.error_text import closest_match, shown
+from hermes_sessions.config.gateway_settings import ChatType
 from hermes_sessions.config.key_types import NO_CONTEXT, Key, Name, NotAllowed
 from hermes_sessions.config.keys import (
     FREE_SECTIONS,
@@ -18,7 +19,6 @@ from hermes_sessions.config.keys import (
     SHORT_FORMS,
     declared_path,
 )
-from hermes_sessions.config.settings import ChatType
 from hermes_sessions.config.yaml_document import Node, Scalar, Section
 
 # Keys that nobody declared: which ones deserve a word, and what they were probably meant to be.

@@ -373,7 +373,7 @@ class Key(NamedTuple):
     may_be_unset: bool = False
     """Whether a `${VAR}` that is not set means the default: the store can do without this key."""
 
-    otherwise_default: bool = False
+    invalid_means_default: bool = False
     """Whether a value that is not allowed is a warning and means the default, and no error."""
 
     @property

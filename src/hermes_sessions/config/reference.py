@@ -16,7 +16,8 @@ def reference_table() -> str:
     for key in KEYS:
         # Words that are already marked up stay as they are.
         default = key.default_text if "`" in key.default_text else f"`{key.default_text}`"
-        rows.append(f"| `{key.path}` | {default} | {key.kind.allowed} | {key.doc} |")
+        variables = "".join(f" Overridden by `{name}`." for name in key.environment)
+        rows.append(f"| `{key.path}` | {default} | {key.kind.allowed} | {key.doc}{variables} |")
     return "\n".join(rows) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""From the file and the environment to a value for every key, or to one error with every problem.
+"""Resolve the file and the environment into `Settings`, or into one error with every problem.
 
-Kept apart from ``loading`` because most of it is needed only when something is configured.
+Apart from ``loader`` because it is needed only when something is configured.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from hermes_sessions.config.error_text import closest_match, is_secret, shown
 from hermes_sessions.config.key_lookup import FoundKeys, find_keys
@@ -23,8 +23,14 @@ from hermes_sessions.config.key_types import (
     ParseContext,
     TextList,
 )
-from hermes_sessions.config.keys import FIXED_KEYS
-from hermes_sessions.config.settings import NamedValues
+from hermes_sessions.config.keys import (
+    FIXED_KEYS,
+    NAMED_SECTIONS,
+    SECTION_CLASSES,
+    declared_path,
+)
+from hermes_sessions.config.sections import NamedValues
+from hermes_sessions.config.settings import Settings
 from hermes_sessions.config.yaml_document import Listing, Node, Scalar, Section, read_document
 from hermes_sessions.errors import ConfigError
 
@@ -110,10 +116,11 @@ class Resolved(NamedTuple):
     warnings: list[tuple[int, str]]
 
 
-def resolve(path: Path, context: ParseContext) -> tuple[dict[str, object], tuple[str, ...]]:
-    """Return the value of every key as configured in the file ``path``, and the warnings about it.
+def resolve(path: Path, context: ParseContext) -> Settings:
+    """Return the settings as configured in the file ``path`` and in the environment.
 
-    Raises ConfigError with every problem, each with its place, key, value and remedy.
+    Raises:
+        ConfigError: with every problem, each with its place, key, value and remedy.
     """
     document = read_document(path)
     findings = FoundKeys() if document is None else find_keys(document)
@@ -126,7 +133,34 @@ def resolve(path: Path, context: ParseContext) -> tuple[dict[str, object], tuple
         listed = "".join(f"\n  {_place(line)}: {problem}" for line, problem in sorted(problems))
         raise ConfigError(f"The configuration cannot be used. Correct {path}:{listed}")
     warnings = sorted(findings.warnings + resolved.warnings)
-    return values, tuple(f"{_file_place(path, line)}: {text}" for line, text in warnings)
+    lines = tuple(f"{_file_place(path, line)}: {text}" for line, text in warnings)
+    return _build(values, context.home, lines)
+
+
+def _build(values: Mapping[str, object], home: Path, warnings: tuple[str, ...]) -> Settings:
+    """Return the settings with these values, by the paths of their keys."""
+    always = (path for path in (*SECTION_CLASSES, *NAMED_SECTIONS) if "<" not in path)
+    fields: dict[str, dict[str, object]] = {section: {} for section in always}
+    fields[""].update(home=home, warnings=warnings)
+    for path, value in values.items():
+        section, _, name = path.rpartition(".")
+        while section not in fields:
+            fields[section] = {}
+            section = section.rpartition(".")[0]
+        fields[path.rpartition(".")[0]][name] = value
+    # Inner sections first: an outer one holds the finished inner ones.
+    for path in sorted(fields, key=lambda path: path.count("."), reverse=True):
+        if path:
+            outer, _, name = path.rpartition(".")
+            fields[outer][name] = _section(path, fields[path])
+    return cast("Settings", SECTION_CLASSES[""](**fields[""]))
+
+
+def _section(path: str, fields: dict[str, object]) -> object:
+    declared = declared_path(path)
+    return (
+        NamedValues(fields) if declared in NAMED_SECTIONS else SECTION_CLASSES[declared](**fields)
+    )
 
 
 def resolve_values(
@@ -150,7 +184,7 @@ def resolve_values(
             else:
                 value = key.default_value(context.home)
         except ConfigError as error:
-            if not key.otherwise_default:
+            if not key.invalid_means_default:
                 resolved.problems.append((line, str(error)))
                 continue
             resolved.warnings.append((line, f"{error} Until then, it has its default."))

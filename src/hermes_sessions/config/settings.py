@@ -1,222 +1,47 @@
-"""The settings as the rest of the package sees them: frozen values, one class per section.
+"""Every setting, declared once: `Settings` and the sections of the store.
 
-Fields carry the names of the keys in ``keys.py`` and have no defaults of their own; a test keeps
-the two in step.
+A new key is one field here or in ``gateway_settings.py``: its name, default, kind, environment
+variables and doc. ``keys.py`` derives everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal, NoReturn, TypeVar, dataclass_transform
+from typing import Final, Literal, get_args
 
-from hermes_sessions.config.error_text import is_secret
+from hermes_sessions.config.gateway_settings import (
+    AgentSettings,
+    BusyInputMode,
+    GatewaySettings,
+    PlatformSettings,
+    PrivacySettings,
+    SessionResetSettings,
+    StreamingSettings,
+)
+from hermes_sessions.config.key_types import (
+    Choice,
+    ChoiceOrPlugin,
+    FilePath,
+    HomeDefault,
+    MapOf,
+    ModelPrice,
+    Name,
+    OptionalValue,
+    Seconds,
+    Size,
+    Text,
+    WholeNumber,
+    YesNo,
+)
+from hermes_sessions.config.paths import default_store_path
+from hermes_sessions.config.sections import (
+    NamedValues,
+    SettingsSection,
+    named_sections,
+    section,
+    setting,
+)
 from hermes_sessions.model.price import Price
-
-# What a section of the settings is: named values that never change, and that hide secrets.
-#
-# A data class would do, but defining one takes ten times as long, and every start defines them all.
-
-
-V_co = TypeVar("V_co", covariant=True)
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-class SettingsSection:
-    """One value for each annotation of the class, all given by name.
-
-    Hashable; equal to a section of the same class with equal values.
-    """
-
-    def __init__(self, **values: object) -> None:
-        names = type(self).__annotations__
-        if values.keys() != names.keys():
-            wrong = ", ".join(sorted(values.keys() ^ names.keys()))
-            raise TypeError(f"{type(self).__name__}: missing or unknown: {wrong}")
-        self.__dict__.update({name: values[name] for name in names})
-
-    def __setattr__(self, name: str, _value: object) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"{type(self).__name__}.{name} cannot be removed")
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
-
-    def __hash__(self) -> int:
-        return hash((type(self), *self.__dict__.values()))
-
-    def __repr__(self) -> str:
-        shown = {name: value for name, value in self.__dict__.items() if not is_secret(name)}
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"
-
-
-class NamedValues(Mapping[str, V_co]):
-    """Values under names of the user's choice. Never changes, is hashable, and hides secrets."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, values: Mapping[str, V_co]) -> None:
-        self._values = dict(values)
-
-    def __getitem__(self, name: str) -> V_co:
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._values.items()))
-
-    def __repr__(self) -> str:
-        shown = {name: value for name, value in self._values.items() if not is_secret(name)}
-        return f"{type(self).__name__}({shown!r})"
-
-
-# Settings of the lifecycle of conversations and of platforms, as the file has them.
-#
-# `gateway.GatewayConfig` is what the lifecycle itself takes.
-
-
-ResetMode = Literal["none", "idle", "daily", "both"]
-
-
-BusyInputMode = Literal["interrupt", "queue", "steer"]
-
-
-ChatType = Literal["dm", "group", "channel", "thread"]
-
-
-class ResetOverrides(SettingsSection):
-    """``session_reset.by_type.<type>`` and ``platforms.<name>.session_reset``: what differs there;
-    None: nothing.
-    """
-
-    mode: ResetMode | None
-    at_hour: int | None
-    idle_minutes: int | None
-    notify: bool | None
-    notify_exclude_platforms: tuple[str, ...] | None
-    timezone: str | None
-
-
-class SessionResetSettings(SettingsSection):
-    """``session_reset``: when conversations start anew by themselves."""
-
-    mode: ResetMode
-    at_hour: int
-    idle_minutes: int
-    notify: bool
-    notify_exclude_platforms: tuple[str, ...]
-    timezone: str | None
-    by_type: NamedValues[ResetOverrides]
-
-
-class HomeChannelSettings(SettingsSection):
-    """``platforms.<name>.home_channel``: where messages go when nobody says where."""
-
-    chat_id: str | None
-    name: str | None
-    thread_id: str | None
-
-
-class PlatformSettings(SettingsSection):
-    """``platforms.<name>``: one messenger."""
-
-    enabled: bool | None
-    token: str | None
-    api_key: str | None
-    allowed_users: tuple[str, ...]
-    allowed_chats: tuple[str, ...]
-    allowed_roles: tuple[str, ...]
-    pairing: bool
-    messages_per_minute: int
-    home_channel: HomeChannelSettings
-    session_reset: ResetOverrides
-    extra: NamedValues[object]
-    """All other keys, for the platform's adapter: text, tuples of it, and further `NamedValues`."""
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether the platform is used: as it says, or because it has a token or a key."""
-        return bool(self.token or self.api_key) if self.enabled is None else self.enabled
-
-
-class GatewaySettings(SettingsSection):
-    """``gateway``: the process that connects the agent to messengers."""
-
-    namespace: str
-    write_sessions_json: bool | None
-    expiry_first_pass: float
-    expiry_interval: float
-    finalize_turn: bool
-    finalize_timeout: float
-    agent_cache_size: int
-    agent_cache_ttl: float
-    mailbox_limit: int
-    keep_days: int
-    max_turns: int
-    lease_seconds: float
-
-
-class StreamingSettings(SettingsSection):
-    """``streaming``: how replies are shown while they are written."""
-
-    enabled: bool
-    edit_interval: float
-    buffer_threshold: int
-    cursor: str
-
-
-class AgentSettings(SettingsSection):
-    """``agent``: how turns are run on messengers."""
-
-    gateway_timeout: float
-    gateway_timeout_warning: float
-    gateway_notify_interval: float
-    restart_drain_timeout: float
-    gateway_auto_continue_freshness: float
-
-
-class PrivacySettings(SettingsSection):
-    """``privacy``: what is kept from the model."""
-
-    redact_pii: bool
-
-
-# The settings of what looks after a store; see ``settings.py``.
-
-#: Kinds of sessions that have limits of their own; see `hermes_sessions.model.session_class`.
-SESSION_CLASSES = ("human", "cron", "subagent", "api")
-
-
-class RepairSettings(SettingsSection):
-    """``repair``: what a repair leaves behind."""
-
-    keep: int
-
-
-class RetentionLimits(SettingsSection):
-    """``retention.<class>``: how long, how many and how much; None: without a limit."""
-
-    max_age_days: int | None
-    max_count: int | None
-    max_bytes: int | None
-
-
-class RetentionSettings(SettingsSection):
-    """``retention``: what may be deleted in time, after the plan was approved."""
-
-    close_after_days: int
-    human: RetentionLimits
-    cron: RetentionLimits
-    subagent: RetentionLimits
-    api: RetentionLimits
-
 
 #: Databases that come with this package.
 ProviderName = Literal["sqlite", "postgresql", "mysql"]
@@ -225,149 +50,362 @@ JournalMode = Literal["auto", "wal", "delete"]
 SynchronousCommit = Literal["server", "on", "off", "local", "remote_write", "remote_apply"]
 ResumeDisplay = Literal["full", "minimal"]
 
+PROVIDER_ENTRY_POINTS: Final = "hermes_sessions.providers"
+"""The entry point by which packages add databases; their names may be ``sessiondb.provider``."""
+
 
 class SQLiteSettings(SettingsSection):
     """``sessiondb.sqlite``: one file on this machine."""
 
-    path: Path
-    durability: Durability
-    lock_timeout: float
-    journal: JournalMode
+    path: Path = setting(
+        HomeDefault(
+            default_store_path,
+            "`hermes-sessions.db` in the home directory if it exists, else `state.db` there",
+        ),
+        kind=FilePath(),
+        doc="The SQLite file.",
+    )
+    durability: Durability = setting(
+        "full",
+        kind=Choice(get_args(Durability)),
+        doc=(
+            "`full`: acknowledged writes survive power loss; `normal`: they survive a crash of the "
+            "process, and power loss may cost the most recent ones."
+        ),
+    )
+    lock_timeout: float = setting(
+        16.0,
+        kind=Seconds(at_most=3600),
+        doc="How long a write waits for other processes before it fails.",
+    )
+    journal: JournalMode = setting(
+        "auto",
+        kind=Choice(get_args(JournalMode)),
+        doc="`auto`: write-ahead log, or a rollback journal where the file system does not support "
+        "one.",
+    )
 
 
-class PostgreSQLSettings(SettingsSection):
+class ServerSettings(SettingsSection):
+    """What every database server has."""
+
+    dsn: str | None = setting(
+        None,
+        kind=Text(),
+        doc="The URL of the database; overrides the keys below. Write secrets as `${VAR}`.",
+    )
+    host: str | None = setting(
+        None, kind=Text(), doc="The {product} server; default: this machine.{hosts}"
+    )
+    user: str | None = setting(None, kind=Text(), doc="The user; default: the driver's.")
+    password: str | None = setting(None, kind=Text(), doc="The password, best as `${VAR}`.")
+    database: str | None = setting(None, kind=Text(), doc="The database; it must exist.")
+    max_connections: int = setting(
+        10,
+        kind=WholeNumber(at_least=1, at_most=1000),
+        doc="How many connections one process opens at most.",
+    )
+    lock_timeout: float = setting(
+        16.0,
+        kind=Seconds(at_most=3600),
+        doc="How long a write waits for others, and for a server that is restarting.",
+    )
+    statement_timeout: float = setting(
+        120.0,
+        kind=Seconds(at_most=86400),
+        doc="How long the server may work on one statement.",
+    )
+
+
+class PostgreSQLSettings(ServerSettings):
     """``sessiondb.postgresql``: a server, by URL or by its parts."""
 
-    dsn: str | None
-    host: str | None
-    port: int
-    user: str | None
-    password: str | None
-    database: str | None
-    schema: str
-    max_connections: int
-    lock_timeout: float
-    statement_timeout: float
-    synchronous_commit: SynchronousCommit
+    port: int = setting(5432, kind=WholeNumber(at_least=1, at_most=65535), doc="Its port.")
+    schema: str = setting(
+        "public",
+        kind=Name(),
+        doc="The schema that holds the tables; created if it is missing and that is allowed.",
+    )
+    synchronous_commit: SynchronousCommit = setting(
+        "server",
+        kind=Choice(get_args(SynchronousCommit)),
+        doc=(
+            "When a write counts as stored; `server`: as the server is configured, `off`: a crash "
+            "of the server may cost the most recent writes."
+        ),
+    )
 
 
-class MySQLSettings(SettingsSection):
+class MySQLSettings(ServerSettings):
     """``sessiondb.mysql``: a server, by URL or by its parts."""
 
-    dsn: str | None
-    host: str | None
-    port: int
-    user: str | None
-    password: str | None
-    database: str | None
-    ssl_ca: str | None
-    max_connections: int
-    lock_timeout: float
-    statement_timeout: float
+    port: int = setting(3306, kind=WholeNumber(at_least=1, at_most=65535), doc="Its port.")
+    ssl_ca: str | None = setting(
+        None,
+        kind=Text(),
+        doc="A file with the certificates to trust; if set, the connection is encrypted.",
+    )
 
 
 class SessionDBSettings(SettingsSection):
     """``sessiondb``: which database, and what it accepts."""
 
-    provider: str
-    dsn: str | None
-    max_message_bytes: int
-    sqlite: SQLiteSettings
-    postgresql: PostgreSQLSettings
-    mysql: MySQLSettings
+    provider: str = setting(
+        "sqlite",
+        kind=ChoiceOrPlugin(get_args(ProviderName), PROVIDER_ENTRY_POINTS),
+        doc="The database that holds the sessions; also one that an installed package provides.",
+    )
+    dsn: str | None = setting(
+        None,
+        kind=Text(),
+        doc="The URL of the database, for a provider without a section here.",
+    )
+    max_message_bytes: int = setting(
+        8 * 1024**2,
+        # The upper bound leaves room for a row's other columns under SQLite's limit of one row.
+        kind=Size(at_least=1024, at_most=512 * 1024**2),
+        doc="A larger message is refused before anything is written.",
+    )
+    sqlite: SQLiteSettings = section(SQLiteSettings)
+    postgresql: PostgreSQLSettings = section(PostgreSQLSettings, product="PostgreSQL", hosts="")
+    mysql: MySQLSettings = section(
+        MySQLSettings,
+        product="MySQL or MariaDB",
+        hosts=" Separate the nodes of a cluster with commas: `one,two:3307`.",
+    )
 
 
-class ModelSettings(SettingsSection):
-    """``model``: the endpoint that answers, and how patient to be with it."""
+class ModelSettings(SettingsSection, shared=True, short_form="default"):
+    """``model``: the endpoint that answers, its timeouts and its prices."""
 
-    base_url: str | None
-    api_key: str | None
-    default: str | None
-    context_length: int | None
-    connect_timeout: float
-    first_byte_timeout: float
-    piece_timeout: float
-    retry_time: float
-    prices: tuple[tuple[str, Price], ...]
+    base_url: str | None = setting(
+        None,
+        kind=Text(),
+        doc=(
+            "The URL of an OpenAI-compatible endpoint, usually ending in `/v1`: see "
+            "[models](models.md)."
+        ),
+        may_be_unset=True,
+    )
+    api_key: str | None = setting(
+        None,
+        kind=Text(),
+        doc="Its key, best as `${VAR}`; sent to that URL only.",
+        may_be_unset=True,
+    )
+    default: str | None = setting(
+        None,
+        kind=Text(),
+        doc="The model to use; may also be written as `model: name`.",
+        may_be_unset=True,
+    )
+    context_length: int | None = setting(
+        None,
+        kind=OptionalValue(WholeNumber(at_least=256, at_most=100_000_000)),
+        doc="The context window of the model in tokens; default: what is known about the model.",
+    )
+    connect_timeout: float = setting(
+        10.0, kind=Seconds(at_most=600), doc="How long connecting to the endpoint may take."
+    )
+    first_byte_timeout: float = setting(
+        180.0, kind=Seconds(at_most=86400), doc="How long until the answer must begin."
+    )
+    piece_timeout: float = setting(
+        180.0, kind=Seconds(at_most=86400), doc="How long the answer may pause after that."
+    )
+    retry_time: float = setting(
+        60.0,
+        kind=Seconds(at_most=3600),
+        doc="How long a call that failed before its first token is retried, at most five times.",
+    )
+    prices: tuple[tuple[str, Price], ...] = setting(
+        (),
+        kind=MapOf(ModelPrice(), "model"),
+        doc=(
+            "US dollars per million tokens, for models that the "
+            "[catalogue](models.md#what-it-costs) does not have or that cost you something else."
+        ),
+    )
 
 
 class SessionsSettings(SettingsSection):
     """``sessions``: what happens to sessions over time."""
 
-    trash_days: int
-    auto_prune: bool
-    retention_days: int
+    trash_days: int = setting(
+        30,
+        kind=WholeNumber(at_least=0, at_most=36500),
+        doc=(
+            "How many days a deleted session can be restored from the trash; after that, "
+            "maintenance deletes it for good."
+        ),
+    )
+    auto_prune: bool = setting(
+        False,
+        kind=YesNo(),
+        doc=(
+            "Whether `sessions.retention_days` applies to classes without a limit of their own; "
+            "nothing is deleted before the [plan](retention.md) was approved."
+        ),
+    )
+    retention_days: int = setting(
+        90,
+        kind=WholeNumber(at_least=1, at_most=36500),
+        doc="Days after the last activity, if `sessions.auto_prune` is on.",
+    )
+
+
+class RepairSettings(SettingsSection):
+    """``repair``: what a repair keeps."""
+
+    keep: int = setting(
+        3,
+        kind=WholeNumber(at_least=1, at_most=1000),
+        doc="How many damaged files [`hermes repair`](repair.md) keeps.",
+    )
+
+
+class RetentionLimits(SettingsSection):
+    """``retention.<class>``: how long, how many and how much; None: no limit."""
+
+    max_age_days: int | None = setting(
+        None,
+        kind=OptionalValue(WholeNumber(at_least=1, at_most=36500)),
+        doc=(
+            "How many days after their last activity {sessions} may be deleted; see "
+            "[retention](retention.md)."
+        ),
+    )
+    max_count: int | None = setting(
+        None,
+        kind=OptionalValue(WholeNumber(at_least=0, at_most=10**9)),
+        doc="How many {sessions} are kept, newest first.",
+    )
+    max_bytes: int | None = setting(
+        None,
+        kind=OptionalValue(Size(at_least=0, at_most=10**6 * 1024**3)),
+        doc="How much text of {sessions} is kept, newest first.",
+    )
+
+
+class RetentionSettings(SettingsSection):
+    """``retention``: what may be deleted over time, after the plan was approved.
+
+    One section for each class of `hermes_sessions.model.session_class`.
+    """
+
+    close_after_days: int = setting(
+        30,
+        kind=WholeNumber(at_least=1, at_most=36500),
+        doc=(
+            "After how many days without activity a session that was never ended counts as ended, "
+            "so that the limits of its class apply."
+        ),
+    )
+    human: RetentionLimits = section(RetentionLimits, sessions="conversations of people")
+    cron: RetentionLimits = section(RetentionLimits, sessions="sessions of scheduled jobs")
+    subagent: RetentionLimits = section(
+        RetentionLimits, sessions="sessions of subagents that belong to no other session"
+    )
+    api: RetentionLimits = section(RetentionLimits, sessions="sessions of programs")
 
 
 class BackupsSettings(SettingsSection):
     """``backups``: where they are, how long they stay, and whether a migration makes one."""
 
-    directory: Path
-    keep: int
-    max_age_days: int | None
-    max_bytes: int | None
-    before_migration: bool
-    before_migration_max_bytes: int | None
+    directory: Path = setting(
+        HomeDefault(lambda home: home / "backups", "`backups` in the home directory"),
+        kind=FilePath(),
+        doc="Where [backups](backup.md) are kept.",
+    )
+    keep: int = setting(
+        10,
+        kind=WholeNumber(at_least=1, at_most=1_000_000),
+        doc="How many backups per store are kept; a new one replaces the oldest.",
+    )
+    max_age_days: int | None = setting(
+        None,
+        kind=OptionalValue(WholeNumber(at_least=1, at_most=36500)),
+        doc="Older backups are deleted, except the newest complete one of a store.",
+    )
+    max_bytes: int | None = setting(
+        None,
+        kind=OptionalValue(Size(at_least=1024**2, at_most=1024**5)),
+        doc=(
+            "How much space all backups may take; the newest complete one of a store is kept "
+            "anyway."
+        ),
+    )
+    before_migration: bool = setting(
+        True,
+        kind=YesNo(),
+        doc="Whether a store is backed up before a new version changes its tables.",
+    )
+    before_migration_max_bytes: int | None = setting(
+        None,
+        kind=OptionalValue(Size(at_least=1024**2, at_most=1024**5)),
+        doc=(
+            "A larger store is changed without a backup, with a warning; default: every store is "
+            "backed up."
+        ),
+    )
 
 
-class DisplaySettings(SettingsSection):
+class DisplaySettings(SettingsSection, shared=True):
     """``display``: what is shown."""
 
-    resume_display: ResumeDisplay
-    busy_input_mode: BusyInputMode
-    busy_ack_enabled: bool
+    resume_display: ResumeDisplay = setting(
+        "full",
+        kind=Choice(get_args(ResumeDisplay)),
+        doc="`full`: a recap of the conversation when it is resumed; `minimal`: one line.",
+    )
+    busy_input_mode: BusyInputMode = setting(
+        "interrupt",
+        kind=Choice(get_args(BusyInputMode)),
+        doc=(
+            "What a message does that arrives while the agent works: `interrupt` it, wait in a "
+            "`queue`, or `steer` it after the next tool call."
+        ),
+    )
+    busy_ack_enabled: bool = setting(
+        True, kind=YesNo(), doc="Whether the sender of such a message gets an acknowledgement."
+    )
 
 
-class Settings(SettingsSection):
+class Settings(SettingsSection, shared=True):
     """Everything that is configured. Immutable and hashable; equal when configured equally."""
 
     home: Path
     """The home directory; absolute, not necessarily existing."""
     warnings: tuple[str, ...]
-    """What looks like a mistake in the file but does not stop anything; one line each."""
-    sessiondb: SessionDBSettings
-    model: ModelSettings
-    sessions: SessionsSettings
-    repair: RepairSettings
-    retention: RetentionSettings
-    backups: BackupsSettings
-    display: DisplaySettings
-    session_reset: SessionResetSettings
-    platforms: NamedValues[PlatformSettings]
-    group_sessions_per_user: bool
-    thread_sessions_per_user: bool
-    session_store_max_age_days: int
-    gateway: GatewaySettings
-    agent: AgentSettings
-    privacy: PrivacySettings
-    streaming: StreamingSettings
-
-
-SECTION_CLASSES: dict[str, type[SettingsSection]] = {
-    "": Settings,
-    "sessiondb": SessionDBSettings,
-    "sessiondb.sqlite": SQLiteSettings,
-    "sessiondb.postgresql": PostgreSQLSettings,
-    "sessiondb.mysql": MySQLSettings,
-    "model": ModelSettings,
-    "sessions": SessionsSettings,
-    "repair": RepairSettings,
-    "retention": RetentionSettings,
-    "retention.human": RetentionLimits,
-    "retention.cron": RetentionLimits,
-    "retention.subagent": RetentionLimits,
-    "retention.api": RetentionLimits,
-    "backups": BackupsSettings,
-    "display": DisplaySettings,
-    "session_reset": SessionResetSettings,
-    "session_reset.by_type.<type>": ResetOverrides,
-    "platforms.<name>": PlatformSettings,
-    "platforms.<name>.home_channel": HomeChannelSettings,
-    "platforms.<name>.session_reset": ResetOverrides,
-    "gateway": GatewaySettings,
-    "agent": AgentSettings,
-    "privacy": PrivacySettings,
-    "streaming": StreamingSettings,
-}
-"""The class of every section, outer sections first; ``<…>`` stands for any name. A section of such
-sections is a `NamedValues`."""
+    """Likely mistakes in the file that do not stop anything; one line each."""
+    sessiondb: SessionDBSettings = section(SessionDBSettings)
+    model: ModelSettings = section(ModelSettings)
+    sessions: SessionsSettings = section(SessionsSettings)
+    repair: RepairSettings = section(RepairSettings)
+    retention: RetentionSettings = section(RetentionSettings)
+    backups: BackupsSettings = section(BackupsSettings)
+    display: DisplaySettings = section(DisplaySettings)
+    session_reset: SessionResetSettings = section(SessionResetSettings)
+    group_sessions_per_user: bool = setting(
+        True,
+        kind=YesNo(),
+        doc="Whether each user in a group or channel has a conversation of their own.",
+    )
+    thread_sessions_per_user: bool = setting(
+        False,
+        kind=YesNo(),
+        doc="Whether each user in a thread has one, too; otherwise its members share one.",
+    )
+    session_store_max_age_days: int = setting(
+        0,
+        kind=WholeNumber(at_least=0, at_most=36500),
+        doc=(
+            "After how many unused days a chat no longer continues its session; the session stays. "
+            "0: never."
+        ),
+    )
+    platforms: NamedValues[PlatformSettings] = named_sections("name", PlatformSettings)
+    gateway: GatewaySettings = section(GatewaySettings)
+    streaming: StreamingSettings = section(StreamingSettings)
+    agent: AgentSettings = section(AgentSettings)
+    privacy: PrivacySettings = section(PrivacySettings)

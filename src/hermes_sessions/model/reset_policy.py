@@ -15,11 +15,12 @@ from typing import Any, Final, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from hermes_sessions.errors import InvalidInput
+from hermes_sessions.model import reset_defaults
+from hermes_sessions.model.reset_defaults import ResetMode
 
-Mode = Literal["none", "idle", "daily", "both"]
 ExpiryReason = Literal["idle", "daily"]
 
-MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+MODES: Final[tuple[ResetMode, ...]] = get_args(ResetMode)
 #: Times outside this range are clamped to it: the calendar cannot represent their days.
 _EARLIEST: Final = datetime(1902, 1, 1, tzinfo=UTC).timestamp()
 _LATEST: Final = datetime(9990, 1, 1, tzinfo=UTC).timestamp()
@@ -34,15 +35,15 @@ class SessionResetPolicy:
     """
 
     #: ``none``, ``idle``, ``daily``, or ``both``: whichever comes first.
-    mode: Mode = "both"
+    mode: ResetMode = reset_defaults.MODE
     #: The hour of the daily reset, 0 to 23.
-    at_hour: int = 4
+    at_hour: int = reset_defaults.AT_HOUR
     #: Minutes without activity before a reset.
-    idle_minutes: float = 1440
+    idle_minutes: float = reset_defaults.IDLE_MINUTES
     #: Whether the user is notified.
-    notify: bool = True
+    notify: bool = reset_defaults.NOTIFY
     #: Platforms where a notification would reach no reader.
-    notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
+    notify_exclude_platforms: tuple[str, ...] = reset_defaults.NOTIFY_EXCLUDE_PLATFORMS
     #: The time zone of the hour, like ``Europe/Berlin``; None means the host's.
     timezone: str | None = None
 

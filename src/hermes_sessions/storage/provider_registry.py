@@ -110,7 +110,7 @@ def find_provider(name: str) -> type[SessionDBProvider]:
 def _find_elsewhere(name: str) -> type[SessionDBProvider]:
     from importlib.metadata import entry_points
 
-    from hermes_sessions.config.keys import PROVIDER_ENTRY_POINTS
+    from hermes_sessions.config.settings import PROVIDER_ENTRY_POINTS
 
     others = {point.name: point for point in entry_points(group=PROVIDER_ENTRY_POINTS)}
     if name not in others:

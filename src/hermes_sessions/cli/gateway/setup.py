@@ -19,7 +19,8 @@ from hermes_sessions.errors import ConfigError
 if TYPE_CHECKING:
     from hermes_sessions.cli.gateway.setup_answers import GivenAnswers, SetupAnswers
     from hermes_sessions.cli.gateway.setup_files import ConfigFiles, Written
-    from hermes_sessions.config.settings import PlatformSettings, Settings
+    from hermes_sessions.config.gateway_settings import PlatformSettings
+    from hermes_sessions.config.settings import Settings
     from hermes_sessions.config.yaml_editor import Value
     from hermes_sessions.gateway.platforms.spec import Setup, SetupResult
 

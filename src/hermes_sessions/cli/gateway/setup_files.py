@@ -17,7 +17,7 @@ from hermes_sessions.config.env_file import (
     variables_in,
     with_variables,
 )
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.config.yaml_editor import Value, with_platform
 from hermes_sessions.errors import ConfigError
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.port import Adapter
 from hermes_sessions.gateway.platforms.spec import Setup

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 
 #: What was answered so far, by key.
 Answers = Mapping[str, str]

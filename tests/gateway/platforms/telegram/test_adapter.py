@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions.agent.command_table import commands_for
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Attachment, Inbound, Receipt, Target
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.api.adapter import ApiAdapter
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings

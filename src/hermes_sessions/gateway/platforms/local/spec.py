@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.local.adapter import LocalAdapter
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
 from hermes_sessions.gateway.platforms.spec import Setup, SetupResult

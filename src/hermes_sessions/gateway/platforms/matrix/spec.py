@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.agent.command_table import commands_for
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
 from hermes_sessions.gateway.platforms.matrix.client import MatrixClient
 from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder

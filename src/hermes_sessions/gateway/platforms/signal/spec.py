@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.client import SignalClient
 from hermes_sessions.gateway.platforms.signal.journal import Journal

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.agent.command_table import commands_for
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.gateway.platforms.slack.adapter import NEEDED_SCOPE, SCOPES, SlackAdapter
 from hermes_sessions.gateway.platforms.slack.client import BotIdentity, SlackClient

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.agent.command_table import commands_for
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.client import BotClient

@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.config.settings import PlatformSettings
+from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
 from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from hermes_sessions.gateway.platforms.whatsapp.client import GraphClient
