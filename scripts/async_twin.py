@@ -38,18 +38,20 @@ class AsyncSessionDB(AsyncHandle):
 '''
 OPEN = '''
     @classmethod
-    async def open({parameters}) -> Self:
-        """Open a store as `SessionDB` does; *threads* is how many calls run at the same time.
+    def open({parameters}) -> Opening[Self]:
+        """Open a store as `SessionDB` does: ``async with AsyncSessionDB.open(...) as db`` closes it
+        again, ``await AsyncSessionDB.open(...)`` leaves that to the caller.
 
-        When it is cancelled, what was opened is closed again.
+        *threads* is how many calls run at the same time. If opening is cancelled, the store is
+        closed.
         """
-        return await cls._open(threads, SessionDB{handed_on})
+        return cls._open(threads, SessionDB{handed_on})
 '''
 FROM_URL = '''
     @classmethod
-    async def from_url({parameters}) -> Self:
-        """Open a store as `SessionDB.from_url` does; *threads* and cancelling as in `open`."""
-        return await cls._open(threads, SessionDB.from_url{handed_on})
+    def from_url({parameters}) -> Opening[Self]:
+        """Open a store as `SessionDB.from_url` does; otherwise like `open`."""
+        return cls._open(threads, SessionDB.from_url{handed_on})
 '''
 STATIC = '''
     @staticmethod
@@ -163,7 +165,7 @@ def imports(facade: ast.Module, body: str) -> str:
     ours = ast.parse(
         "from collections.abc import AsyncGenerator\n"
         "from hermes_sessions.errors import StoreClosed\n"
-        "from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle\n"
+        "from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle, Opening\n"
         "from hermes_sessions.storage.sessiondb import Record, SessionDB\n"
     )
     at_once = [*import_lines(facade.body, needed), *import_lines(ours.body, needed)]

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -340,6 +341,71 @@ def test_waits_and_loops_of_writes_are_seen(source: str, names: list[str]) -> No
 )
 def test_reads_of_the_environment_are_seen(source: str, lines: list[int]) -> None:
     assert list(reads_of_environment(ast.parse(source))) == lines
+
+
+LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+#: One conversion of %-formatting, and how many values it takes.
+CONVERSION = re.compile(r"%(?:%|[-#0 +]*(\*|\d+)?(?:\.(\*|\d+))?[a-zA-Z])")
+
+
+def careless_logging(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines that log a text made in advance, or other than the format's values."""
+    for node in ast.walk(tree):
+        if not (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in LOG_METHODS
+            and ast.unparse(node.func.value).rsplit(".", 1)[-1] in {"logger", "_logger", "logging"}
+        ):
+            continue
+        message, *values = node.args[node.func.attr == "log" :] or [None]
+        if not (isinstance(message, ast.Constant) and isinstance(message.value, str)):
+            yield node.lineno
+        elif values and not any(isinstance(value, ast.Starred) for value in values):
+            conversions = CONVERSION.finditer(message.value)
+            if len(values) != sum(1 + c[0].count("*") for c in conversions if c[0] != "%%"):
+                yield node.lineno
+
+
+def test_log_calls_leave_formatting_to_the_standard_library() -> None:
+    made = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path != SOURCE / "hermes_sessions" / "storage" / "logs.py"
+        for line in careless_logging(ast.parse(path.read_text()))
+    ]
+    assert made == [], "Pass the format and its arguments: logger.info('%s failed', name)."
+
+
+def test_loggers_are_called_after_their_module() -> None:
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id="logger" | "_logger")], value=value) if (
+                    ast.unparse(value) not in {"Logger(__name__)", "logging.getLogger(__name__)"}
+                ):
+                    wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("call", "is_careless"),
+    [
+        ("logger.info('%s of %d: 100 %%', a, b)", False),
+        ("logger.log(level, '%s', a)", False),
+        ("self._logger.warning('done: 100 %')", False),
+        ("logger.info(f'{a}')", True),
+        ("logger.info('%s' % a)", True),
+        ("logger.info('a' + b)", True),
+        ("logger.info('{}'.format(a))", True),
+        ("logger.info('%s', a, b)", True),
+        ("logger.info('%s and %s', a)", True),
+        ("math.log(a)", False),
+    ],
+)
+def test_careless_logging_is_seen(call: str, is_careless: bool) -> None:
+    assert list(careless_logging(ast.parse(call))) == ([1] if is_careless else [])
 
 
 def test_imports_inside_functions_are_seen() -> None:

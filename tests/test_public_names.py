@@ -7,6 +7,8 @@ import pytest
 
 import hermes_sessions
 
+OPENED = "import hermes_sessions; hermes_sessions.SessionDB(':memory:').session_count()"
+
 
 def modules_after(program: str) -> set[str]:
     """Return what a process has imported after running a program."""
@@ -41,6 +43,22 @@ def test_values_for_searching_are_among_them() -> None:
         assert len(answer.hits) == 1
 
 
+def test_a_session_is_stored_in_two_lines() -> None:
+    from hermes_sessions import SessionDB, new_session_id
+
+    assert new_session_id() != new_session_id()
+    with SessionDB(":memory:") as db:
+        for session_id in (db.create_session(source="cli"), db.create_session(new_session_id())):
+            assert db.append_message(session_id, "user", "hello") > 0
+
+
+def test_an_agent_and_its_tools_are_loaded_when_they_are_asked_for() -> None:
+    assert not any(name.startswith("hermes_sessions.agent") for name in modules_after(OPENED))
+    asked = modules_after("from hermes_sessions import Agent, Tool")
+    assert "hermes_sessions.agent.turn" in asked
+    assert not asked & {"httpx", "asyncio", "ssl"}
+
+
 def test_names_that_are_not_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         _ = hermes_sessions.Nonsense
@@ -57,8 +75,7 @@ def test_what_only_searching_needs_is_loaded_when_it_is_asked_for() -> None:
 
 
 def test_what_only_an_event_loop_needs_is_loaded_when_it_is_asked_for() -> None:
-    opened = "import hermes_sessions; hermes_sessions.SessionDB(':memory:').session_count()"
-    assert not modules_after(opened) & {"asyncio", "concurrent.futures"}
+    assert not modules_after(OPENED) & {"asyncio", "concurrent.futures"}
     assert "asyncio" in modules_after("from hermes_sessions import AsyncSessionDB")
 
 

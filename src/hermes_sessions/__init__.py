@@ -2,9 +2,8 @@
 
 >>> from hermes_sessions import SessionDB
 >>> db = SessionDB(":memory:")
->>> db.create_session("s1", source="cli")
-'s1'
->>> db.append_message("s1", role="user", content="Hello") > 0
+>>> session_id = db.create_session(source="cli")
+>>> db.append_message(session_id, role="user", content="Hello") > 0
 True
 """
 
@@ -47,6 +46,8 @@ from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
+    from hermes_sessions.agent.tools.registry import Tool
+    from hermes_sessions.agent.turn import Agent
     from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
     from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
     from hermes_sessions.lifecycle.expiry import ExpiryWatcher
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from hermes_sessions.lifecycle.session_entry import SessionEntry
     from hermes_sessions.lifecycle.session_store import SessionStore
     from hermes_sessions.lifecycle.turn_input import dedupe_mark, sender_of
+    from hermes_sessions.model.ids import new_session_id
     from hermes_sessions.model.lane import (
         LaneKey,
         LaneNotice,
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from hermes_sessions.text.query.filters import Conditions, SearchConditions
 
 __all__ = [
+    "Agent",
     "AgentCache",
     "AsyncSessionDB",
     "Backup",
@@ -139,6 +142,7 @@ __all__ = [
     "StoreUnavailable",
     "StoreUnreachable",
     "TitleTaken",
+    "Tool",
     "UnknownSession",
     "UnsafeStore",
     "agent_signature",
@@ -149,6 +153,7 @@ __all__ = [
     "dedupe_mark",
     "is_shared_multi_user_session",
     "list_backups",
+    "new_session_id",
     "parse_key",
     "prefixed_with_sender",
     "prune_backups",
@@ -158,8 +163,10 @@ __all__ = [
 ]
 
 
-#: Imported on first use: most programs do not search, have no event loop and are not a gateway.
+#: Loaded on first use: most programs that open a store do not search, run an event loop, an agent
+#: or a gateway.
 _MODULE_OF = {
+    "Agent": "agent.turn",
     "AgentCache": "lifecycle.agent_cache",
     "AsyncSessionDB": "storage.async_db",
     "Backup": "storage.care.backups.backup_directory",
@@ -184,6 +191,7 @@ _MODULE_OF = {
     "SessionResetPolicy": "model.reset_policy",
     "SessionSource": "model.source",
     "SessionStore": "lifecycle.session_store",
+    "Tool": "agent.tools.registry",
     "agent_signature": "lifecycle.agent_cache",
     "build_session_context": "lifecycle.session_context",
     "build_session_context_prompt": "lifecycle.session_context",
@@ -192,6 +200,7 @@ _MODULE_OF = {
     "dedupe_mark": "lifecycle.turn_input",
     "is_shared_multi_user_session": "model.lane",
     "list_backups": "storage.care.backups.backup_directory",
+    "new_session_id": "model.ids",
     "parse_key": "model.lane",
     "prefixed_with_sender": "lifecycle.session_context",
     "prune_backups": "storage.care.backups.rotation",

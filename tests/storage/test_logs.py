@@ -64,6 +64,21 @@ def test_so_can_what_is_shown() -> None:
     assert shown == ["half a pair: \\ud800"]
 
 
+def test_records_keep_the_format_and_its_arguments(caplog: pytest.LogCaptureFixture) -> None:
+    class Unprintable:
+        def __str__(self) -> str:
+            raise AssertionError("formatted although no handler needs the text")
+
+    with caplog.at_level(logging.WARNING, "tests.odd"):
+        Logger("tests.odd").info("%s", Unprintable())
+        Logger("tests.odd").warning("%s took %.1f s: %r", "café", 1.25, OSError("x"))
+    (record,) = caplog.records
+    assert record.msg == "%s took %.1f s: %r"
+    assert record.args is not None
+    assert len(record.args) == 3
+    assert record.getMessage() == "café took 1.2 s: OSError('x')"
+
+
 def test_a_percent_sign_is_no_value(caplog: pytest.LogCaptureFixture) -> None:
     Logger("tests.odd").warning("all of it: 100%")
     assert caplog.records[-1].getMessage() == "all of it: 100%"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_sessions.text.characters import cluster_end, cluster_pattern, cluster_start
-from hermes_sessions.text.snippet import highlight, make_snippet
+from hermes_sessions.text.snippet import cut_snippet, highlight, make_snippet
 from hermes_sessions.text.tokenizer import spans
 from tests.text.strategies import any_text
 
@@ -148,6 +148,20 @@ def test_a_snippet_is_a_piece_of_the_text(text, data):
     if marks:
         assert ">>>" in snippet
     assert snippet.count(">>>") == snippet.count("<<<")
+
+
+@given(any_text, st.data())
+def test_spans_are_where_the_markers_are(text, data):
+    offsets = st.integers(0, len(text))
+    marks = data.draw(st.lists(st.tuples(offsets, offsets)))
+    width = data.draw(st.integers(5, 40))
+    snippet = cut_snippet(text, marks, width=width)
+    marked = make_snippet(text, marks, width=width)
+    for start, end in reversed(snippet.spans):
+        inside = f">>>{snippet.text[start:end]}<<<"
+        place = start + 6 * sum(other < start for other, _ in snippet.spans)
+        assert marked[place : place + len(inside)] == inside
+    assert len(marked) == len(snippet.text) + 6 * len(snippet.spans)
 
 
 @given(any_text, st.data())

@@ -10,7 +10,6 @@ open one at a time runs a turn, and the other is told who does.
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -228,7 +227,7 @@ class Conversation:
         return session_id
 
     def _new_id(self) -> str:
-        return new_session_id(self._clock(), secrets.token_hex)
+        return new_session_id(self._clock())
 
     # ── titles ────────────────────────────────────────────────────────────────────────────────
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -12,8 +13,16 @@ from hermes_sessions.errors import InvalidInput
 MAX_ID_LENGTH = 191
 
 
-def new_session_id(now: float, random_hex: Callable[[int], str]) -> str:
-    """Return ``YYYYMMDD_HHMMSS_<8 hex>`` in local time; *random_hex*(n) returns n random bytes."""
+def _random_hex(length: int) -> str:
+    return os.urandom(length).hex()
+
+
+def new_session_id(now: float | None = None, random_hex: Callable[[int], str] = _random_hex) -> str:
+    """Return an id for a new session: ``YYYYMMDD_HHMMSS_<8 hex>``, local time.
+
+    *now* is seconds since the epoch (default: the present); *random_hex* returns n random bytes
+    in hex.
+    """
     return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{random_hex(4)}"
 
 

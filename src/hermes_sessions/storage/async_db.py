@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from hermes_sessions.errors import StoreClosed
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle
+from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle, Opening
 from hermes_sessions.storage.provider import SessionDBProvider
 from hermes_sessions.storage.sessiondb import Record, SessionDB
 from hermes_sessions.storage.store import Store
@@ -38,7 +38,7 @@ class AsyncSessionDB(AsyncHandle):
     MAX_TITLE_LENGTH: ClassVar[int] = SessionDB.MAX_TITLE_LENGTH
 
     @classmethod
-    async def open(
+    def open(
         cls,
         db_path: str | Path | None = None,
         *,
@@ -49,12 +49,14 @@ class AsyncSessionDB(AsyncHandle):
         max_message_bytes: int | None = None,
         clock: Callable[[], float] = time.time,
         threads: int = DEFAULT_THREADS,
-    ) -> Self:
-        """Open a store as `SessionDB` does; *threads* is how many calls run at the same time.
+    ) -> Opening[Self]:
+        """Open a store as `SessionDB` does: ``async with AsyncSessionDB.open(...) as db`` closes it
+        again, ``await AsyncSessionDB.open(...)`` leaves that to the caller.
 
-        When it is cancelled, what was opened is closed again.
+        *threads* is how many calls run at the same time. If opening is cancelled, the store is
+        closed.
         """
-        return await cls._open(
+        return cls._open(
             threads,
             SessionDB,
             db_path,
@@ -67,7 +69,7 @@ class AsyncSessionDB(AsyncHandle):
         )
 
     @classmethod
-    async def from_url(
+    def from_url(
         cls,
         url: str,
         *,
@@ -76,9 +78,9 @@ class AsyncSessionDB(AsyncHandle):
         lock_timeout: float | None = None,
         threads: int = DEFAULT_THREADS,
         **options: Any,
-    ) -> Self:
-        """Open a store as `SessionDB.from_url` does; *threads* and cancelling as in `open`."""
-        return await cls._open(
+    ) -> Opening[Self]:
+        """Open a store as `SessionDB.from_url` does; otherwise like `open`."""
+        return cls._open(
             threads,
             SessionDB.from_url,
             url,
@@ -108,8 +110,8 @@ class AsyncSessionDB(AsyncHandle):
 
     async def create_session(
         self,
-        session_id: str,
-        source: str,
+        session_id: str | None = None,
+        source: str = "unknown",
         *,
         model: str | None = None,
         model_config: Mapping[str, Any] | None = None,

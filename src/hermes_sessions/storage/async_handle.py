@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
+from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, Self, TypeVar
 
 from hermes_sessions.errors import InvalidInput, StoreClosed, StoreUnavailable
@@ -26,6 +27,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 logger = Logger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
+H = TypeVar("H", bound="AsyncHandle")
 
 #: Calls of one handle that run at the same time. Below the connections that a pool has by default.
 DEFAULT_THREADS: Final = 8
@@ -54,7 +56,13 @@ class AsyncHandle:
         self._closing: Future[None] | None = None
 
     @classmethod
-    async def _open(
+    def _open(
+        cls, threads: int, make: Callable[P, SessionDB], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Opening[Self]:
+        return Opening(cls._opened(threads, make, *args, **kwargs))
+
+    @classmethod
+    async def _opened(
         cls, threads: int, make: Callable[P, SessionDB], /, *args: P.args, **kwargs: P.kwargs
     ) -> Self:
         opening: Future[SessionDB] = Future()
@@ -161,6 +169,47 @@ class AsyncHandle:
     def _new_executor(self) -> ThreadPoolExecutor:
         # It starts threads when they are needed, and ends them when it is forgotten.
         return ThreadPoolExecutor(self._size, thread_name_prefix="hermes-sessions-async")
+
+
+class Opening(Coroutine[Any, Any, H]):
+    """A store being opened: await it for the handle, or use it with ``async with``, which closes
+    the handle at the end of the block. It is a coroutine, so it can also be made a task.
+    """
+
+    def __init__(self, opening: Coroutine[Any, Any, H]) -> None:
+        self._opening = opening
+        self._handle: H | None = None
+
+    async def __aenter__(self) -> H:
+        self._handle = await self._opening
+        return self._handle
+
+    async def __aexit__(self, *_exc: object) -> None:
+        if self._handle is not None:
+            await self._handle.close()
+
+    def __await__(self) -> Generator[Any, Any, H]:
+        return self._opening.__await__()
+
+    def send(self, value: Any, /) -> Any:
+        """Resume the coroutine."""
+        return self._opening.send(value)
+
+    def throw(
+        self,
+        kind: Any,
+        value: BaseException | object = None,
+        traceback: TracebackType | None = None,
+        /,
+    ) -> Any:
+        """Raise an exception in the coroutine."""
+        if value is None and traceback is None:
+            return self._opening.throw(kind)  # The other form is deprecated.
+        return self._opening.throw(kind, value, traceback)
+
+    def close(self) -> None:
+        """End the coroutine before it has opened a store."""
+        self._opening.close()
 
 
 class _Iteration(Generic[T]):

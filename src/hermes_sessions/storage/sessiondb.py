@@ -242,8 +242,8 @@ class SessionDB:
 
     def create_session(
         self,
-        session_id: str,
-        source: str,
+        session_id: str | None = None,
+        source: str = "unknown",
         *,
         model: str | None = None,
         model_config: Mapping[str, Any] | None = None,
@@ -254,7 +254,7 @@ class SessionDB:
         started_at: float | None = None,
         fence: int | None = None,
     ) -> str:
-        """Create a session if its id is new and return the id.
+        """Create a session if its id is new and return the id; without an id, make a new one.
 
         An existing session keeps its values; those it lacks (model, configuration, prompt, user,
         parent) are filled in. *edge_kind* (compression, branch, subagent, handoff) says why there
@@ -1174,8 +1174,9 @@ class SessionDB:
         conditions: SearchConditions | None = None,
         scope: Scope = OWNER,
     ) -> list[Record]:
-        """Return messages that match, best first, with ``snippet`` (``>>>match<<<``) and
-        ``context`` (the message before, this one, the one after).
+        """Return messages that match, best first, with ``snippet`` (``>>>match<<<``), the same
+        without markers as ``snippet_text`` and ``spans`` ((start, end) offsets of the matches in
+        it), and ``context`` (the message before, this one, the one after).
 
         Any text is a query and none raises; see docs/search.md for the language. *limit* -1 means
         all. *sort* is relevance (default), newest or oldest. With *include_inactive* rewound

@@ -12,7 +12,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from hermes_sessions.text.characters import cluster_end, cluster_start
 
@@ -24,6 +24,21 @@ ELLIPSIS: Final = "..."
 
 Mark = tuple[int, int]
 
+
+class Snippet(NamedTuple):
+    """A part of a text, and where the matches are in it."""
+
+    #: Without markers; ellipses included.
+    text: str
+    #: (start, end) offsets into ``text``, in order, never touching.
+    spans: list[Mark]
+
+    @property
+    def marked(self) -> str:
+        """The text with each match between ``>>>`` and ``<<<``."""
+        return _insert_markers(self.text, self.spans)
+
+
 _BLANKS: Final = re.compile(r"\s+")
 # At most this many matches are considered, and this many widths around the best position, because
 # white space is collapsed before characters are counted.
@@ -34,6 +49,11 @@ _WORD_REACH: Final = 20
 
 
 def make_snippet(text: str, marks: Iterable[Mark], *, width: int = WIDTH) -> str:
+    """Return the snippet that `cut_snippet` cuts, with markers around the matches."""
+    return cut_snippet(text, marks, width=width).marked
+
+
+def cut_snippet(text: str, marks: Iterable[Mark], *, width: int = WIDTH) -> Snippet:
     """Return about *width* characters of the text around the densest group of matches.
 
     Distinct matches count more than repeated ones, and earlier positions win ties. White space is
@@ -52,10 +72,10 @@ def make_snippet(text: str, marks: Iterable[Mark], *, width: int = WIDTH) -> str
     is_cut_before = start > 0 or shown[:left].strip() != ""
     is_cut_after = end < len(text) or shown[right:].strip() != ""
     visible = [(max(a, left) - left, min(b, right) - left) for a, b in shown_marks]
-    snippet = _insert_markers(shown[left:right], [(a, b) for a, b in visible if a < b])
-    return (
-        (ELLIPSIS if is_cut_before else "") + snippet.strip() + (ELLIPSIS if is_cut_after else "")
-    )
+    body, spans = _strip(shown[left:right], [(a, b) for a, b in visible if a < b])
+    before = ELLIPSIS if is_cut_before else ""
+    moved = [(a + len(before), b + len(before)) for a, b in spans]
+    return Snippet(before + body + (ELLIPSIS if is_cut_after else ""), moved)
 
 
 def highlight(text: str, marks: Iterable[Mark]) -> str:
@@ -130,6 +150,14 @@ def _window(shown: str, focus: Sequence[Mark], width: int) -> Mark:
         blank = shown.rfind(" ", max(last, right - _WORD_REACH), right)
         right = blank if blank >= 0 else max(cluster_start(shown, right), left)
     return left, right
+
+
+def _strip(text: str, marks: Sequence[Mark]) -> tuple[str, list[Mark]]:
+    """Return the text without white space at its ends, unless that is part of a match."""
+    first, last = (marks[0][0], marks[-1][1]) if marks else (len(text), 0)
+    left = min(len(text) - len(text.lstrip()), first)
+    right = max(len(text.rstrip()), last, left)
+    return text[left:right], [(a - left, b - left) for a, b in marks]
 
 
 def _insert_markers(text: str, marks: Sequence[Mark]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -199,6 +200,40 @@ class TestOpening:
                     await db.create_session("t", "test")
 
         asyncio.run(main())
+
+    def test_in_a_block_that_closes_it(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            async with AsyncSessionDB.open(tmp_path / "state.db") as db:
+                session_id = await db.create_session(source="test")
+            with pytest.raises(StoreClosed):
+                await db.session_count()
+            url = f"sqlite:///{tmp_path}/state.db"
+            with suppress(ZeroDivisionError):
+                async with AsyncSessionDB.from_url(url) as db:
+                    assert await db.get_session(session_id) is not None
+                    _ = 1 / 0
+            with pytest.raises(StoreClosed):
+                await db.session_count()
+
+        asyncio.run(main())
+
+    def test_as_a_coroutine(self, tmp_path: Path) -> None:
+        async def main() -> None:
+            task = asyncio.create_task(AsyncSessionDB.open(tmp_path / "state.db"))
+            async with await task as db:
+                assert await db.session_count() == 0
+            with pytest.raises(InvalidInput):
+                async with asyncio.timeout(10), AsyncSessionDB.from_url("nonsense"):
+                    pass
+            cancelled = asyncio.create_task(AsyncSessionDB.open(tmp_path / "other.db"))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await cancelled
+
+        asyncio.run(main())
+        handle = asyncio.run(AsyncSessionDB.open(tmp_path / "state.db"))
+        asyncio.run(handle.close())
 
     def test_by_url(self, tmp_path: Path) -> None:
         async def main() -> None:

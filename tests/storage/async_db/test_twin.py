@@ -63,6 +63,11 @@ def test_stores_are_opened_with_the_same_options() -> None:
     assert shown(AsyncSessionDB.from_url, *more) == shown(SessionDB.from_url, *more)
 
 
+def test_opening_returns_the_handle_or_a_context() -> None:
+    for way in (AsyncSessionDB.open, AsyncSessionDB.from_url):
+        assert inspect.signature(way).return_annotation == "Opening[Self]"
+
+
 def test_what_asks_no_database_is_the_same() -> None:
     assert AsyncSessionDB.MAX_TITLE_LENGTH == SessionDB.MAX_TITLE_LENGTH
     assert shown(AsyncSessionDB.sanitize_title) == shown(SessionDB.sanitize_title)

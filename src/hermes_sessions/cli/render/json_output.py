@@ -77,6 +77,8 @@ HIT_KEYS = (
     "source",
     "model",
     "session_started",
+    "snippet_text",
+    "spans",
 )
 ACCOUNT_KEYS = (
     "query",

@@ -41,6 +41,8 @@ _DOCUMENTED: Final = (
     "conversation_id",
     "ordinal",
     "matched",
+    "snippet_text",
+    "spans",
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
-from hermes_sessions.model.ids import ascii_lower, require_id, require_new_id
+from hermes_sessions.model.ids import ascii_lower, new_session_id, require_id, require_new_id
 from hermes_sessions.model.lineage import (
     COMPRESSION,
     LISTED_KINDS,
@@ -64,7 +64,7 @@ class Sessions:
 
     def create(
         self,
-        session_id: str,
+        session_id: str | None,
         source: str,
         *,
         model: str | None = None,
@@ -77,7 +77,8 @@ class Sessions:
         fence: int | None = None,
     ) -> str:
         """See `SessionDB.create_session`."""
-        require_id(session_id)
+        if session_id is not None:
+            require_id(session_id)
         if not isinstance(source, str) or not source:
             raise InvalidInput("A session needs a source, such as 'cli' or 'telegram'.")
         if edge_kind is not None:
@@ -94,21 +95,22 @@ class Sessions:
             "started_at": self._store.clock() if started_at is None else require_time(started_at),
         }
         config = dict(model_config) if model_config else None
-        self._store.provider.write(
+        return self._store.provider.write(
             lambda tx: self._create(tx, values, parent_session_id, edge_kind, config, fence)
         )
-        return session_id
 
     def _create(
         self,
         tx: WriteTransaction,
-        values: dict[str, Any],
+        given: dict[str, Any],
         parent_id: str | None,
         edge_kind: str | None,
         config: dict[str, Any] | None,
         fence: int | None,
-    ) -> None:
-        session_id = values["id"]
+    ) -> str:
+        # The unit may run again: *given* stays as it is.
+        values = {**given, "id": given["id"] or self._unused_id(tx)}
+        session_id: str = values["id"]
         existing = tx.one(
             "SELECT trashed_at, parent_session_id, source FROM sessions WHERE id = ?", (session_id,)
         )
@@ -118,7 +120,7 @@ class Sessions:
                 if edge.kind == COMPRESSION:
                     lock_session(tx, self._store, parent_id, fence)
             self.insert(tx, values, parent_id, edge_kind, config)
-            return
+            return session_id
         trashed_at, stored_parent, source = existing
         if trashed_at is not None:
             raise InvalidInput(
@@ -140,6 +142,16 @@ class Sessions:
                 "AND parent_session_id = ?",
                 (edge.user_id, session_id, parent_id),
             )
+        return session_id
+
+    def _unused_id(self, tx: WriteTransaction) -> str:
+        """Return a new id. Two sessions of the same second rarely draw the same one, but the second
+        must not become the first.
+        """
+        session_id = new_session_id(self._store.clock())
+        while tx.one("SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is not None:
+            session_id = new_session_id(self._store.clock())
+        return session_id
 
     @staticmethod
     def insert(

@@ -109,7 +109,8 @@ class Hit:
     id: int
     session_id: str
     role: str
-    #: Text around the matches, marked ``>>>match<<<``.
+    #: Text around the matches, marked ``>>>match<<<``. To show matches in another way, use
+    #: ``snippet_text`` and ``spans``: the text may contain such markers of its own.
     snippet: str
     timestamp: float
     tool_name: str | None
@@ -125,6 +126,10 @@ class Hit:
     matched: str = "message"
     #: Relevance; None for other orders.
     score: float | None = None
+    #: The snippet without markers.
+    snippet_text: str = ""
+    #: Where the matches are in ``snippet_text``: (start, end) offsets, in order.
+    spans: list[tuple[int, int]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the hit as a plain dict."""

@@ -22,7 +22,7 @@ from hermes_sessions.text.query.matcher import (
 )
 from hermes_sessions.text.query.tree import Node, Substring, Term, terms_of
 from hermes_sessions.text.relevance import Match
-from hermes_sessions.text.snippet import make_snippet
+from hermes_sessions.text.snippet import Snippet, cut_snippet
 
 CONTEXT_LENGTH: Final = 200
 _CHUNK: Final = 500
@@ -111,11 +111,12 @@ def _hit(tx: ReadTransaction, item: MatchedMessage, *, include_rewound: bool) ->
     number, session_id, role, timestamp, tool_name, ordinal = item.facts[:6]
     source, model, started, title, conversation_id = item.facts[6:]
     texts = [title] if item.matched == "title" else item.match.texts
+    snippet = _snippet(texts, item.reading)
     return Hit(
         id=number,
         session_id=session_id,
         role=role,
-        snippet=_snippet(texts, item.reading),
+        snippet=snippet.marked,
         timestamp=timestamp,
         tool_name=tool_name,
         source=source,
@@ -127,18 +128,20 @@ def _hit(tx: ReadTransaction, item: MatchedMessage, *, include_rewound: bool) ->
         ordinal=ordinal,
         matched=item.matched,
         score=item.score,
+        snippet_text=snippet.text,
+        spans=snippet.spans,
     )
 
 
-def _snippet(texts: Sequence[str], node: Node | None) -> str:
+def _snippet(texts: Sequence[str], node: Node | None) -> Snippet:
     """Return the snippet of the first text that has a match, else the start of the first."""
     terms = terms_of(node)
     for text in texts if terms else ():
         for piece in _pieces(text, terms):
             marks = find_marks(node, piece)
             if marks:
-                return make_snippet(piece, marks)
-    return make_snippet(_start_of(texts[0]), []) if texts else ""
+                return cut_snippet(piece, marks)
+    return cut_snippet(_start_of(texts[0]) if texts else "", [])
 
 
 def _pieces(text: str, terms: Sequence[Term | Substring]) -> Iterator[str]:

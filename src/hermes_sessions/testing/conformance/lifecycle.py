@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,15 @@ class TestLifecycle:
         stored = session(db, "s")
         assert {name: stored[name] for name in given} == given
         assert stored["source"] == "telegram"
+
+    def test_a_session_without_an_id_gets_one(self, db: SessionDB) -> None:
+        """A new one each time, made of the time and random digits."""
+        first = db.create_session(source="cli", model="m-1")
+        second = db.create_session()
+        assert first != second
+        for session_id, source in ((first, "cli"), (second, "unknown")):
+            assert re.fullmatch(r"\d{8}_\d{6}_[0-9a-f]{8}", session_id)
+            assert session(db, session_id)["source"] == source
 
     def test_creating_again_keeps_the_first_values(self, db: SessionDB, clock: FrozenClock) -> None:
         """Behaviour 1: the second create changes nothing and returns the id all the same."""

@@ -389,6 +389,20 @@ class TestSearchAnswers:
         assert "the >>>needle<<< lies here" in hit.snippet
         assert len(hit.snippet) < 250
 
+    def test_matches_also_come_as_spans(self, db: SessionDB) -> None:
+        """Offsets into the snippet without markers, whatever markers the text contains."""
+        say(db, "s", "word " * 400 + ">>> fig()\n\n  fig<<< and plum " + "word " * 400)
+        (hit,) = db.search("fig plum").hits
+        assert ">>> fig() fig<<< and plum" in hit.snippet_text
+        assert hit.snippet_text.startswith("...")
+        matches = [hit.snippet_text[start:end] for start, end in hit.spans]
+        assert matches == ["fig", "fig", "plum"]
+        (row,) = db.search_messages("fig plum")
+        assert (row["snippet_text"], row["spans"]) == (hit.snippet_text, hit.spans)
+        say(db, "t", "quiet", title="Figs of note")
+        (hit,) = db.search('"figs of note"').hits
+        assert (hit.matched, hit.snippet_text, hit.spans) == ("title", "Figs of note", [(0, 12)])
+
     def test_parts_of_words_are_marked(self, db: SessionDB) -> None:
         """Also of names in camelCase, of accented words and of emoji."""
         say(db, "s", "parseManifest()", "Grüße 👍🏽 aus Köln")
