@@ -126,7 +126,7 @@ def test_a_chat_that_is_killed(impatient: Hermes, model: ScriptedModel) -> None:
             chat.process.wait()
     assert len(waiting(impatient)) == 1
     result = impatient.call("doctor", "--fix", "--json")
-    assert [each["what"] for each in result.json["mended"]] == ["Stored 1 that waited."]
+    assert [each["what"] for each in result.json["mended"]] == ["Stored 1 message."]
     assert said(impatient) == ["one"]
 
 
@@ -184,7 +184,7 @@ def test_an_answer_that_the_server_did_not_take(
         proxy.lost_requests = 0.0
         mended = hermes.call("doctor", "--fix", "--json").json["mended"]
         assert [each["what"] for each in mended if each["condition"] == "chat-spool"] == [
-            "Stored 1 that waited."
+            "Stored 1 message."
         ]
         with SessionDB.from_url(place.url()) as db:
             [session] = db.list_sessions_rich()

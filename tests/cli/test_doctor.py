@@ -15,7 +15,7 @@ def test_a_healthy_store(filled: Hermes) -> None:
     filled.home.chmod(0o700)
     result = filled.call("doctor")
     assert (result.code, result.err) == (0, "")
-    assert result.out.splitlines()[-1].startswith("The store is healthy; ")
+    assert result.out.splitlines()[-1].startswith("Healthy: ")
     assert filled.call("doctor", "--full").code == 0
     assert filled.call("doctor", "--fix", "--plain").code == 0
 
@@ -39,7 +39,7 @@ def test_status_of_a_healthy_store(filled: Hermes) -> None:
     lines = dict(line.split(": ", 1) for line in result.out.splitlines())
     assert lines["Store"] == f"{filled.store} (sqlite)"
     assert lines["State"] == "healthy"
-    assert lines["Sessions"].startswith("10, with ")
+    assert lines["Sessions"].startswith("10 (")
     assert (lines["Search index"], lines["Gateway"]) == ("complete", "not running")
 
 
@@ -54,7 +54,7 @@ def test_status_of_a_store_that_is_no_database(filled: Hermes) -> None:
     result = filled.call("status")
     assert result.code == 1
     assert f"State: down: {filled.store} is not a database." in result.out
-    assert result.out.splitlines()[-1] == "See what to do: hermes doctor"
+    assert result.out.splitlines()[-1] == "For details and next steps, run: hermes doctor"
     document = filled.call("status", "--json").json
     assert (document["state"], document["sessions"]) == ("down", None)
 
@@ -68,7 +68,7 @@ def test_status_tells_what_runs_and_what_waits(filled: Hermes) -> None:
     spool.close()
     assert result.code == 1
     assert "Gateway: running (1)" in result.out
-    assert "Waiting to be stored: 0 said in chats, 1 from messengers" in result.out
+    assert "Waiting to be stored: 0 from chats, 1 from messengers" in result.out
     assert "State: degraded: 1 in " in result.out
 
 
@@ -81,4 +81,4 @@ def test_status_beside_a_spool_that_cannot_be_read(filled: Hermes) -> None:
     (filled.home / "spool").write_text("no directory")
     (filled.home / "spool").chmod(0o600)
     assert filled.run("status", "--json").json["waiting"] == {"chat": None, "gateway": 0}
-    assert "an unknown number said in chats, 0 from messengers" in filled.run("status").out
+    assert "an unknown number from chats, 0 from messengers" in filled.run("status").out

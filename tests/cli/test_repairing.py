@@ -67,7 +67,7 @@ def test_a_sound_store(hermes: Hermes) -> None:
     for options in ([], ["--check-only"], ["--yes"]):
         result = hermes.call("repair", *options)
         assert result.code == 0
-        assert "sound" in result.out
+        assert "intact" in result.out
     assert hermes.call("repair", "--json").json["state"] == "sound"
     assert hermes.store.read_bytes() == sound().raw
 
@@ -98,9 +98,9 @@ def test_repairing(hermes: Hermes) -> None:
     put(hermes, "messages leaf")
     result = hermes.call("repair", "--way", "rows", stdin="y\n")
     assert result.code == 0, result.err
-    assert "Not saved:" in result.out
+    assert "Lost:" in result.out
     assert "missing:" in result.out
-    assert "kept beside it as state.db.damaged-20250305T150000Z" in result.out
+    assert "was kept as state.db.damaged-20250305T150000Z" in result.out
     assert hermes.call("repair", "--check-only").code == 0
     assert "the third" in hermes.call("sessions", "list").out
 
@@ -120,7 +120,7 @@ def test_into_another_file(hermes: Hermes, tmp_path: Path) -> None:
     target = tmp_path / "saved.db"
     result = hermes.call("repair", str(hermes.store), "--to", str(target), "--yes")
     assert result.code == 0
-    assert f"The new store is {target}." in result.out
+    assert f"The recovered store is {target}." in result.out
     assert hermes.store.read_bytes() == broken("messages leaf")
     again = hermes.call("repair", "--to", str(target), "--yes")
     assert again.code == 1
@@ -157,7 +157,7 @@ def test_a_store_on_a_server(hermes: Hermes) -> None:
     )
     result = hermes.call("repair")
     assert result.code == 1
-    assert "whose server looks after its files" in result.err
+    assert "whose server manages its files" in result.err
 
 
 def test_a_tool_that_cannot_do_it(

@@ -100,7 +100,7 @@ class Place(NamedTuple):
     position: int
 
 
-@click.command(short_help="Print the completion script of a shell.")
+@click.command(short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(list(SCRIPTS)))
 @click.argument("words", metavar="[WORDS...]", nargs=-1, type=click.UNPROCESSED)
 @pass_console

@@ -9,22 +9,22 @@ from hermes_sessions.cli.options import number_of_days, pass_console, source_opt
 from hermes_sessions.cli.store import open_for_reading
 
 
-@click.command(short_help="Show how the store was used: models, tools, hours, cost.")
+@click.command(short_help="Show usage: models, tools, activity and cost.")
 @click.option(
     "--days",
     metavar="N",
     default="30",
     callback=number_of_days,
     show_default=True,
-    help="Sessions that started in the last N days; 0 for all.",
+    help="Include sessions started in the last N days; 0 for all.",
 )
 @source_option
 @pass_console
 def insights(console: Console, *, days: float, source: str | None) -> None:
     """Show how the store was used.
 
-    Sums, models, platforms, tools, activity by weekday and hour, tokens and cost over time, and the
-    sessions that stand out. A cost that nobody stated is unknown, not zero.
+    Prints totals, models, platforms, tools, activity by weekday and hour, tokens and cost over
+    time, and the top sessions. A cost that is not known is shown as unknown, not as zero.
     """
     with open_for_reading(console) as db:
         report = db.get_insights(days, source)

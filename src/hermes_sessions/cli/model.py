@@ -17,14 +17,14 @@ COMMANDS = {
 @click.group(cls=LazyGroup, lazy_commands=COMMANDS, invoke_without_command=True)
 @click.pass_context
 def model(context: click.Context) -> None:
-    """Look after the model that answers in a chat."""
+    """Show or install the model that answers in a chat."""
     show_help_without_command(context)
 
 
 @click.command(short_help="Show which model answers.")
 @pass_console
 def show(console: Console) -> None:
-    """Show which model answers in a chat, and how to have another one answer."""
+    """Show which model answers in a chat, and how to choose another."""
     from hermes_sessions.agent.clients.model_selection import HOW_TO_CHANGE_MODEL, choose_model
     from hermes_sessions.config import load_settings
 
@@ -45,9 +45,9 @@ def show(console: Console) -> None:
 @click.command(short_help="Install the small local model.")
 @pass_console
 def fetch(console: Console) -> None:
-    """Install the small model that answers when nothing else is configured.
+    """Install the small local model that answers when no other is configured.
 
-    About 130 MB, once, into the environment of this command.
+    Downloads about 130 MB, once, into the Python environment of this command.
     """
     from hermes_sessions.agent.clients import local_model
 

@@ -22,52 +22,55 @@ if TYPE_CHECKING:
 _WAYS = ("auto", "tool", "rows")
 
 
-@click.command(short_help="Save what can be read of a damaged SQLite file.")
+@click.command(short_help="Recover data from a damaged SQLite file.")
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("--check-only", is_flag=True, help="Say what is wrong, and change nothing.")
+@click.option("--check-only", is_flag=True, help="Report damage and change nothing.")
 @click.option(
-    "--to", metavar="NEW_FILE", help="Write the saved store there, and leave FILE where it is."
+    "--to",
+    metavar="NEW_FILE",
+    help="Write the recovered store to NEW_FILE; leave FILE in place.",
 )
 @click.option(
     "--way",
     type=click.Choice(_WAYS),
     default="auto",
     show_default=True,
-    help="Read it with the sqlite3 tool, or row by row; auto takes the tool if it can do it.",
+    help="How to read FILE: with the sqlite3 tool or row by row; auto prefers the tool.",
 )
 @yes_option
 @pass_console
 def repair(
     console: Console, *, file: str | None, check_only: bool, to: str | None, way: str, yes: bool
 ) -> None:
-    """Save what can be read of a damaged SQLite file into a new one, after a confirmation.
+    """Recover the readable data of a damaged SQLite file into a new one, after a confirmation.
 
-    Without FILE, the configured store. The new file takes the place of the damaged one when it was
-    read back, and only while nobody else has the store open; the damaged file is kept beside it.
-    Says exactly what was saved and what was not. A sound file is left alone; if the search index
-    alone is damaged, it is made anew.
+    FILE defaults to the configured store. The new file is verified before it replaces the damaged
+    one, which is kept next to it; no other process may have the store open. Reports exactly what
+    was recovered and what was lost. An intact file is left alone; if only the search index is
+    damaged, it is rebuilt.
 
-    With --check-only, the exit code is 0 for a sound file and 1 for a damaged one.
+    With --check-only, exits with 0 if the file is intact and with 1 if it is damaged.
     """
-    # Needed as rarely as it is hoped.
     from hermes_sessions.storage.care.repair import file_repair
     from hermes_sessions.storage.care.repair.report import RepairOptions
 
     show_warnings(console)
-    path = _wanted(file)
+    path = _path(file)
     if check_only or not yes:
         found = file_repair.check(path)
         if not found.findings:
-            _tell(console, found.document(), f"{path} is sound.")
+            _print(console, found.document(), f"{path} is intact.")
             return
         if console.as_json and check_only:
             console.print_json(found.document())
         else:
-            said = console.print if check_only else console.tell
-            said([f"{path} is damaged:", *findings_lines(found.findings)])
+            show = console.print if check_only else console.tell
+            show([f"{path} is damaged:", *findings_lines(found.findings)])
         if check_only:
             if not console.as_json:
-                console.print("To save what can be read: hermes repair" + _again(file))
+                console.print(
+                    "To recover the readable data, run: hermes repair" + _file_argument(file)
+                )
             raise click.exceptions.Exit(1)
         if not console.confirm(_question(to)):
             console.tell("Cancelled; nothing was changed.")
@@ -77,7 +80,7 @@ def repair(
         keep=load_settings().repair.keep,
         way=cast("Way", way),
         clock=console.clock,
-        on_progress=_telling_steps(console),
+        on_progress=_step_printer(console),
     )
     report = file_repair.repair(path, options)
     if console.as_json:
@@ -86,25 +89,25 @@ def repair(
         console.print(report_lines(report))
 
 
-def _telling_steps(console: Console) -> Callable[[str, int], None]:
-    """Return what says on a terminal which step has begun; a large file takes its time."""
-    said: set[str] = set()
+def _step_printer(console: Console) -> Callable[[str, int], None]:
+    """Return a callback that prints each new step on a terminal: large files take a while."""
+    printed: set[str] = set()
 
     def tell(step: str, _count: int) -> None:
-        if step not in said and sys.stderr.isatty() and not console.as_json:
-            said.add(step)
+        if step not in printed and sys.stderr.isatty() and not console.as_json:
+            printed.add(step)
             console.tell(f"{step.capitalize()} …")
 
     return tell
 
 
-def _wanted(file: str | None) -> Path:
+def _path(file: str | None) -> Path:
     settings = load_settings().sessiondb
     if file is not None:
         return Path(file)
     if settings.provider != "sqlite":
         raise InvalidInput(
-            f"The configured store is on {settings.provider}, whose server looks after its files. "
+            f"The configured store is on {settings.provider}, whose server manages its files. "
             f"Name a SQLite FILE, or restore a backup: hermes backup list"
         )
     return settings.sqlite.path
@@ -112,17 +115,17 @@ def _wanted(file: str | None) -> Path:
 
 def _question(to: str | None) -> str:
     if to is not None:
-        return f"Save what can be read into {to}?"
-    return "Save what can be read into a new file, put it in this place, and keep the damaged one?"
+        return f"Recover the readable data into {to}?"
+    return "Recover the readable data into a new file, replace this one, and keep a copy of it?"
 
 
-def _again(file: str | None) -> str:
+def _file_argument(file: str | None) -> str:
     from shlex import quote
 
     return f" {quote(file)}" if file else ""
 
 
-def _tell(console: Console, document: dict[str, object], text: str) -> None:
+def _print(console: Console, document: dict[str, object], text: str) -> None:
     if console.as_json:
         console.print_json(document)
     else:

@@ -15,36 +15,34 @@ COMMANDS = {
     ),
     "insights": LazyCommand(
         "hermes_sessions.cli.insights:insights",
-        "Show how the store was used: models, tools, hours, cost.",
+        "Show usage: models, tools, activity and cost.",
     ),
     "gateway": LazyCommand("hermes_sessions.cli.gateway:gateway", "Run the agent on messengers."),
     "status": LazyCommand(
         "hermes_sessions.cli.status:status",
-        "Show how the store is, what it holds and what waits.",
+        "Show the store's health, contents and backlog.",
     ),
     "doctor": LazyCommand(
         "hermes_sessions.cli.doctor:doctor",
-        "Look for trouble with the store, and say what to do.",
+        "Check the store for problems and say how to fix them.",
     ),
     "repair": LazyCommand(
-        "hermes_sessions.cli.repair:repair", "Save what can be read of a damaged SQLite file."
+        "hermes_sessions.cli.repair:repair", "Recover data from a damaged SQLite file."
     ),
     "forget": LazyCommand(
         "hermes_sessions.cli.forget:forget",
-        "Erase what is known of a person, a chat or a session.",
+        "Erase all data about a user, a chat or a session.",
     ),
-    "backup": LazyCommand(
-        "hermes_sessions.cli.backup:backup", "Make backups of the store, and restore them."
-    ),
+    "backup": LazyCommand("hermes_sessions.cli.backup:backup", "Back up and restore the store."),
     "completion": LazyCommand(
-        "hermes_sessions.cli.completion:completion", "Print the completion script of a shell."
+        "hermes_sessions.cli.completion:completion", "Print a shell completion script."
     ),
     "model": LazyCommand(
-        "hermes_sessions.cli.model:model", "Look after the model that answers in a chat."
+        "hermes_sessions.cli.model:model", "Show or install the model that answers in a chat."
     ),
     "sessiondb": LazyCommand(
         "hermes_sessions.cli.sessiondb:sessiondb",
-        "Look after the database, and move to another one.",
+        "Inspect, verify and migrate the database.",
     ),
 }
 
@@ -75,16 +73,17 @@ def _print_version(context: click.Context, _parameter: click.Parameter, wanted: 
 @click.option(
     "--plain",
     is_flag=True,
-    help="No colour, no line drawing, no progress bars, a fixed layout; for all commands.",
+    help="Print without colour, line drawing and progress bars, in a fixed layout.",
 )
 @click.pass_context
 def hermes(context: click.Context, plain: bool) -> None:
-    """Every conversation with an agent, kept, found and resumed.
+    """Store, search and resume every conversation with an agent.
 
-    Alone, hermes talks to a model. hermes -c goes on with the latest session, hermes -c NAME with
-    that one, hermes -q TEXT asks once; hermes chat --help has the rest.
+    Without a command, hermes starts a chat with a model. hermes -c continues the latest session,
+    hermes -c NAME the session with that title, and hermes -q TEXT asks a single question; for
+    more, see hermes chat --help.
 
-    The store is in HERMES_HOME (default ~/.hermes), settings are in config.yaml there.
+    The store is in HERMES_HOME (default ~/.hermes); its settings are in config.yaml there.
     """
     if plain:
         context.obj = context.obj._replace(plain=True)

@@ -29,33 +29,34 @@ from hermes_sessions.storage.spool import spool_status
 if TYPE_CHECKING:
     from hermes_sessions.storage.care.doctor.check_runner import ExaminedStore
 
+#: Seconds since its last heartbeat within which a gateway counts as running.
 _ALIVE: Final = 60.0
 
 
-@click.command(short_help="Show how the store is, what it holds and what waits.")
+@click.command(short_help="Show the store's health, contents and backlog.")
 @pass_console
 def status(console: Console) -> None:
-    """Show how the store is, what it holds, and what waits to be stored.
+    """Show the store's health, what it contains, and what is waiting to be stored.
 
-    The store is healthy, degraded (it works, and something should be seen to), read-only or down.
-    Nothing is changed, and nobody is waited for. Exit code 1 when it is not healthy.
+    The store is healthy, degraded (it works, but needs attention), read-only or down. Changes
+    nothing and never waits for a lock. Exits with 1 when the store is not healthy.
     """
     show_warnings(console)
-    with opened(subject(console)) as looked_at:
-        found = run_checks(looked_at, QUICK)
-        contents, met = _contents(looked_at)
-        health = worst([found.health, met])
+    with opened(subject(console)) as examined:
+        found = run_checks(examined, QUICK)
+        contents, contents_health = _contents(examined)
+        health = worst([found.health, contents_health])
         document = {
             "state": health.state.value,
             "why": health.why,
             "provider": found.provider,
             "location": found.location,
-            "exists": not looked_at.is_missing,
+            "exists": not examined.is_missing,
             **contents,
-            "backups": _backups(looked_at),
+            "backups": _backups(examined),
             "waiting": {
-                "chat": _waiting(chat_spool_root(looked_at.settings.home)),
-                "gateway": _waiting(spool_directory(looked_at.settings.home)),
+                "chat": _waiting(chat_spool_root(examined.settings.home)),
+                "gateway": _waiting(spool_directory(examined.settings.home)),
             },
         }
     if console.as_json:
@@ -66,45 +67,45 @@ def status(console: Console) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _contents(looked_at: ExaminedStore) -> tuple[dict[str, Any], Health]:
-    """Return what the tables say, None for what could not be found out; and whether that was
-    because they are damaged.
+def _contents(examined: ExaminedStore) -> tuple[dict[str, Any], Health]:
+    """Return the counts from the tables, None for each that could not be read, and the health
+    that reading them revealed.
     """
     found: dict[str, Any] = dict.fromkeys(
         ("sessions", "messages", "size_bytes", "index_pending", "gateways")
     )
-    if looked_at.opened is None or not looked_at.has_our_tables:
+    if examined.opened is None or not examined.has_our_tables:
         return found, HEALTHY
     try:
-        found["size_bytes"] = _size(looked_at)
-        with looked_at.read() as tx:
+        found["size_bytes"] = _size(examined)
+        with examined.read() as tx:
             row = tx.one(
                 "SELECT COUNT(*), SUM(message_count) FROM sessions WHERE trashed_at IS NULL"
             )
             found["sessions"], found["messages"] = (int(number or 0) for number in row or (0, 0))
-            found["index_pending"] = pending(tx, has_mark=looked_at.is_file)
+            found["index_pending"] = pending(tx, has_mark=examined.is_file)
             row = tx.one(
                 "SELECT COUNT(*) FROM processes WHERE ended_at IS NULL AND heartbeat_at > ?",
-                (looked_at.clock() - _ALIVE,),
+                (examined.clock() - _ALIVE,),
             )
             found["gateways"] = int(row[0]) if row else 0
     except StoreCorrupt as error:
         return found, Health(State.DEGRADED, str(error))
     except HermesSessionsError:
-        return found, HEALTHY  # A table that is missing is the doctor's to report.
+        return found, HEALTHY  # The doctor reports a missing table.
     return found, HEALTHY
 
 
-def _size(looked_at: ExaminedStore) -> int:
-    if isinstance(looked_at.opened, SessionDBProvider):
-        return looked_at.opened.size_bytes()
-    files = (looked_at.path, Path(f"{looked_at.path}-wal"))
+def _size(examined: ExaminedStore) -> int:
+    if isinstance(examined.opened, SessionDBProvider):
+        return examined.opened.size_bytes()
+    files = (examined.path, Path(f"{examined.path}-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def _backups(looked_at: ExaminedStore) -> dict[str, Any] | None:
+def _backups(examined: ExaminedStore) -> dict[str, Any] | None:
     try:
-        kept = summarize_backups(looked_at)
+        kept = summarize_backups(examined)
     except HermesSessionsError:
         return None
     return {"count": kept.number, "newest": kept.newest}
@@ -122,17 +123,17 @@ def _lines(document: Mapping[str, Any], now: float) -> Iterator[str]:
     why = f": {one_line(document['why'])}" if document["why"] else ""
     yield f"State: {document['state']}{why}"
     if not document["exists"]:
-        yield "There is no store yet; the first conversation makes it."
+        yield "There is no store yet; the first conversation creates it."
     if document["sessions"] is not None:
         messages = counted(document["messages"], "message")
-        yield f"Sessions: {document['sessions']}, with {messages}"
+        yield f"Sessions: {document['sessions']} ({messages})"
         yield f"Size: {size(document['size_bytes'])}"
         waiting = document["index_pending"]
         behind = f"{counted(waiting, 'message')} waiting" if waiting else "complete"
         yield f"Search index: {behind}"
     if document["backups"] is not None:
         newest = document["backups"]["newest"]
-        age = f", the newest {relative_time(newest, now)}" if newest is not None else ""
+        age = f", newest {relative_time(newest, now)}" if newest is not None else ""
         yield f"Backups: {document['backups']['count'] or 'none'}{age}"
     if document["gateways"] is not None:
         number = document["gateways"]
@@ -143,6 +144,6 @@ def _lines(document: Mapping[str, Any], now: float) -> Iterator[str]:
             "an unknown number" if waiting_for_store[name] is None else waiting_for_store[name]
             for name in ("chat", "gateway")
         )
-        yield f"Waiting to be stored: {chat} said in chats, {gateway} from messengers"
+        yield f"Waiting to be stored: {chat} from chats, {gateway} from messengers"
     if document["state"] != "healthy":
-        yield "See what to do: hermes doctor"
+        yield "For details and next steps, run: hermes doctor"

@@ -52,7 +52,7 @@ def test_rows_from_the_future(harness: DoctorHarness) -> None:
     found = harness.look()
     assert (found.code, found.found) == (1, ["clock-jump"])
     latest = time.strftime("%Y-%m-%d", time.gmtime(harness.now + 9 * DAY))
-    assert found.what("clock-jump").startswith(f"1 sessions, 1 messages up to {latest} ")
+    assert found.what("clock-jump").startswith(f"1 session, 1 message, dated up to {latest} ")
     # Whoever looks from another time than the server's is told so.
     others = {"no-backup"} if harness.store.exists() else {"no-backup", "clock-skew"}
     assert set(harness.look(after=9 * DAY + 5).found) == others
@@ -132,7 +132,7 @@ def test_a_message_that_nobody_answers(harness: DoctorHarness) -> None:
     found = harness.look()
     assert (found.code, found.found) == (1, ["stuck-mailbox"])
     assert found.what("stuck-mailbox") == (
-        "1 waiting, the oldest for 60 minutes, and no gateway runs."
+        "1 waiting, the oldest for 60 minutes; no gateway is running."
     )
 
 
@@ -173,7 +173,7 @@ def test_what_was_said_in_a_chat_while_the_store_was_away(
     found = harness.look()
     assert (found.code, found.found) == (1, ["chat-spool"])
     mended = harness.look("--fix")
-    assert (mended.code, mended.found, mended.mended) == (0, [], ["Stored 1 that waited."])
+    assert (mended.code, mended.found, mended.mended) == (0, [], ["Stored 1 message."])
     with harness.db() as db:
         [message] = db.get_messages("20250305_150000_0b0b0b0b")
         assert (message["content"], message["timestamp"]) == ("Kept", then)
@@ -188,9 +188,7 @@ def test_what_a_running_chat_keeps_is_left_to_it(
     keeping.keep(SpooledMessage(SESSION, "cli", said, "m"))
     found = harness.look("--fix")
     assert found.found == ["chat-spool"]
-    assert found.mended == [
-        "Stored 0 that waited. Left to another process that has them in use: 1."
-    ]
+    assert found.mended == ["Stored 0 messages. Left 1 that another process is using."]
     with harness.db() as db:
         assert keeping.store_all(db) == 1
     keeping.close()
@@ -206,7 +204,7 @@ def test_what_the_store_refuses_for_good_is_not_forgotten(
     keeping.keep(SpooledMessage(SESSION, "cli", {**said, "content": "x" * (9 * 1024 * 1024)}))
     keeping.close()
     mended = harness.look("--fix")
-    assert mended.mended == ["Stored 0 that waited. Put 1 aside that the store refuses."]
+    assert mended.mended == ["Stored 0 messages. Set aside 1 that the store rejected."]
     found = harness.look()
     assert (found.code, found.found) == (1, ["chat-spool"])
     assert "1 in " in found.what("chat-spool")
@@ -250,7 +248,7 @@ def test_another_products_module_and_command(file: DoctorHarness, tmp_path: Path
     command.chmod(0o755)
     found = file.look_elsewhere(PYTHONPATH=str(other), PATH=str(other))
     assert {"shadowed-module", "shadowed-command"} <= set(found.found)
-    assert found.what("shadowed-module") == f"import hermes_state gives {other}/hermes_state.py."
+    assert found.what("shadowed-module") == f"import hermes_state loads {other}/hermes_state.py."
 
 
 def test_the_index_is_made_anew_where_it_is_damaged(harness: DoctorHarness) -> None:
@@ -261,7 +259,7 @@ def test_the_index_is_made_anew_where_it_is_damaged(harness: DoctorHarness) -> N
     assert (found.code, found.found) == (1, ["damaged-search-index"])
     mended = harness.look("--fix")
     assert (mended.code, mended.found) == (0, [])
-    assert mended.mended == ["Made the search index anew, from 201 messages and titles."]
+    assert mended.mended == ["Rebuilt the search index from 201 messages and titles."]
     with harness.db() as db:
         assert db.search("199").hits
 

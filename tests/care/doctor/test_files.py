@@ -78,11 +78,11 @@ def test_a_lock_and_who_holds_it(file: DoctorHarness) -> None:
     with another_process(HOLDS_THE_LOCK, file.store) as holder:
         found = file.look()
         assert "locked" in found.found
-        assert f"({holder.pid}) keeps all others from writing" in found.what("locked")
+        assert f"({holder.pid}) is blocking writes to" in found.what("locked")
         assert found.document["state"] == "read-only"
         code, out, _ = file.call("doctor")
         assert code == 1
-        assert "Next: End the process that is named, or wait for it" in out
+        assert "Next: Wait for the named process to finish, or stop it" in out
     assert file.look().found == []
 
 
@@ -103,7 +103,7 @@ def test_somebody_who_keeps_even_readers_out(file: DoctorHarness) -> None:
     with another_process(KEEPS_EVERYBODY_OUT, file.store) as holder:
         found = file.look()
         assert (found.code, found.found) == (1, ["locked"])
-        assert f"({holder.pid}) keeps even readers out" in found.what("locked")
+        assert f"({holder.pid}) is blocking all access" in found.what("locked")
         assert found.document["state"] == "down"
         assert "damaged-page" in found.unknown
 
@@ -153,7 +153,7 @@ def test_a_program_of_another_product_that_writes(file: DoctorHarness) -> None:
     with another_process(HAS_IT_OPEN, file.store) as other:
         found = file.look()
         assert (found.code, found.found) == (1, ["foreign-writer"])
-        assert f"({other.pid}) has {file.store} open to write" in found.what("foreign-writer")
+        assert f"({other.pid}) has {file.store} open for writing" in found.what("foreign-writer")
 
 
 def test_a_program_of_this_product_is_no_stranger(file: DoctorHarness) -> None:
@@ -178,11 +178,9 @@ def test_a_log_that_was_removed_in_use(file: DoctorHarness) -> None:
         db.set_meta("written", 2)
     found = file.look()
     assert (found.code, found.found) == (1, ["removed-log"])
-    said = f"{re.escape(str(file.store))}-wal was removed in use 2 times, last on 2.* UTC\\."
+    said = f"{re.escape(str(file.store))}-wal was removed while in use 2 times, last on 2.* UTC\\."
     assert re.fullmatch(said, found.what("removed-log"))
-    assert file.look("--fix").mended == [
-        "Removed the note of it; if it happens again, there is a new one."
-    ]
+    assert file.look("--fix").mended == ["Acknowledged. The doctor reports it if it happens again."]
     assert file.look().found == []
 
 
@@ -208,10 +206,10 @@ def test_a_table_of_which_nothing_can_be_read(file: DoctorHarness, table: str) -
     flip(file.store, root_page(file, table))
     found = file.look()
     assert (found.code, found.document["state"]) == (1, "down")
-    assert f"The {table} cannot be read" in found.what("damaged-page")
+    assert f"The table {table} cannot be read" in found.what("damaged-page")
     code, out, _ = file.call("status")
     assert code == 1
-    assert f"State: down: The {table} cannot be read" in out
+    assert f"State: down: The table {table} cannot be read" in out
 
 
 def test_damage_that_only_the_numbers_of_the_status_meet(file: DoctorHarness) -> None:
@@ -281,9 +279,7 @@ def test_only_as_many_pages_as_there_is_time_for(file: DoctorHarness) -> None:
     found = file.look(stopwatch=lambda: 0.0 if next(again) < enough else 1000.0)
     assert (found.code, found.found, found.unknown) == (0, [], [])
     [note] = found.document["notes"]
-    assert re.fullmatch(
-        r"Checked [\d,]+ of [\d,]+ pages in the time given; hermes doctor --full checks all\.", note
-    )
+    assert re.fullmatch(r"Checked [\d,]+ of [\d,]+ pages within the time limit\. .*--full", note)
 
 
 def test_pages_are_counted_as_they_are_checked(file: DoctorHarness) -> None:
@@ -425,7 +421,7 @@ def test_a_layout_of_an_older_hermes(tmp_path: Path) -> None:
     assert (found.code, "unfinished-migration" in found.found) == (1, True)
     mended = harness.look("--fix")
     assert "unfinished-migration" not in mended.found
-    assert mended.mended == ["Took the steps; the tables are up to date."]
+    assert mended.mended == ["Ran the migrations; the tables are up to date."]
 
 
 def test_a_write_that_was_not_finished(file: DoctorHarness) -> None:
@@ -491,7 +487,7 @@ def test_a_disk_that_is_nearly_full(
         monkeypatch.setattr(os, "statvfs", lambda _place: full)
         found = file.look()
     assert "disk-nearly-full" in found.found
-    assert f"MB are free in {file.home}" in found.what("disk-nearly-full")
+    assert f"MB free in {file.home}" in found.what("disk-nearly-full")
 
 
 def test_a_network_file_system(file: DoctorHarness, monkeypatch: pytest.MonkeyPatch) -> None:

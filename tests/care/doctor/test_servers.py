@@ -75,7 +75,7 @@ def test_a_server_that_freezes_in_the_middle_of_a_look(
     why = {each.condition.name: each.why for each in report.unknown}
     assert {"clock-jump", "clock-skew", "dead-letters"} <= set(why)
     assert str(place.server.port) in why["clock-jump"]
-    assert "no time was left" in why["dead-letters"]
+    assert "the time limit was reached" in why["dead-letters"]
 
 
 def test_before_there_are_tables(place: Place, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_step_that_was_not_taken(server: DoctorHarness, place: Place) -> None:
     found = server.look()
     place.run(f"UPDATE store_migrations SET name = '{name}' WHERE name = 'zzz_another'")
     assert (found.code, found.found) == (1, ["unfinished-migration"])
-    assert found.what("unfinished-migration") == f"To be taken: {name}."
+    assert found.what("unfinished-migration") == f"Pending: {name}."
 
 
 def test_who_is_waited_for(server: DoctorHarness, place: Place) -> None:
@@ -119,7 +119,7 @@ def test_who_is_waited_for(server: DoctorHarness, place: Place) -> None:
         waiter.join()
         assert db.message_count(SESSION) == 201
     assert (found.code, found.found) == (1, ["locked"])
-    assert "holds what others wait for" in found.what("locked")
+    assert "holds a lock that others wait for" in found.what("locked")
     assert found.document["state"] == "read-only"
 
 

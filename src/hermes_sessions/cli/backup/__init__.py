@@ -26,7 +26,7 @@ COMMANDS = {
 @click.group(cls=LazyGroup, lazy_commands=COMMANDS, invoke_without_command=True)
 @click.pass_context
 def backup(context: click.Context) -> None:
-    """Make backups of the store, and restore them.
+    """Back up and restore the store.
 
     They are kept in backups.directory (config.yaml), by default HERMES_HOME/backups. A BACKUP is
     the name of one of them, the path of a file, or latest.

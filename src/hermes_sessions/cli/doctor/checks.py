@@ -1,4 +1,4 @@
-"""All checks that there are, put together from the rooms they live in."""
+"""All checks of the doctor, collected from the packages that define them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.agent.chat_spool import ChatSpool, chat_spool_directory, chat_spool_root
+from hermes_sessions.cli.render.humanize import counted
 from hermes_sessions.gateway.doctor_checks import GATEWAY
 from hermes_sessions.storage.care.doctor.access_checks import ACCESS_CHECKS
 from hermes_sessions.storage.care.doctor.activity_checks import ACTIVITY_CHECKS
@@ -22,13 +23,13 @@ from hermes_sessions.storage.care.doctor.report import Finding, Fix, OpenStore
 from hermes_sessions.storage.spool import spool_status
 
 
-def _kept(subject: ExaminedStore) -> Iterable[Finding]:
+def _chat_spool(subject: ExaminedStore) -> Iterable[Finding]:
     home = subject.settings.home
     own = chat_spool_directory(home, subject.settings.sessiondb)
     for place in sorted({own, *_directories(chat_spool_root(home))}):
         found = spool_status(place)
         if found.entries and place == own:
-            fix: Fix = partial(_store_kept, subject)
+            fix: Fix = partial(_store_spooled, subject)
             yield Finding.of("chat-spool", f"{found.entries} in {place}.", fix)
         elif found.entries:
             yield Finding.of("chat-spool", f"{found.entries} in {place}, for another store.")
@@ -40,23 +41,24 @@ def _directories(place: Path) -> list[Path]:
     return [each for each in place.iterdir() if each.is_dir()] if place.is_dir() else []
 
 
-def _store_kept(subject: ExaminedStore, open_store: OpenStore) -> str:
-    keeping = ChatSpool(chat_spool_directory(subject.settings.home, subject.settings.sessiondb))
+def _store_spooled(subject: ExaminedStore, open_store: OpenStore) -> str:
+    spool = ChatSpool(chat_spool_directory(subject.settings.home, subject.settings.sessiondb))
     try:
-        keeping.adopt()
+        spool.adopt()
         with open_store() as db:
-            number = keeping.store_all(db)
+            number = spool.store_all(db)
     finally:
-        keeping.close()
-    refused = f" Put {keeping.refused} aside that the store refuses." if keeping.refused else ""
-    left = spool_status(keeping.directory).entries
-    rest = f" Left to another process that has them in use: {left}." if left else ""
-    return f"Stored {number} that waited.{refused}{rest}"
+        spool.close()
+    refused = f" Set aside {spool.refused} that the store rejected." if spool.refused else ""
+    left = spool_status(spool.directory).entries
+    rest = f" Left {left} that another process is using." if left else ""
+    messages = counted(number, "message")
+    return f"Stored {messages}.{refused}{rest}"
 
 
-_CHAT: Final = (Check(("chat-spool",), _kept, needs="nothing"),)
+_CHAT: Final = (Check(("chat-spool",), _chat_spool, needs="nothing"),)
 
-#: What takes hardly any time.
+#: The checks that take hardly any time, as `hermes status` runs them.
 QUICK: Final = (
     *ACCESS_CHECKS,
     *READABILITY_CHECKS,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # ``hermes forget``.
 
 
-@click.command(short_help="Erase what is known of a person, a chat or a session.")
+@click.command(short_help="Erase all data about a user, a chat or a session.")
 @click.option("--user", metavar="ID", help="A person, by the id that the platform gave them.")
 @click.option("--chat", metavar="ID", help="A chat, whoever wrote there.")
 @click.option(

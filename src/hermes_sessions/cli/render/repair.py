@@ -1,4 +1,4 @@
-"""What a repair found and did, for people."""
+"""Repair findings and reports as lines of text."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.care.repair.report import RepairReport, TableReport
     from hermes_sessions.storage.sqlite.repair.file_check import FileFinding
 
-#: How many of each kind are listed; --json has them all.
+#: How many entries of each kind are listed; --json lists all.
 _LISTED = 20
 _WHERE = {
-    "header": "the beginning of the file",
+    "header": "the file header",
     "file": "the file",
-    "schema": "the list of tables",
+    "schema": "the schema",
     "search": "the search index",
     "log": "the write-ahead log",
 }
 
 
 def findings_lines(findings: Sequence[FileFinding]) -> Iterator[str]:
-    """Yield what is wrong, one line each."""
+    """Yield one line per finding."""
     for finding in findings[:_LISTED]:
         where = f"table {finding.where}" if finding.what == "table" else _WHERE[finding.what]
         yield f"  {one_line(where)}: {one_line(finding.detail)}"
@@ -32,22 +32,22 @@ def findings_lines(findings: Sequence[FileFinding]) -> Iterator[str]:
 
 
 def report_lines(report: RepairReport) -> Iterator[str]:
-    """Yield everything there is to say about a repair that was made."""
+    """Yield the report of a finished repair."""
     if report.state == "sound":
-        yield "The file is sound; nothing was changed."
+        yield "The file is intact; nothing was changed."
         return
     if report.state == "rebuilt":
-        yield "Only the search index was damaged. It was made anew; nothing is lost."
+        yield "Only the search index was damaged. It was rebuilt; nothing is lost."
         return
-    yield f"Saved what could be read ({report.way}):"
+    yield f"Recovered ({report.way}):"
     yield from (_table_line(table) for table in report.tables if table.read or table.lost)
     yield from _lost_lines(report)
     for note in report.notes[:_LISTED]:
         yield f"Note: {one_line(note)}"
     yield from _more(len(report.notes))
-    yield f"The new store is {report.target}."
+    yield f"The recovered store is {report.target}."
     if report.kept:
-        yield f"The damaged file is kept beside it as {report.kept}."
+        yield f"The damaged file was kept as {report.kept}."
     if report.removed:
         yield f"Removed older damaged files: {', '.join(report.removed)}"
 
@@ -55,12 +55,12 @@ def report_lines(report: RepairReport) -> Iterator[str]:
 def _table_line(table: TableReport) -> str:
     remarks = []
     if table.put_back:
-        remarks.append(f"{table.put_back} found without their table")
+        remarks.append(f"{table.put_back} found outside their table")
     if table.duplicates:
-        remarks.append(f"{table.duplicates} twice")
+        remarks.append(f"{counted(table.duplicates, 'duplicate')}")
     left_out = table.read - table.written - table.duplicates
     if left_out > 0:
-        remarks.append(f"{left_out} left out")
+        remarks.append(f"{left_out} skipped")
     if table.lost:
         remarks.append(f"lost: ids {_ranges(table.lost)}")
     return f"  {table.name}: {counted(table.written, 'row')}" + (
@@ -70,10 +70,10 @@ def _table_line(table: TableReport) -> str:
 
 def _lost_lines(report: RepairReport) -> Iterator[str]:
     if report.is_everything_saved:
-        yield "Nothing is known to be lost."
+        yield "No data is known to be lost."
     if report.incomplete:
         number = counted(len(report.incomplete), "session")
-        yield f"Not saved: {counted(report.lost_messages, 'message')} of {number}:"
+        yield f"Lost: {counted(report.lost_messages, 'message')} of {number}:"
         for session in report.incomplete[:_LISTED]:
             title = f" {one_line(session.title)}" if session.title else ""
             places = f"; missing: {_ranges(session.missing)}" if session.missing else ""
@@ -83,37 +83,37 @@ def _lost_lines(report: RepairReport) -> Iterator[str]:
             )
         yield from _more(len(report.incomplete))
     if report.lost_sessions:
-        yield f"Lost as a whole: {counted(len(report.lost_sessions), 'session')}:"
+        yield f"Lost entirely: {counted(len(report.lost_sessions), 'session')}:"
         yield from (f"  {one_line(name)}" for name in report.lost_sessions[:_LISTED])
         yield from _more(len(report.lost_sessions))
     if report.adopted:
         yield (
-            f"Lost but for their messages: {counted(len(report.adopted), 'session')}; new ones "
-            f"were made for them:"
+            f"Recreated from their messages: {counted(len(report.adopted), 'session')} whose own "
+            f"data was lost:"
         )
         for name, count in list(report.adopted.items())[:_LISTED]:
             yield f"  {one_line(name)}: {counted(count, 'message')}"
         yield from _more(len(report.adopted))
     if report.damaged_texts:
         texts = counted(report.damaged_texts, "row")
-        yield f"Damaged, or saved only in part: texts in {texts}; the notes name them."
+        yield f"Damaged or incomplete text: {texts}; see the notes."
     if report.lost_tables:
         yield (
-            f"Not saved: tables whose names are lost, with the rows that they had, if any: "
+            f"Lost: tables without a readable name, with any rows they had: "
             f"{', '.join(report.lost_tables)}"
         )
     for table, rows in report.lost_rows.items():
         if rows is None:
-            yield f"Damaged: {table}; whether it had more rows is not known."
+            yield f"Damaged: {table}; it may have had more rows."
         else:
-            yield f"Not saved: {counted(rows, 'row')} of {table}."
+            yield f"Lost: {counted(rows, 'row')} of {table}."
     if report.unreadable_bytes:
         yield f"The disk could not read {size(report.unreadable_bytes)}."
 
 
 def _more(count: int) -> Iterator[str]:
     if count > _LISTED:
-        yield f"  … and {count - _LISTED} more (--json has them all)"
+        yield f"  … and {count - _LISTED} more (--json lists all)"
 
 
 def _ranges(found: Sequence[tuple[int, int]]) -> str:

@@ -25,7 +25,7 @@ COMMANDS = {
 @click.group(cls=LazyGroup, lazy_commands=COMMANDS, invoke_without_command=True)
 @click.pass_context
 def sessiondb(context: click.Context) -> None:
-    """Look after the database, and move to another one.
+    """Inspect, verify and migrate the database.
 
     A STORE is the path of a SQLite file, or a URL: sqlite:///file.db,
     postgresql://user@host/database, mysql://user@host/database.

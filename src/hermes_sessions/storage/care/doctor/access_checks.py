@@ -1,4 +1,4 @@
-"""Can the store be opened, what is it, and who keeps others from writing?"""
+"""Checks of access: can the store be opened, which version wrote it, who blocks writers?"""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from hermes_sessions.storage.sqlite.inspection import (
 )
 from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION
 
-#: Seconds that a server is given for what takes no time.
+#: Seconds to wait for a server to answer a trivial statement.
 _PATIENCE: Final = 5.0
-#: A lock that is still there after so many looks, so far apart, is no passing one.
+#: A lock counts as lasting when it is seen in this many looks, this many seconds apart.
 _LOOKS: Final = 4
 _APART: Final = 0.25
 
 
 @contextmanager
 def opened(subject: ExaminedStore) -> Iterator[ExaminedStore]:
-    """Open the subject for looking, if that is possible, until the block ends."""
+    """Open *subject* for reading inside the block; note the failure if that is impossible."""
     try:
         _open(subject)
     except StoreMissing as error:
@@ -67,7 +67,7 @@ def _open(subject: ExaminedStore) -> None:
         try:
             _open_file(subject)
         except StoreLocked:
-            # Whoever closes a file has it alone for a moment.
+            # A process that closes the file locks it exclusively for a moment.
             if look == _LOOKS - 1:
                 raise
             time.sleep(_APART)
@@ -100,7 +100,7 @@ def _open_server(subject: ExaminedStore) -> None:
 
 
 def location_of_server(subject: ExaminedStore) -> str:
-    """Return where a server is that cannot be asked, without secrets."""
+    """Return the location of a server from the settings alone, without secrets."""
     section: Any = getattr(subject.settings.sessiondb, subject.provider, None)
     url = getattr(section, "dsn", None) or subject.settings.sessiondb.dsn
     if url is not None:
@@ -111,7 +111,7 @@ def location_of_server(subject: ExaminedStore) -> str:
     return f"{subject.provider}://{host}:{port}/{getattr(section, 'database', None) or ''}"
 
 
-# ── can it be opened ──────────────────────────────────────────────────────────────────────────
+# ── opening ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _reach(subject: ExaminedStore) -> Iterable[Finding]:
@@ -133,9 +133,9 @@ def _reach(subject: ExaminedStore) -> Iterable[Finding]:
     elif isinstance(error, SchemaRefused):
         yield Finding.of("newer-schema", str(error))
     elif isinstance(error, StoreLocked):
-        who = _in_the_way(subject.path) if subject.is_file else []
-        names = ", ".join(map(process_name, who)) or "Some process"
-        words = f"{names} keeps even readers out of {subject.location}."
+        who = _blocking_processes(subject.path) if subject.is_file else []
+        names = ", ".join(map(process_name, who)) or "Another process"
+        words = f"{names} is blocking all access to {subject.location}."
         yield Finding.of("locked", words, state=State.DOWN)
     else:
         yield Finding.of("unreachable", str(error))
@@ -144,17 +144,17 @@ def _reach(subject: ExaminedStore) -> Iterable[Finding]:
 def _open_once(open_store: OpenStore) -> str:
     with open_store() as db:
         number = db.session_count()
-    return f"Opened the store; the unfinished write is rolled back, {number} sessions are there."
+    return f"Opened the store and rolled back the unfinished write; it has {number} sessions."
 
 
-# ── which tables ──────────────────────────────────────────────────────────────────────────────
+# ── versions ──────────────────────────────────────────────────────────────────────────────────
 
 
 def _versions(subject: ExaminedStore) -> Iterable[Finding | Note]:
     file, opened_store = subject.file, subject.opened
     if file is not None:
         if file.file_kind.kind is FileType.OTHER:
-            yield Finding.of("foreign-file", f"{file.path} is a database of another program.")
+            yield Finding.of("foreign-file", f"{file.path} is another program's database.")
             return
         if file.is_written_by_newer():
             yield Finding.of(
@@ -166,20 +166,22 @@ def _versions(subject: ExaminedStore) -> Iterable[Finding | Note]:
         return
     steps = opened_store.steps() if opened_store is not None else None
     if steps is not None and steps.waiting:
-        yield Finding.of(
-            "unfinished-migration", f"To be taken: {', '.join(steps.waiting)}.", _upgrade
-        )
+        yield Finding.of("unfinished-migration", f"Pending: {', '.join(steps.waiting)}.", _upgrade)
     if steps is not None and steps.finishing:
         yield Note(
-            f"When no older version runs any more: hermes sessiondb upgrade --finish "
-            f"({', '.join(steps.finishing)})."
+            f"Once no older version is running, finish {', '.join(steps.finishing)}: "
+            f"hermes sessiondb upgrade --finish"
         )
 
 
 def _upgrade(open_store: OpenStore) -> str:
     with open_store() as db:
         waiting = db.store.provider.steps().waiting
-    return "Some steps are left." if waiting else "Took the steps; the tables are up to date."
+    return (
+        "Some migrations are still pending."
+        if waiting
+        else "Ran the migrations; the tables are up to date."
+    )
 
 
 def _writer_level(subject: ExaminedStore) -> int:
@@ -194,20 +196,20 @@ def _known_level() -> int:
     return WRITER_LEVEL
 
 
-# ── who is in the way ─────────────────────────────────────────────────────────────────────────
+# ── blocked writers ───────────────────────────────────────────────────────────────────────────
 
 
 def _lock(subject: ExaminedStore) -> Iterable[Finding]:
     if subject.is_file:
-        still = set(_in_the_way(subject.path))
+        still = set(_blocking_processes(subject.path))
         for _ in range(_LOOKS - 1):
             if not still:
                 return
             time.sleep(_APART)
-            still &= set(_in_the_way(subject.path))
+            still &= set(_blocking_processes(subject.path))
         if still:
             names = ", ".join(map(process_name, sorted(still)))
-            yield Finding.of("locked", f"{names} keeps all others from writing {subject.path}.")
+            yield Finding.of("locked", f"{names} is blocking writes to {subject.path}.")
         return
     still_there = _blockers(subject)
     for _ in range(_LOOKS - 1):
@@ -220,13 +222,13 @@ def _lock(subject: ExaminedStore) -> Iterable[Finding]:
         yield Finding.of("locked", words)
 
 
-def _in_the_way(path: Path) -> list[int]:
-    """Return the processes that hold the write lock; those that only have it open do not count."""
+def _blocking_processes(path: Path) -> list[int]:
+    """Return the processes that hold the write lock, not those that merely have the file open."""
     real = Path(path).resolve()
     return processes_blocking_writers(real, read_lock_table(real), writers_only=True)
 
 
-#: By database, what may be asked, the first that the server understands.
+#: Queries per database; the first that the server understands is used.
 _BLOCKERS: Final = {
     "postgresql": (
         (
@@ -254,8 +256,8 @@ _BLOCKERS: Final = {
 
 
 def _blockers(subject: ExaminedStore) -> dict[Any, str]:
-    """Return who others wait for, in words, by the server's number for them."""
-    failure = StoreError(f"It is not known how {subject.provider} tells who waits for whom.")
+    """Return a sentence about each process that blocks others, by the server's process id."""
+    failure = StoreError(f"Lock waits cannot be inspected on {subject.provider}.")
     for sql in _BLOCKERS.get(subject.provider, ()):
         try:
             with subject.read() as tx:
@@ -264,8 +266,8 @@ def _blockers(subject: ExaminedStore) -> dict[Any, str]:
             failure = error
             continue
         return {
-            row[0]: f"The server's process {row[0]} ({row[1] or row[2] or 'unknown'}, {row[3]}) "
-            f"holds what others wait for in {subject.location}."
+            row[0]: f"Server process {row[0]} ({row[1] or row[2] or 'unknown'}, {row[3]}) "
+            f"holds a lock that others wait for in {subject.location}."
             for row in rows
         }
     raise failure
@@ -279,14 +281,16 @@ def _foreign_writers(subject: ExaminedStore) -> Iterable[Finding]:
 
     names = writers_of_other_products(subject.path.resolve())
     if names:
-        yield Finding.of("foreign-writer", f"{', '.join(names)} has {subject.path} open to write.")
+        yield Finding.of(
+            "foreign-writer", f"{', '.join(names)} has {subject.path} open for writing."
+        )
     file = subject.file
     if file is not None and file.file_kind.kind is FileType.OURS:
         version = file.stated_version()
         if version > DOCUMENTED_VERSION:
             yield Finding.of(
                 "foreign-writer",
-                f"{subject.path} says schema version {version}, which this product never writes.",
+                f"{subject.path} has schema version {version}, which this product never writes.",
             )
 
 

@@ -1,4 +1,4 @@
-"""What the rows say: clocks that were wrong, work that does not go on, a log that was removed."""
+"""Checks of the stored rows: wrong clocks, stalled work, a removed write-ahead log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
 
-#: Seconds that clocks may differ before anybody notices.
+#: Seconds by which clocks may differ without harm.
 _SKEW: Final = 10.0
-#: Seconds in the future that are no rounding.
+#: Seconds in the future that rounding cannot explain.
 _JUMP: Final = 300.0
-#: Of the newest messages, so many are looked at.
+#: How many of the newest messages are checked.
 _NEWEST: Final = 1000
-#: Seconds after which a message that nobody works on is stuck, a lease is forgotten, and a process
-#: is dead.
+#: Seconds after which an unhandled message is stuck, an expired lease is dead, and a process is
+#: dead that sends no heartbeat.
 _STUCK: Final = 600.0
 _EXPIRED: Final = 60.0
 _SILENT: Final = 60.0
@@ -48,25 +48,33 @@ def _jumps(subject: ExaminedStore) -> Iterable[Finding]:
             "SELECT COUNT(*), MAX(timestamp) FROM messages WHERE id > ? AND timestamp > ?",
             (int((newest and newest[0]) or 0) - _NEWEST, limit),
         )
-        # Those of this machine: they are compared with the very clock they had.
+        # Only this machine's processes: they wrote with the clock they are compared to.
         processes = tx.one(
             "SELECT COUNT(*), MAX(heartbeat_at) FROM processes "
             "WHERE ended_at IS NULL AND heartbeat_at > ? AND host LIKE ?",
             (limit, f"{socket.gethostname()}%"),
         )
-    found = {"sessions": sessions, "messages": messages, "processes": processes}
-    parts = [f"{row[0]} {name}" for name, row in found.items() if row and row[0]]
+    found = {
+        ("session", "sessions"): sessions,
+        ("message", "messages"): messages,
+        ("process", "processes"): processes,
+    }
+    parts = [
+        f"{row[0]} {one if row[0] == 1 else many}"
+        for (one, many), row in found.items()
+        if row and row[0]
+    ]
     if parts:
         latest = max(float(row[1]) for row in found.values() if row and row[0] and row[1])
-        yield Finding.of("clock-jump", f"{', '.join(parts)} up to {_utc(latest)}.")
+        yield Finding.of("clock-jump", f"{', '.join(parts)}, dated up to {_utc(latest)}.")
 
 
 def _utc(moment: float) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
     except (OverflowError, ValueError, OSError):
-        # The store takes any number as a time; calendars do not.
-        return "a time that no calendar has"
+        # The store accepts any number as a time; calendars do not.
+        return "an impossible date"
 
 
 def _skew(subject: ExaminedStore) -> Iterable[Finding]:
@@ -98,7 +106,7 @@ def _skew(subject: ExaminedStore) -> Iterable[Finding]:
         )
 
 
-# ── work ──────────────────────────────────────────────────────────────────────────────────────
+# ── leases and queues ────────────────────────────────────────────────────────────────────────
 
 
 def _leases(subject: ExaminedStore) -> Iterable[Finding]:
@@ -113,7 +121,7 @@ def _leases(subject: ExaminedStore) -> Iterable[Finding]:
         more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
         leases = [Lease(row[0], row[0], int(row[1]), row[2], row[3], row[4]) for row in rows]
         yield Finding.of(
-            "dead-leases", f"Held by {first}{more}, who gave no sign.", partial(_release, leases)
+            "dead-leases", f"Held by {first}{more}, without a heartbeat.", partial(_release, leases)
         )
 
 
@@ -121,7 +129,7 @@ def _release(found: list[Lease], open_store: OpenStore) -> str:
     with open_store() as db:
         leases = Leases(db.store)
         for lease in found:
-            # By its token: whoever took the conversation since keeps it.
+            # By its token: a process that took the conversation since then keeps it.
             leases.release(lease)
     return f"Released {len(found)} conversation{'s' if len(found) != 1 else ''}."
 
@@ -147,13 +155,13 @@ def _mailbox(subject: ExaminedStore) -> Iterable[Finding]:
         )
     if row and row[0]:
         minutes = (now - float(row[1])) / 60
-        who = "" if at_work else ", and no gateway runs"
+        who = "" if at_work else "; no gateway is running"
         yield Finding.of(
             "stuck-mailbox", f"{row[0]} waiting, the oldest for {minutes:,.0f} minutes{who}."
         )
 
 
-def _letters(subject: ExaminedStore) -> Iterable[Finding]:
+def _dead_letters(subject: ExaminedStore) -> Iterable[Finding]:
     with subject.read() as tx:
         rows = tx.all(
             "SELECT platform, COUNT(*) FROM outbox WHERE status = 'dead' "
@@ -176,17 +184,17 @@ def _removed_logs(subject: ExaminedStore) -> Iterable[Finding]:
             times = "once" if count == 1 else f"{count:,} times"
             yield Finding.of(
                 "removed-log",
-                f"{subject.path}-wal was removed in use {times}, last on {_utc(last)}.",
+                f"{subject.path}-wal was removed while in use {times}, last on {_utc(last)}.",
                 partial(_acknowledge, row[0] if row else None),
             )
 
 
 def _acknowledge(note: str | None, open_store: OpenStore) -> str:
-    # One that was made since then is not known yet.
+    # Only this note: one written since then is not known to the user yet.
     sql = 'DELETE FROM state_meta WHERE "key" = ? AND value = ?'
     with open_store() as db:
         db.store.provider.write(lambda tx: tx.run(sql, (REMOVED_LOGS, note)))
-    return "Removed the note of it; if it happens again, there is a new one."
+    return "Acknowledged. The doctor reports it if it happens again."
 
 
 ACTIVITY_CHECKS: Final = (
@@ -194,6 +202,6 @@ ACTIVITY_CHECKS: Final = (
     Check(("clock-skew",), _skew),
     Check(("dead-leases",), _leases),
     Check(("stuck-mailbox",), _mailbox),
-    Check(("dead-letters",), _letters),
+    Check(("dead-letters",), _dead_letters),
     Check(("removed-log",), _removed_logs),
 )

@@ -1,6 +1,6 @@
-"""A look at a store: every check in its turn, within the time there is, and then what to do.
+"""Runs the doctor's checks in turn, within a time limit, and applies fixes.
 
-Nothing here raises because of what a check meets: what cannot be looked at is reported as unknown.
+A check that fails never raises out of here: its conditions are reported as unknown.
 """
 
 from __future__ import annotations
@@ -28,23 +28,21 @@ from hermes_sessions.storage.search.index_port import SearchIndex
 from hermes_sessions.storage.sqlite.file_kind import FileType
 from hermes_sessions.storage.sqlite.inspection import ChangedDuringInspection, FileInspection
 
-# What is looked at, with what is known about its surroundings, and how much time there is.
-
-#: Seconds that a look takes at most, however large the store is, unless all of it is asked for.
+#: Time limit of all checks in seconds, however large the store is, unless everything is checked.
 DEFAULT_SECONDS: Final = 20.0
 
 
 class ReadableStore(Protocol):
-    """A store that is open for looking."""
+    """A store that is open for reading."""
 
     def read(self) -> AbstractContextManager[ReadTransaction]:
-        """Lend a consistent look."""
+        """Lend a read transaction."""
 
     def steps(self) -> MigrationSteps:
-        """Return the steps that were taken and those that are left."""
+        """Return the migration steps that are done and those that are pending."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
 
 
 @dataclass(slots=True)
@@ -55,22 +53,22 @@ class ExaminedStore:
     environ: Mapping[str, str]
     #: Seconds since the epoch.
     clock: Callable[[], float] = time.time
-    #: Seconds that never go back.
+    #: Monotonic seconds.
     stopwatch: Callable[[], float] = time.monotonic
-    #: When `stopwatch` says this, no further check is begun.
+    #: No check starts after `stopwatch` reaches this.
     until: float = float("inf")
-    #: Whether everything is checked, however long that takes.
+    #: Whether to check everything, however long that takes.
     is_thorough: bool = False
-    #: Set when it could be opened; else the failure says why not.
+    #: Set if the store could be opened; otherwise `failure` says why not.
     opened: ReadableStore | None = None
     failure: StoreError | None = None
-    #: A file that is open, where the store is one.
+    #: The open file, if the store is a file.
     file: FileInspection | None = None
     index: SearchIndex | None = None
     location: str = ""
-    #: Whether there is no store yet.
+    #: Whether the store does not exist yet.
     is_missing: bool = False
-    #: Whether somebody came in between, so that it should be looked at again.
+    #: Whether another process changed the store meanwhile, so that the checks should run again.
     was_disturbed: bool = False
 
     @property
@@ -85,21 +83,21 @@ class ExaminedStore:
 
     @property
     def has_our_tables(self) -> bool:
-        """Whether the tables are those of this product, at least the first of them."""
+        """Whether the tables belong to this product, in any version."""
         return self.file is None or self.file.file_kind.kind is FileType.OURS
 
     @property
     def path(self) -> Path:
-        """Where the file is, if it is one."""
+        """The configured SQLite file."""
         return self.settings.sessiondb.sqlite.path
 
     @property
     def seconds_left(self) -> float:
-        """How much time there is."""
+        """How much time is left."""
         return max(0.0, self.until - self.stopwatch())
 
     def read(self) -> AbstractContextManager[ReadTransaction]:
-        """Lend a look at the rows.
+        """Lend a read transaction.
 
         Raises:
             StoreError: the store is not open.
@@ -113,24 +111,24 @@ Outcome = Finding | Note
 Look = Callable[[ExaminedStore], Iterable[Outcome]]
 
 _NOT_OPEN: Final = "the store could not be opened"
-_OTHER_TABLES: Final = "its tables are not those of this version"
-_NO_TIME: Final = "no time was left; hermes doctor --full takes as long as it needs"
-_NO_STORE: Final = "There is no store yet; the first conversation makes it."
+_OTHER_TABLES: Final = "its tables are from another version or program"
+_NO_TIME: Final = "the time limit was reached, which hermes doctor --full lifts"
+_NO_STORE: Final = "There is no store yet; the first conversation creates it."
 
 
 class Check(NamedTuple):
-    """Looks for some conditions."""
+    """A check for one or more conditions."""
 
     conditions: tuple[str, ...]
     look: Look
-    #: What must be there: the tables of this version, a store of any kind, or nothing.
+    #: What it requires: this version's tables, any open store, or nothing.
     needs: Literal["tables", "store", "nothing"] = "tables"
 
 
 def run_checks(subject: ExaminedStore, checks: Sequence[Check]) -> Report:
-    """Make all checks that concern the subject; return what was found.
+    """Run all checks that apply to *subject* and return the report.
 
-    The subject is open or has failed; it is not closed here.
+    The subject is already open or has failed to open; the caller closes it.
     """
     findings: list[Finding] = []
     unknown: list[UncheckedCondition] = []
@@ -141,11 +139,11 @@ def run_checks(subject: ExaminedStore, checks: Sequence[Check]) -> Report:
         concerned = [
             condition
             for condition in map(CONDITION.__getitem__, check.conditions)
-            if _is_about(condition, subject)
+            if _applies_to(condition, subject)
         ]
         if not concerned:
             continue
-        why, outcomes, damage = _looked(check, subject)
+        why, outcomes, damage = _outcomes(check, subject)
         first_damage = first_damage or damage
         found = [each for each in outcomes if isinstance(each, Finding)]
         findings += found
@@ -156,9 +154,9 @@ def run_checks(subject: ExaminedStore, checks: Sequence[Check]) -> Report:
             else:
                 absent.append(condition)
     if first_damage is not None and not any(_is_damage(each) for each in findings):
-        # There may be no check of pages, or no time for it; what others met is damage all the same.
+        # The page check may be missing or out of time; damage that another check met still counts.
         findings.append(Finding.of("damaged-page", str(first_damage)))
-    # What stood in the way of one check may have been found by another.
+    # A condition that one check could not decide may have been found by another.
     names = {each.condition.name for each in findings}
     not_known = [each for each in dict.fromkeys(unknown) if each.condition.name not in names]
     names |= {each.condition.name for each in not_known}
@@ -176,15 +174,15 @@ def _is_damage(finding: Finding) -> bool:
     return finding.condition.name in ("damaged-page", "damaged-index")
 
 
-def _is_about(condition: Condition, subject: ExaminedStore) -> bool:
+def _applies_to(condition: Condition, subject: ExaminedStore) -> bool:
     return ("sqlite" if subject.is_file else "servers") in condition.where
 
 
-def _looked(
+def _outcomes(
     check: Check, subject: ExaminedStore
 ) -> tuple[str | None, list[Outcome], StoreCorrupt | None]:
-    """Return what a check found, why it could not find everything out, and the damage it met."""
-    why = _in_the_way(check, subject)
+    """Return the outcomes of a check, why it is incomplete, and the damage it met."""
+    why = _obstacle(check, subject)
     outcomes: list[Outcome] = []
     damage: StoreCorrupt | None = None
     if why is not None or (check.needs != "nothing" and subject.is_missing):
@@ -200,8 +198,8 @@ def _looked(
     return why, outcomes, damage
 
 
-def _in_the_way(check: Check, subject: ExaminedStore) -> str | None:
-    """Return why a check cannot be made at all."""
+def _obstacle(check: Check, subject: ExaminedStore) -> str | None:
+    """Return why a check cannot run, None if it can."""
     if check.needs != "nothing" and not subject.is_missing:
         if subject.opened is None:
             return _NOT_OPEN
@@ -211,7 +209,7 @@ def _in_the_way(check: Check, subject: ExaminedStore) -> str | None:
 
 
 def apply_fixes(report: Report, open_store: OpenStore) -> tuple[FixResult, ...]:
-    """Do what can safely be done about the findings; return what was done and what was not."""
+    """Apply the safe fixes of all findings; return the outcome of each."""
     mended: list[FixResult] = []
     for finding in report.findings:
         if finding.fix is None:

@@ -1,6 +1,6 @@
-"""Everything that the doctor can find, as data. The list is closed; ``docs/doctor.md`` shows it.
+"""Every condition that the doctor can report, as data; ``docs/doctor.md`` shows the list.
 
-A condition has one next step, which is a command wherever there is one.
+Each condition has one next step, a command wherever there is one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 from hermes_sessions.storage.care.health import State
 
-#: A problem makes the doctor end with 1; advice is said, and changes nothing else.
+#: A problem makes the doctor exit with 1; advice is only printed.
 Weight = Literal["problem", "advice"]
 Database = Literal["sqlite", "servers"]
 ALL: Final[tuple[Database, ...]] = ("sqlite", "servers")
@@ -22,14 +22,14 @@ class Condition(NamedTuple):
     """Something that can be wrong."""
 
     name: str
-    #: What it is, as a sentence.
+    #: A sentence that describes it.
     words: str
     #: The one thing to do next.
     step: str
-    #: What it makes of the store.
+    #: The state of a store that has it.
     state: State = State.DEGRADED
     weight: Weight = "problem"
-    #: Whether ``--fix`` does something about it.
+    #: Whether ``--fix`` fixes it.
     is_fixable: bool = False
     where: tuple[Database, ...] = ALL
 
@@ -37,186 +37,186 @@ class Condition(NamedTuple):
 _FIX: Final = "hermes doctor --fix"
 
 CONDITIONS: Final = (
-    # ── reaching it ───────────────────────────────────────────────────────────────────────────
+    # ── access ────────────────────────────────────────────────────────────────────────────────
     Condition(
         "unreachable",
         "The store cannot be opened.",
-        "Start the server, or correct sessiondb in config.yaml; then look again: hermes doctor",
+        "Start the server or correct sessiondb in config.yaml, then run: hermes doctor",
         State.DOWN,
     ),
     Condition(
         "foreign-file",
-        "The file is another program's, or no database at all.",
-        "Choose another file: sessiondb.sqlite.path in config.yaml",
+        "The file belongs to another program, or is not a database.",
+        "Choose another file: set sessiondb.sqlite.path in config.yaml",
         State.DOWN,
         where=SQLITE,
     ),
     Condition(
         "newer-schema",
-        "A newer version wrote the store; this one only reads it.",
-        "Update this program: pip install --upgrade hermes-sessions",
+        "A newer version wrote the store; this version can only read it.",
+        "Upgrade: pip install --upgrade hermes-sessions",
         State.READ_ONLY,
     ),
     Condition(
         "unfinished-migration",
-        "The tables are those of an older version; some steps are left.",
+        "The tables are from an older version; migrations are pending.",
         "hermes sessiondb upgrade",
         is_fixable=True,
     ),
     Condition(
         "unfinished-write",
-        "A program died while it wrote, and its write must be rolled back first.",
-        "Open the store once, which does that: hermes sessions list",
+        "A program crashed while writing; its write must be rolled back.",
+        "Open the store once to roll it back: hermes sessions list",
         is_fixable=True,
         where=SQLITE,
     ),
     Condition(
         "locked",
-        "A process keeps all others from writing.",
-        "End the process that is named, or wait for it",
+        "A process is blocking all other writers.",
+        "Wait for the named process to finish, or stop it",
         State.READ_ONLY,
     ),
     # ── damage ────────────────────────────────────────────────────────────────────────────────
     Condition(
         "emptied-store",
-        "The file of the store was emptied, from outside: nothing is in it any more.",
-        "Put a backup in its place: hermes backup restore latest",
+        "Another program emptied the database file; it contains no data.",
+        "Restore a backup: hermes backup restore latest",
         State.DOWN,
         where=SQLITE,
     ),
     Condition(
         "damaged-page",
-        "A part of the database is damaged.",
-        "Copy what can be read into a new file: hermes repair",
+        "Part of the database is damaged.",
+        "Recover the readable data into a new file: hermes repair",
     ),
     Condition(
         "damaged-index",
-        "An index is damaged, or contradicts its table; no message is lost.",
-        "Write the store anew from its tables: hermes repair",
+        "An index is damaged or disagrees with its table; no message is lost.",
+        "Rebuild the store from its tables: hermes repair",
         where=SQLITE,
     ),
     Condition(
         "damaged-search-index",
-        "The search index is damaged. It is made from the messages, which are not.",
+        "The search index is damaged; the messages are not.",
         _FIX,
         is_fixable=True,
     ),
     Condition(
         "index-behind",
-        "Many messages are not in the search index yet, so that searches are slow.",
+        "Many messages are not indexed yet, which slows searches down.",
         "hermes sessions optimize",
         weight="advice",
         is_fixable=True,
     ),
-    # ── where it lies ─────────────────────────────────────────────────────────────────────────
+    # ── location ──────────────────────────────────────────────────────────────────────────────
     Condition(
         "unsafe-file-system",
-        "The store is on a network file system, whose locks cannot be relied on.",
+        "The store is on a network file system, where file locks are unreliable.",
         "Move it to a local disk: hermes sessiondb migrate --to FILE",
         where=SQLITE,
     ),
     Condition(
         "foreign-owner",
-        "A file of the store belongs to somebody else, so it is not trusted.",
-        "Take it over, if it is yours: chown",
+        "A file of the store belongs to another user and is not trusted.",
+        "If it is yours, take ownership: chown",
         State.DOWN,
         where=SQLITE,
     ),
     Condition(
         "read-only-place",
-        "The store, or its directory, cannot be written.",
-        "Give yourself the right to write there: chmod u+w",
+        "The store or its directory is not writable.",
+        "Make it writable: chmod u+w",
         State.READ_ONLY,
         where=SQLITE,
     ),
     Condition(
         "open-to-others",
-        "Other users of this machine may read or change what is yours.",
+        "Other users of this machine can read or change your data.",
         _FIX,
         is_fixable=True,
     ),
     Condition(
         "disk-nearly-full",
-        "There is hardly any space left.",
-        "Free some space there",
+        "The disk is almost full.",
+        "Free up space on that disk",
     ),
     Condition(
         "orphaned-files",
-        "Files were left behind that belong to nothing any more.",
+        "Leftover files are no longer used.",
         _FIX,
         weight="advice",
         is_fixable=True,
     ),
     Condition(
         "orphaned-log",
-        "A log without its database: messages may be in it alone.",
-        "Put the database back that it belongs to, from a backup; then open it once",
+        "A write-ahead log has no database; it may hold messages stored nowhere else.",
+        "Restore its database from a backup, then open it once",
         where=SQLITE,
     ),
     Condition(
         "foreign-writer",
-        "Another product writes to the file.",
-        "Give that product, or this one, a file of its own: sessiondb.sqlite.path in config.yaml",
+        "Another product is writing to the file.",
+        "Give each product its own file: set sessiondb.sqlite.path in config.yaml",
         where=SQLITE,
     ),
     Condition(
         "removed-log",
-        "The write-ahead log was removed while the store was in use, from outside: what was "
-        "written last may be missing.",
-        "Have no other program remove files of the store; say that you know: hermes doctor --fix",
+        "Another program removed the write-ahead log while the store was in use; the latest "
+        "writes may be missing.",
+        "Stop programs from removing the store's files, then acknowledge: hermes doctor --fix",
         is_fixable=True,
         where=SQLITE,
     ),
     # ── time ──────────────────────────────────────────────────────────────────────────────────
     Condition(
         "clock-jump",
-        "There are rows from the future: a clock was wrong when they were written, or is now.",
+        "Some rows are dated in the future: a clock was wrong then, or is wrong now.",
         "Check this machine's clock: timedatectl",
     ),
     Condition(
         "clock-skew",
-        "The clocks of this machine and of others that use the store differ.",
-        "Have both set by the network: timedatectl set-ntp true",
+        "The clocks of this machine and of another one that uses the store differ.",
+        "Synchronize both: timedatectl set-ntp true",
     ),
-    # ── work that does not go on ──────────────────────────────────────────────────────────────
+    # ── stalled work ──────────────────────────────────────────────────────────────────────────
     Condition(
         "dead-leases",
-        "Conversations are still marked as held by processes that are gone.",
+        "Conversations are still locked by processes that no longer run.",
         _FIX,
         weight="advice",
         is_fixable=True,
     ),
     Condition(
         "stuck-mailbox",
-        "Messages wait for an answer, and nobody works on them.",
+        "Messages are waiting for an answer and no process is handling them.",
         "hermes gateway run",
     ),
     Condition(
         "dead-letters",
-        "Replies were given up, because they could not be delivered.",
+        "Some replies could not be delivered and were given up.",
         "hermes gateway queue --dead",
     ),
     Condition(
         "chat-spool",
-        "What was said in a terminal while the store was away is not stored yet.",
+        "Chat messages typed while the store was unavailable are not stored yet.",
         _FIX,
         is_fixable=True,
     ),
     Condition(
         "gateway-spool",
-        "What people wrote while the store was away is not stored yet.",
+        "Messages received while the store was unavailable are not stored yet.",
         "hermes gateway run",
     ),
-    # ── around it ─────────────────────────────────────────────────────────────────────────────
+    # ── environment ───────────────────────────────────────────────────────────────────────────
     Condition(
         "shadowed-module",
-        "import hermes_state gives another product's module.",
-        "Give the two products an environment each: python -m venv",
+        "import hermes_state loads another product's module.",
+        "Use a separate environment for each product: python -m venv",
     ),
     Condition(
         "shadowed-command",
-        "The command hermes is another product's.",
-        "Use the second name of this one, which nobody else has: hermes-sessions",
+        "The hermes command belongs to another product.",
+        "Use this product's other name: hermes-sessions",
         weight="advice",
     ),
     Condition(
@@ -239,7 +239,7 @@ CONDITION: Final[Mapping[str, Condition]] = {each.name: each for each in CONDITI
 def table() -> str:
     """Return the list in Markdown, as ``docs/doctor.md`` has it."""
     rows = [
-        "| Condition | What it is | Next step | `--fix` | Where |",
+        "| Condition | Meaning | Next step | `--fix` | Database |",
         "|---|---|---|---|---|",
     ]
     for each in CONDITIONS:

@@ -1,4 +1,4 @@
-"""Where a store lies: the file system, rights, space, and what was left beside it."""
+"""Checks of the surroundings: other products, backups, file system, permissions, leftovers."""
 
 from __future__ import annotations
 
@@ -20,23 +20,20 @@ from hermes_sessions.storage.care.doctor.report import Finding, OpenStore
 from hermes_sessions.storage.spool_file import COMING, DONE, SUFFIX
 from hermes_sessions.storage.sqlite import file_access
 
-# Which code answers to our names: another product installs a module and a command of the same.
-
+# ── other products of the same name ───────────────────────────────────────────────────────────
 
 _MODULE: Final = "hermes_state"
-
-
 _COMMAND: Final = "hermes"
-#: Words that stand in files of ours, and in no others.
+#: Words that occur in this product's files and in no others.
 _OURS: Final = (b"hermes_sessions", b"hermes_start", b"hermes-sessions")
-#: Bytes of a file that are read.
+#: How many bytes of a file are read.
 _BEGINNING: Final = 64 * 1024
 
 
 def _module(_subject: ExaminedStore) -> Iterable[Finding]:
     spec = find_spec(_MODULE)
     if spec is not None and spec.origin is not None and not _is_ours(Path(spec.origin)):
-        yield Finding.of("shadowed-module", f"import {_MODULE} gives {spec.origin}.")
+        yield Finding.of("shadowed-module", f"import {_MODULE} loads {spec.origin}.")
 
 
 def _command(subject: ExaminedStore) -> Iterable[Finding]:
@@ -57,17 +54,15 @@ INSTALLATION_CHECKS: Final = (
 )
 
 
-# Is there a backup, and how old is it?
+# ── backups ───────────────────────────────────────────────────────────────────────────────────
 
-#: Seconds that a store may be without a backup, and a backup without a newer one.
+#: Seconds that a store may exist without a backup, and that the newest backup may be old.
 _WITHOUT: Final = 7 * 86_400.0
-
-
 _OLD: Final = 30 * 86_400.0
 
 
 class BackupSummary(NamedTuple):
-    """The backups that there are."""
+    """How many backups there are, and how new they are."""
 
     directory: Path
     number: int
@@ -95,25 +90,27 @@ def _backups(subject: ExaminedStore) -> Iterable[Finding]:
     first, last = row or (None, None)
     if kept.newest is None:
         if first is not None and now - float(first) > _WITHOUT:
-            yield Finding.of("no-backup", f"{kept.directory} has none.")
+            yield Finding.of("no-backup", f"No backup in {kept.directory}.")
     elif last is not None and float(last) > kept.newest and now - kept.newest > _OLD:
         date = time.strftime("%Y-%m-%d", time.gmtime(kept.newest))
-        yield Finding.of("old-backup", f"The newest in {kept.directory} is of {date}.")
+        yield Finding.of("old-backup", f"The newest backup in {kept.directory} is from {date}.")
 
 
 BACKUPS: Final = (Check(("no-backup", "old-backup"), _backups),)
 
 
-#: Below this, or below this part of the store's own size, there is hardly any space.
+# ── file system and permissions ───────────────────────────────────────────────────────────────
+
+#: The disk is almost full below this many bytes, or below this fraction of the store's size.
 _LEAST_FREE: Final = 64 * 1024 * 1024
 _LEAST_PART: Final = 0.01
 _LEAST_FILES: Final = 16
-#: A temporary file that nobody has changed for so long is nobody's any more.
+#: Seconds after which an unchanged temporary file is a leftover.
 _LEFT_AFTER: Final = 3600.0
 
 _OTHERS: Final = 0o077
 _OTHERS_WRITE: Final = 0o022
-#: A line of the configuration that holds a secret itself, and not the name of a variable.
+#: A line of config.yaml with a secret in it, as opposed to the name of a variable.
 _SECRET: Final = re.compile(
     r"^\s*[\w-]*(?:password|token|api_key|secret)[\w-]*\s*:\s*(?!['\"]?\$\{)['\"]?[^\s'\"#~]"
     r"|://[^/\s:@$]+:[^@\s$]+@",
@@ -136,10 +133,10 @@ def _writable(subject: ExaminedStore) -> Iterable[Finding]:
     real = Path(_real(subject))
     if real.exists() and not file_access.can_write(str(real)):
         blocked = real.parent if os.access(real, os.W_OK) else real
-        yield Finding.of("read-only-place", f"{blocked} cannot be written by you.")
+        yield Finding.of("read-only-place", f"You cannot write to {blocked}.")
 
 
-# ── rights ────────────────────────────────────────────────────────────────────────────────────
+# ── privacy ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _rights(subject: ExaminedStore) -> Iterable[Finding]:
@@ -149,11 +146,11 @@ def _rights(subject: ExaminedStore) -> Iterable[Finding]:
         for path in (Path(real + suffix) for suffix in ("", *_LOGS, ".gate")):
             if path.is_file():
                 yield from _private(path, _OTHERS, "The store")
-        yield from _private(Path(real).parent, _OTHERS_WRITE, "The directory of the store")
+        yield from _private(Path(real).parent, _OTHERS_WRITE, "The store's directory")
     if not subject.is_file or home != Path(_real(subject)).parent:
         yield from _private(home, _OTHERS_WRITE, "The home directory")
     for name in ("chat_history", "spool", "gateway/spool"):
-        yield from _private(home / name, _OTHERS, "What was said")
+        yield from _private(home / name, _OTHERS, "Message text")
     config = config_file_path(home)
     if config.exists() and _SECRET.search(config.read_text(encoding="utf-8", errors="replace")):
         yield from _private(config, _OTHERS, "A secret")
@@ -165,16 +162,18 @@ def _private(path: Path, unwanted: int, what: str) -> Iterator[Finding]:
     except FileNotFoundError:
         return
     mode = stat.S_IMODE(facts.st_mode)
-    # Where names are protected (as in /tmp), others cannot replace a file of ours.
+    # In a sticky directory such as /tmp, other users cannot replace this user's files.
     if mode & unwanted and not (path.is_dir() and mode & stat.S_ISVTX):
         fix = partial(_take_rights, path, unwanted) if facts.st_uid == os.geteuid() else None
-        yield Finding.of("open-to-others", f"{what} is open to others: {path} ({mode:04o}).", fix)
+        yield Finding.of(
+            "open-to-others", f"{what} is accessible to other users: {path} ({mode:04o}).", fix
+        )
 
 
 def _take_rights(path: Path, unwanted: int, _open_store: OpenStore) -> str:
     mode = stat.S_IMODE(path.stat().st_mode)
     path.chmod(mode & ~unwanted)
-    return f"Took the rights of others to {path} away ({mode:04o}, now {mode & ~unwanted:04o})."
+    return f"Removed access for other users: {path} ({mode:04o}, now {mode & ~unwanted:04o})."
 
 
 # ── space ─────────────────────────────────────────────────────────────────────────────────────
@@ -188,12 +187,12 @@ def _space(subject: ExaminedStore) -> Iterable[Finding]:
     facts = os.statvfs(place)
     free = facts.f_bavail * facts.f_frsize
     if free < max(_LEAST_FREE, size * _LEAST_PART):
-        yield Finding.of("disk-nearly-full", f"{free / 1_000_000:.1f} MB are free in {place}.")
+        yield Finding.of("disk-nearly-full", f"{free / 1_000_000:.1f} MB free in {place}.")
     elif facts.f_files and facts.f_favail < _LEAST_FILES:
-        yield Finding.of("disk-nearly-full", f"No more files can be made in {place}.")
+        yield Finding.of("disk-nearly-full", f"No more files can be created in {place}.")
 
 
-# ── what was left ─────────────────────────────────────────────────────────────────────────────
+# ── leftovers ─────────────────────────────────────────────────────────────────────────────────
 
 
 def _left_behind(subject: ExaminedStore) -> Iterable[Finding]:
@@ -209,7 +208,7 @@ def _left_behind(subject: ExaminedStore) -> Iterable[Finding]:
             if not done.with_suffix(SUFFIX).exists():
                 yield _left(done)
         for coming in sorted(spool.rglob(f"*{COMING}")):
-            # Who made it died before it could be locked, so it is empty.
+            # Its process died before it could lock the file, so it is empty.
             if subject.clock() - coming.stat().st_mtime > _LEFT_AFTER:
                 yield _left(coming)
 
@@ -221,7 +220,7 @@ def _left_in(place: Path, now: float) -> Iterator[Finding]:
         if suffix is not None and name.removesuffix(suffix).endswith((".db", ".sqlite")):
             if not path.with_name(name.removesuffix(suffix)).exists():
                 if suffix != "-shm" and path.stat().st_size > 0:
-                    yield Finding.of("orphaned-log", f"{path} has no database beside it.")
+                    yield Finding.of("orphaned-log", f"{path} has no database next to it.")
                 else:
                     yield _left(path)
         elif _is_temporary(name) and path.is_file() and now - path.stat().st_mtime > _LEFT_AFTER:
@@ -229,14 +228,14 @@ def _left_in(place: Path, now: float) -> Iterator[Finding]:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether a file has a name under which this product writes what it renames at the end."""
+    """Return whether this product uses such names for files that it renames when complete."""
     return name.endswith((".bak.partial", UNFINISHED)) or (
         name.startswith(".sessions_") and name.endswith(".tmp")
     )
 
 
 def _left(path: Path) -> Finding:
-    return Finding.of("orphaned-files", f"{path} belongs to nothing.", partial(_remove, path))
+    return Finding.of("orphaned-files", f"{path} is no longer used.", partial(_remove, path))
 
 
 def _remove(path: Path, _open_store: OpenStore) -> str:

@@ -1,4 +1,4 @@
-"""Is what is stored still what was written?"""
+"""Checks of integrity: readable tables, sound pages, a sound and current search index."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hermes_sessions.storage.care.health import State
 from hermes_sessions.storage.provider import ReadTransaction
 from hermes_sessions.storage.sqlite.inspection import Damage
 
-#: Messages that a search can look at directly without anybody noticing.
+#: Unindexed messages that a search can scan without a noticeable delay.
 _BEHIND: Final = 10_000
-#: A column that no index has, so that the row itself is read.
+#: Each reads a column that no index has, so that the row itself is read.
 _ENDS: Final = {
     "sessions": "SELECT model_config FROM sessions ORDER BY id {} LIMIT 1",
     "messages": "SELECT role FROM messages ORDER BY id {} LIMIT 1",
@@ -23,8 +23,9 @@ _TABLES: Final = ("sessions", "messages", "lanes", "mailbox", "outbox")
 
 
 def _readable(subject: ExaminedStore) -> Iterable[Finding]:
-    """Look at the first and the last row of what matters most: if neither can be read, whoever
-    lists or writes cannot do so, either.
+    """Read the first and the last row of the main tables.
+
+    If neither can be read, no command can list or write, so the store counts as down.
     """
     for table, sql in _ENDS.items():
         failures: list[StoreCorrupt] = []
@@ -35,7 +36,7 @@ def _readable(subject: ExaminedStore) -> Iterable[Finding]:
             except StoreCorrupt as error:
                 failures.append(error)
         if len(failures) > 1:
-            what = f"The {table} cannot be read: {failures[0]}"
+            what = f"The table {table} cannot be read: {failures[0]}"
             yield Finding.of("damaged-page", what, state=State.DOWN)
             return
         if failures:
@@ -43,15 +44,15 @@ def _readable(subject: ExaminedStore) -> Iterable[Finding]:
 
 
 def _pages(subject: ExaminedStore) -> Iterable[Finding | Note]:
-    """Check as many pages as the time allows."""
+    """Check as many pages as the time limit allows."""
     if subject.file is None:
         yield from _on_server(subject)
         return
     found = subject.file.check_pages(until=subject.until, thorough=subject.is_thorough)
     if not found.is_complete:
         yield Note(
-            f"Checked {found.checked:,} of {found.total:,} pages in the time given; "
-            f"hermes doctor --full checks all."
+            f"Checked {found.checked:,} of {found.total:,} pages within the time limit. "
+            f"To check all: hermes doctor --full"
         )
     for condition, damages in _sorted(found.damages).items():
         first = damages[0]
@@ -63,14 +64,14 @@ def _pages(subject: ExaminedStore) -> Iterable[Finding | Note]:
 def _sorted(damages: Iterable[Damage]) -> dict[str, list[Damage]]:
     found: dict[str, list[Damage]] = {}
     for damage in damages:
-        # Both can be made again from the tables; a damaged page of theirs cannot even be dropped.
+        # Both can be rebuilt from the tables, even if a damaged page keeps them from being dropped.
         is_derived = damage.is_index or damage.is_search
         found.setdefault("damaged-index" if is_derived else "damaged-page", []).append(damage)
     return found
 
 
 def _on_server(subject: ExaminedStore) -> Iterable[Finding | Note]:
-    """Ask the server, which looks after its own pages."""
+    """Ask the server, which checks its own pages."""
     if subject.provider == "postgresql":
         with subject.read() as tx:
             row = tx.one(
@@ -87,7 +88,7 @@ def _on_server(subject: ExaminedStore) -> Iterable[Finding | Note]:
             if str(kind).lower() == "error" or (kind == "status" and words != "OK"):
                 yield Finding.of("damaged-page", f"{table}: {words}.")
     elif subject.provider == "mysql":
-        yield Note("hermes doctor --full has the server check its tables.")
+        yield Note("To have the server check its tables: hermes doctor --full")
 
 
 # ── the search index ──────────────────────────────────────────────────────────────────────────
@@ -98,7 +99,7 @@ def _search(subject: ExaminedStore) -> Iterable[Finding]:
     if index is None:
         return
     with subject.read() as tx:
-        what = None if index.is_sound(tx) else "it does not answer a test question"
+        what = None if index.is_sound(tx) else "a test query fails"
         if what is None and subject.is_thorough:
             what = index.damage(tx)
     if what is not None:
@@ -112,11 +113,14 @@ def _search(subject: ExaminedStore) -> Iterable[Finding]:
 def _rebuild(open_store: OpenStore) -> str:
     with open_store() as db:
         done = db.optimize_search(rebuild=True)
-    return f"Made the search index anew, from {done['indexed']} messages and titles."
+    return f"Rebuilt the search index from {done['indexed']} messages and titles."
 
 
 def pending(tx: ReadTransaction, *, has_mark: bool) -> int:
-    """Return how many messages are not in the index yet; *has_mark* where all above a mark are."""
+    """Return how many messages are not indexed yet.
+
+    With *has_mark*, all messages above the index's mark count, too.
+    """
     queued = tx.one("SELECT COUNT(*) FROM search_queue")
     number = int(queued[0]) if queued else 0
     if has_mark:
@@ -132,7 +136,7 @@ def _behind(subject: ExaminedStore) -> Iterable[Finding]:
     with subject.read() as tx:
         number = pending(tx, has_mark=subject.is_file)
     if number > _BEHIND:
-        yield Finding.of("index-behind", f"{number:,} messages wait for the index.", _catch_up)
+        yield Finding.of("index-behind", f"{number:,} messages are not indexed yet.", _catch_up)
 
 
 def _catch_up(open_store: OpenStore) -> str:
@@ -146,5 +150,5 @@ SEARCH: Final = (
     Check(("damaged-search-index",), _search),
     Check(("index-behind",), _behind),
 )
-#: Takes whatever time is left, so it comes last.
+#: Uses all the time that is left, so it runs last.
 PAGES: Final = (Check(("damaged-page", "damaged-index"), _pages, needs="store"),)

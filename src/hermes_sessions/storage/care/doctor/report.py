@@ -1,4 +1,4 @@
-"""What a look at a store found, and what it could not find out."""
+"""The doctor's report: findings, conditions that could not be checked, and fixes."""
 
 from __future__ import annotations
 
@@ -13,71 +13,71 @@ from hermes_sessions.storage.care.health import HEALTHY, Health, State, worst
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
 
-#: Opens the store for writing, for the length of a block.
+#: Opens the store for writing inside a ``with`` block.
 OpenStore = Callable[[], "AbstractContextManager[SessionDB]"]
-#: Does something about a finding and says what, as a sentence.
-#: Raises StoreError or OSError: it was not done.
+#: Fixes a finding and returns a sentence that says how.
+#: Raises StoreError or OSError when it could not.
 Fix = Callable[[OpenStore], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A condition that is there."""
+    """A condition that the store has."""
 
     condition: Condition
-    #: What exactly: which file, which process, how many.
+    #: The details: which file, which process, how many.
     what: str
     fix: Fix | None = field(default=None, compare=False)
-    #: What it makes of the store, where that is worse than usual.
+    #: The state of the store, where it is worse than the condition usually makes it.
     state: State | None = None
 
     @classmethod
     def of(
         cls, name: str, what: str, fix: Fix | None = None, *, state: State | None = None
     ) -> Finding:
-        """Return a finding of the condition of this name."""
+        """Return a finding of the condition called *name*."""
         return cls(CONDITION[name], what, fix, state)
 
     @property
     def health(self) -> Health:
-        """What it makes of the store."""
+        """The health of a store with this finding alone."""
         if self.condition.weight == "advice":
             return HEALTHY
         return Health(self.state or self.condition.state, self.what)
 
 
 class Note(NamedTuple):
-    """What else is to be said about a check that found nothing."""
+    """A remark of a check, such as that it did not cover everything."""
 
     words: str
 
 
 class UncheckedCondition(NamedTuple):
-    """A check that could not be made. That is not the same as one that found nothing."""
+    """A condition that could not be checked, which is not the same as one that is absent."""
 
     condition: Condition
     why: str
 
 
 class FixResult(NamedTuple):
-    """What became of a finding that was to be fixed."""
+    """The outcome of an attempt to fix a finding."""
 
     condition: Condition
-    #: What was done, or why it was not.
+    #: What was done, or why it failed.
     what: str
     is_done: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A look at a store."""
+    """The outcome of all checks of a store."""
 
-    #: Where the store is, for people; never a secret.
+    #: Where the store is, for display; never contains a secret.
     location: str
     provider: str
     findings: tuple[Finding, ...] = ()
     unknown: tuple[UncheckedCondition, ...] = ()
-    #: What was looked for and is not there.
+    #: The conditions that were checked and are absent.
     absent: tuple[Condition, ...] = ()
     notes: tuple[str, ...] = ()
     mended: tuple[FixResult, ...] = ()
@@ -89,12 +89,12 @@ class Report:
 
     @property
     def health(self) -> Health:
-        """How the store is: as bad as the worst finding."""
+        """The health of the store: that of its worst finding."""
         return worst(each.health for each in self.findings)
 
     @property
     def exit_code(self) -> int:
-        """0 healthy, 1 problems, 2 something could not be looked at and the rest is healthy."""
+        """0 healthy, 1 problems, 2 no problems but something could not be checked."""
         if self.problems:
             return 1
         return 2 if self.unknown else 0
