@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+#: The folders that packages are in.
+_SOURCES: Final = (ROOT / "src", ROOT / "testing" / "src")
 #: A module that more test files than this import is not close to any of them.
 _COMMON: Final = 60
 
@@ -55,14 +57,15 @@ def _importers(changed: Path, imports: dict[Path, set[str]]) -> list[Path]:
 
 def _of_the_same_name(changed: Path, tests: list[Path]) -> Iterator[Path]:
     """Yield the test files named after a module or the folder that it is in."""
-    if not changed.is_relative_to(ROOT / "src"):
+    source = next((folder for folder in _SOURCES if changed.is_relative_to(folder)), None)
+    if source is None:
         return
     for path in tests:
         if _is_test(path) and path.stem.startswith(f"test_{changed.stem}"):
             yield path
-    folder = (
-        ROOT / "tests" / changed.parent.relative_to(ROOT / "src").relative_to("hermes_sessions")
-    )
+    package, *inside = changed.parent.relative_to(source).parts or ("",)
+    folder = ROOT / "tests" / ("testing" if package == "hermes_sessions_testing" else "")
+    folder = folder.joinpath(*inside)
     if folder != ROOT / "tests" and folder.is_dir():
         yield from sorted(folder.glob("test_*.py"))
 
@@ -78,7 +81,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def _module_name(path: Path) -> str:
-    base = ROOT / "src" if path.is_relative_to(ROOT / "src") else ROOT
+    base = next((folder for folder in _SOURCES if path.is_relative_to(folder)), ROOT)
     parts = path.relative_to(base).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

@@ -107,7 +107,10 @@ def create(lock: int) -> None:
 
 
 def install(requirements: str, lock: int) -> None:
-    """Install the locked packages, then the clone itself as an editable package."""
+    """Install the locked packages, then the clone itself as an editable package.
+
+    For development, the test tools are installed in the same way.
+    """
     pip = (VENV / "bin" / "python", "-I", "-m", "pip", "install", "--no-input")
     pip = (*pip, "--disable-pip-version-check")
     locked = ROOT / "requirements" / f"{requirements}.lock"
@@ -115,7 +118,9 @@ def install(requirements: str, lock: int) -> None:
     # is asked for with an extra, and refuse it for want of a hash.
     run(*pip, "--no-deps", "--require-hashes", "-r", locked, lock=lock)
     # Everything it needs is there, so nothing is resolved, fetched or isolated.
-    run(*pip, "--no-index", "--no-deps", "--no-build-isolation", "-e", ROOT, lock=lock)
+    own = [ROOT, *([ROOT / "testing"] if requirements == "dev" else [])]
+    editable = [argument for path in own for argument in ("-e", path)]
+    run(*pip, "--no-index", "--no-deps", "--no-build-isolation", *editable, lock=lock)
 
 
 def main(requirements: str, *named_stamps: str) -> int:

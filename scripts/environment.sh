@@ -5,18 +5,24 @@ say() {
   printf '%s: %s\n' "$(basename -- "$0")" "$*" >&2
 }
 
-# stamp_of LOCK: what the environment depends on, in two lines of checksum and path. The path
-# counts because an environment that was moved or copied still points at its old place.
+# stamp_of LOCK: what the environment depends on, in lines of checksum and path. The path counts
+# because an environment that was moved or copied still points at its old place. Only the
+# environment for tests contains the test tools.
 stamp_of() {
-  cksum "$root/pyproject.toml" "$root/requirements/$1.lock"
+  if [ "$1" = dev ]; then
+    set -- "$1" "$root/testing/pyproject.toml"
+  fi
+  cksum "$root/pyproject.toml" "$root/requirements/$1.lock" ${2+"$2"}
 }
 
 # is_current LOCK STAMP: the environment was set up completely from exactly these inputs.
 is_current() {
   [ -x "$root/.venv/bin/python" ] && [ ! -e "$root/.venv/incomplete" ] &&
-    { IFS= read -r first && IFS= read -r second; } <"$root/.venv/$1.stamp" &&
+    { IFS= read -r first && IFS= read -r second && { IFS= read -r third || :; }; } \
+      <"$root/.venv/$1.stamp" &&
     [ "$first
-$second" = "$2" ]
+$second${third:+
+$third}" = "$2" ]
 } 2>/dev/null
 
 # usable_python: prints a Python that can make the environment, or fails.

@@ -23,6 +23,11 @@ def test_those_that_import_a_helper_of_the_tests_are_run() -> None:
     assert "tests/cli/test_start.py" in selected_by("tests/cli/harness.py")
 
 
+def test_test_tools_select_their_tests() -> None:
+    found = selected_by("testing/src/hermes_sessions_testing/fake_servers/slack/server.py")
+    assert "tests/testing/test_slack_server.py" in found
+
+
 @pytest.mark.parametrize("name", ["README.md", "src/hermes_sessions/errors.py"])
 def test_what_all_tests_depend_on_selects_none(name: str) -> None:
     assert selected_by(name) == []

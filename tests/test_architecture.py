@@ -13,6 +13,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
+TEST_TOOLS = ROOT / "testing" / "src"
+TEST_TOOLS_NAME = "hermes_sessions_testing"
+#: The one module of the product that knows of the test tools: their old name.
+ALIAS_OF_TEST_TOOLS = "hermes_sessions.testing"
 
 # Third-party packages, and the parts of the house that may import each of them.
 HOMES = {
@@ -34,7 +38,7 @@ HOMES = {
         "hermes_sessions.gateway.platforms.discord",
         "hermes_sessions.gateway.platforms.matrix",
         "hermes_sessions.gateway.platforms.slack",
-        "hermes_sessions.testing",
+        "hermes_sessions_testing.fake_servers",
     },
     "discord": {"hermes_sessions.gateway.platforms.discord"},
     "yarl": {"hermes_sessions.gateway.platforms.discord"},
@@ -44,8 +48,7 @@ HOMES = {
     "starlette": {"hermes_sessions.gateway", "hermes_sessions.web"},
     "uvicorn": {"hermes_sessions.gateway", "hermes_sessions.web"},
     "prometheus_client": {"hermes_sessions.gateway", "hermes_sessions.web"},
-    "hypothesis": {"hermes_sessions.testing"},
-    "pytest": {"hermes_sessions.testing"},
+    "pytest": {"hermes_sessions_testing"},
 }
 # The standard library's SQLite must never open a store: two SQLite libraries on one file in one
 # process drop each other's locks. Its error classes are part of the documented API, though.
@@ -70,8 +73,8 @@ LOOPS_OF_WRITES = {
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(SOURCE).with_suffix("").parts
+def module_name(path: Path, source: Path) -> str:
+    parts = path.relative_to(source).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -79,10 +82,15 @@ def is_inside(module: str, folder: str) -> bool:
     return module == folder or module.startswith(folder + ".")
 
 
-MODULES = {
-    module_name(path): ast.parse(path.read_bytes(), str(path))
-    for path in sorted(SOURCE.rglob("*.py"))
-}
+def modules_in(source: Path) -> dict[str, ast.Module]:
+    return {
+        module_name(path, source): ast.parse(path.read_bytes(), str(path))
+        for path in sorted(source.rglob("*.py"))
+    }
+
+
+MODULES = modules_in(SOURCE)
+TEST_TOOL_MODULES = modules_in(TEST_TOOLS)
 
 
 def imports_of(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -226,7 +234,6 @@ def test_the_public_names_are_for_those_outside() -> None:
         for module, tree in MODULES.items()
         if module not in {"hermes_sessions", "hermes_state"}
         and not is_inside(module, "hermes_sessions.cli")
-        and not is_inside(module, "hermes_sessions.testing")
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == "hermes_sessions"
         for alias in node.names
@@ -238,14 +245,47 @@ def test_the_public_names_are_for_those_outside() -> None:
 def test_third_party_packages_are_imported_only_at_home() -> None:
     own = {"hermes_sessions", "hermes_state"}
     strays = []
-    for module, tree in MODULES.items():
+    for module, tree in [*MODULES.items(), *TEST_TOOL_MODULES.items()]:
         for imported, line in imports_of(tree):
             top = imported.partition(".")[0]
             if top in sys.stdlib_module_names or top in own:
                 continue
+            if top == TEST_TOOLS_NAME and is_inside(module, top):
+                continue
             if not any(is_inside(module, home) for home in HOMES.get(top, ())):
                 strays.append(f"{module}:{line} imports {imported}")
     assert not strays
+
+
+def names_of_test_tools(tree: ast.Module) -> Iterator[int]:
+    """The lines that name the test tools, as an import or as a name to import."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names) if any(
+                is_inside(alias.name, TEST_TOOLS_NAME) for alias in names
+            ):
+                yield node.lineno
+            case ast.ImportFrom(module=str(name)) | ast.Constant(value=str(name)):
+                if is_inside(name, TEST_TOOLS_NAME):
+                    yield node.lineno
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("import hermes_sessions_testing.clock", [1]),
+        ("def f():\n from hermes_sessions_testing import clock", [2]),
+        ("import_module('hermes_sessions_testing.clock')", [1]),
+        ("'Mentions hermes_sessions_testing.'", []),
+    ],
+)
+def test_names_of_test_tools_are_seen(source: str, lines: list[int]) -> None:
+    assert list(names_of_test_tools(ast.parse(source))) == lines
+
+
+def test_the_product_does_not_use_the_test_tools() -> None:
+    found = {module for module, tree in MODULES.items() if [*names_of_test_tools(tree)]}
+    assert found == {ALIAS_OF_TEST_TOOLS}
 
 
 def test_the_package_does_not_need_the_drop_in_module() -> None:
@@ -297,12 +337,7 @@ def test_the_standard_librarys_sqlite_lends_only_its_error_classes() -> None:
 def test_waits_and_loops_of_writes_have_a_bound(
     find: Callable[[ast.Module], Iterator[str]], explained: dict[str, str]
 ) -> None:
-    found = {
-        f"{module}:{function}"
-        for module, tree in MODULES.items()
-        if not is_inside(module, "hermes_sessions.testing")
-        for function in find(tree)
-    }
+    found = {f"{module}:{function}" for module, tree in MODULES.items() for function in find(tree)}
     assert sorted(found ^ explained.keys()) == [], "give it a bound, or say here why it ends"
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.environments import REPOSITORY
 from benchmarks.measures import Metrics, percentile
 from benchmarks.scenarios.base import Job, Scenario, StoredRowsDiffer
 from benchmarks.sizes import Size
@@ -30,7 +32,7 @@ _TICK = 0.01
 #: A model that answers everybody the same, until its input ends; says where it is.
 _MODEL = """
 import json, sys
-from hermes_sessions.testing.scripted_model import ScriptedModel, streamed
+from hermes_sessions_testing.scripted_model import ScriptedModel, streamed
 
 with ScriptedModel() as model:
     def respond(_request):
@@ -47,7 +49,12 @@ with ScriptedModel() as model:
 def _model() -> Iterator[dict[str, str]]:
     """A model beside the gateway, so that neither its work nor its memory is measured."""
     with subprocess.Popen(
-        [sys.executable, "-c", _MODEL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _MODEL],
+        # The test tools are not installed with the product.
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "testing" / "src")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         if process.stdout is None or process.stdin is None:
             raise RuntimeError("the model has no pipes")

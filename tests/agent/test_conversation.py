@@ -13,7 +13,7 @@ from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended
 from hermes_sessions.errors import ConversationHeld, InvalidInput, NotFound, StaleFence
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.agent.scripted_client import ScriptedClient, says
 
 

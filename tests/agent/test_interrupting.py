@@ -15,7 +15,7 @@ from hermes_sessions.agent.compaction import CompactionInterrupted, compact
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.agent.tools.registry import ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended, TurnEvent
-from hermes_sessions.testing.scripted_model import ScriptedModel, failure, streamed
+from hermes_sessions_testing.scripted_model import ScriptedModel, failure, streamed
 from tests.agent.scripted_client import ScriptedClient
 
 

@@ -36,7 +36,7 @@ from hermes_sessions.agent.clients.port import (
     Usage,
 )
 from hermes_sessions.errors import ConfigError
-from hermes_sessions.testing.scripted_model import (
+from hermes_sessions_testing.scripted_model import (
     Answer,
     Call,
     ScriptedModel,

@@ -6,7 +6,7 @@ import pytest
 
 from hermes_sessions import errors
 from hermes_sessions.storage.care.health import HEALTHY, Health, HealthWatch, State, after, worst
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from hermes_sessions.testing.discord_server import ANNA as DISCORD_ANNA
-from hermes_sessions.testing.discord_server import BOT as DISCORD_BOT
-from hermes_sessions.testing.discord_server import TOKEN as DISCORD_TOKEN
-from hermes_sessions.testing.discord_server import DiscordServer
-from hermes_sessions.testing.signal_daemon import ACCOUNT, SignalDaemon
-from hermes_sessions.testing.slack_server import SlackServer
-from hermes_sessions.testing.slack_workspace import ANNA as SLACK_ANNA
-from hermes_sessions.testing.telegram_server import BOT as TELEGRAM_BOT
-from hermes_sessions.testing.telegram_server import TelegramServer
-from hermes_sessions.testing.whatsapp_server import WhatsAppServer
+from hermes_sessions_testing.fake_servers.discord.server import ANNA as DISCORD_ANNA
+from hermes_sessions_testing.fake_servers.discord.server import BOT as DISCORD_BOT
+from hermes_sessions_testing.fake_servers.discord.server import TOKEN as DISCORD_TOKEN
+from hermes_sessions_testing.fake_servers.discord.server import DiscordServer
+from hermes_sessions_testing.fake_servers.signal.daemon import ACCOUNT, SignalDaemon
+from hermes_sessions_testing.fake_servers.slack.server import SlackServer
+from hermes_sessions_testing.fake_servers.slack.workspace import ANNA as SLACK_ANNA
+from hermes_sessions_testing.fake_servers.telegram.server import BOT as TELEGRAM_BOT
+from hermes_sessions_testing.fake_servers.telegram.server import TelegramServer
+from hermes_sessions_testing.fake_servers.whatsapp.server import WhatsAppServer
 from tests.servers.server_processes import free_port
 
 WRONG = {

@@ -14,7 +14,7 @@ from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.scope import OWNER
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.lanes import Lanes
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.cli.harness import DAY, NOW
 
 LANE = "agent:main:telegram:dm:12345"

@@ -18,7 +18,7 @@ from hermes_sessions.cli.chat.slash_commands import SlashCommands
 from hermes_sessions.cli.console import Console
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput
-from hermes_sessions.testing.scripted_model import Call, ScriptedModel, Thought, failure, streamed
+from hermes_sessions_testing.scripted_model import Call, ScriptedModel, Thought, failure, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal
 

@@ -10,7 +10,7 @@ import pytest
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.cli.chat.job_queue import BackgroundJobQueue, Job
 from hermes_sessions.cli.chat.screen import rows
-from hermes_sessions.testing.scripted_model import Call, ScriptedModel, streamed
+from hermes_sessions_testing.scripted_model import Call, ScriptedModel, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal
 from tests.cli.test_chat import appears, begin, said, settings, type_in

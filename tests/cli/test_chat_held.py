@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes_sessions.testing.scripted_model import ScriptedModel, streamed
+from hermes_sessions_testing.scripted_model import ScriptedModel, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal
 from tests.cli.test_chat import appears, begin, said, settings, type_in

@@ -25,8 +25,8 @@ from hermes_sessions.gateway.platforms.local.socket_client import LocalClient
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.senders import Senders
-from hermes_sessions.testing.scripted_model import streamed
-from hermes_sessions.testing.telegram_server import ANNA
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA
+from hermes_sessions_testing.scripted_model import streamed
 from tests.cli.harness import NOW, Hermes
 from tests.gateway.harness import PATIENCE, TelegramHarness
 from tests.servers.server_processes import free_port

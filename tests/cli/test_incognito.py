@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.testing.scripted_model import Call, ScriptedModel, streamed
+from hermes_sessions_testing.scripted_model import Call, ScriptedModel, streamed
 from tests.care.erasure.disk_scan import found_in
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal

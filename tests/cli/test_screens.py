@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.testing.scripted_model import ScriptedModel, streamed
+from hermes_sessions_testing.scripted_model import ScriptedModel, streamed
 from tests.cli.harness import NOW, Hermes
 from tests.cli.tmux import Tmux
 

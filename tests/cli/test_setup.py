@@ -17,8 +17,8 @@ from hermes_sessions.config import load_settings
 from hermes_sessions.config.env_file import variables_in
 from hermes_sessions.gateway.platforms import packages, registry
 from hermes_sessions.gateway.platforms.registry import find_setup, known_platforms
-from hermes_sessions.testing.discord_server import DiscordServer
-from hermes_sessions.testing.slack_server import SlackServer
+from hermes_sessions_testing.fake_servers.discord.server import DiscordServer
+from hermes_sessions_testing.fake_servers.slack.server import SlackServer
 from tests.cli import platform_servers
 from tests.cli.harness import Hermes, Result
 from tests.cli.platform_servers import PLACES, WRONG, Place

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.agent.clients.local_model import fetch
-from hermes_sessions.testing.scripted_model import ScriptedModel, streamed
+from hermes_sessions_testing.scripted_model import ScriptedModel, streamed
 from tests.cli.harness import Hermes
 from tests.cli.terminal import Terminal
 from tests.cli.test_chat import settings

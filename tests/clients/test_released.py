@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.testing.scripted_model import (
+from hermes_sessions_testing.scripted_model import (
     Answer,
     Call,
     RecordedRequest,

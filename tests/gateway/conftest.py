@@ -1,5 +1,5 @@
 """Empty stores, on every kind of database."""
 
-from hermes_sessions.testing.conformance import clock, db, open_another  # noqa: F401 - fixtures
+from hermes_sessions_testing.conformance import clock, db, open_another  # noqa: F401 - fixtures
 from tests.lifecycle.conftest import open_store  # noqa: F401 - fixture
 from tests.servers.conftest import place  # noqa: F401 - fixture

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import yaml
 
-from hermes_sessions.testing.scripted_model import ScriptedModel
-from hermes_sessions.testing.telegram_server import ANNA, Refusal, TelegramServer
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, Refusal, TelegramServer
+from hermes_sessions_testing.scripted_model import ScriptedModel
 from tests.cli.harness import Hermes
 from tests.gateway.harness import PATIENCE, echo
 from tests.servers.server_processes import free_port

@@ -15,14 +15,14 @@ from hermes_sessions.config import load_settings
 from hermes_sessions.gateway.builder import gateway
 from hermes_sessions.gateway.platforms.port import Adapter
 from hermes_sessions.gateway.runner import EndReason, Gateway
-from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.scripted_model import (
+from hermes_sessions_testing.clock import FrozenClock
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, TelegramServer
+from hermes_sessions_testing.scripted_model import (
     Answer,
     RecordedRequest,
     ScriptedModel,
     streamed,
 )
-from hermes_sessions.testing.telegram_server import ANNA, TelegramServer
 
 PATIENCE = 60
 

@@ -20,14 +20,17 @@ import yaml
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.platforms.local.socket_client import Event, LocalClient
 from hermes_sessions.gateway.platforms.registry import known_platforms
-from hermes_sessions.testing import discord_server, signal_daemon, slack_workspace, telegram_server
-from hermes_sessions.testing.discord_server import DiscordServer
-from hermes_sessions.testing.scripted_model import RecordedRequest, ScriptedModel, streamed
-from hermes_sessions.testing.signal_daemon import SignalDaemon
-from hermes_sessions.testing.slack_server import SlackServer
-from hermes_sessions.testing.telegram_server import TelegramServer
-from hermes_sessions.testing.whatsapp_server import ANNA as WHATSAPP_ANNA
-from hermes_sessions.testing.whatsapp_server import WhatsAppServer
+from hermes_sessions_testing.fake_servers.discord import server as discord_server
+from hermes_sessions_testing.fake_servers.discord.server import DiscordServer
+from hermes_sessions_testing.fake_servers.signal import daemon as signal_daemon
+from hermes_sessions_testing.fake_servers.signal.daemon import SignalDaemon
+from hermes_sessions_testing.fake_servers.slack import workspace as slack_workspace
+from hermes_sessions_testing.fake_servers.slack.server import SlackServer
+from hermes_sessions_testing.fake_servers.telegram import server as telegram_server
+from hermes_sessions_testing.fake_servers.telegram.server import TelegramServer
+from hermes_sessions_testing.fake_servers.whatsapp.server import ANNA as WHATSAPP_ANNA
+from hermes_sessions_testing.fake_servers.whatsapp.server import WhatsAppServer
+from hermes_sessions_testing.scripted_model import RecordedRequest, ScriptedModel, streamed
 from tests.cli.harness import Hermes
 from tests.gateway.harness import echo, said
 from tests.gateway.platforms.matrix.conftest import people, synapse, world  # noqa: F401 - fixtures

@@ -13,7 +13,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.gateway.access_control import AccessPolicy, Authorisation
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.senders import Senders
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import yaml
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.servers.migrations import WRITER_LEVEL
-from hermes_sessions.testing.scripted_model import ScriptedModel
+from hermes_sessions_testing.scripted_model import ScriptedModel
 from tests.cli.harness import Hermes, Result
 from tests.gateway.fleet import GatewayCommand, sessiondb_at
 from tests.gateway.harness import PATIENCE

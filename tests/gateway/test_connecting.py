@@ -21,9 +21,9 @@ from hermes_sessions.gateway.platforms.port import (
     Services,
     Unreachable,
 )
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.slack_server import SlackServer
-from hermes_sessions.testing.slack_workspace import Refusal
+from hermes_sessions_testing.fake_servers.slack.server import SlackServer
+from hermes_sessions_testing.fake_servers.slack.workspace import Refusal
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.harness import TelegramHarness
 
 

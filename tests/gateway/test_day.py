@@ -16,8 +16,8 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.agent.turn import Agent
-from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.telegram_server import ANNA, BERT
+from hermes_sessions_testing.clock import FrozenClock
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, BERT
 from tests.gateway.harness import TelegramHarness
 
 BERLIN = ZoneInfo("Europe/Berlin")

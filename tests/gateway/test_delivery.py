@@ -26,7 +26,7 @@ from hermes_sessions.gateway.delivery import (
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.port import RateLimited, Undeliverable, Unreachable
 from hermes_sessions.storage.repositories.outbox import Outbox, Outgoing
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.gateway.fake_adapter import FakeAdapter
 
 

@@ -13,9 +13,9 @@ import yaml
 from hermes_sessions import GatewayConfig, SessionDB, SessionStore
 from hermes_sessions.gateway.reply_drafts import LEFT, Draft
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
-from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.scripted_model import streamed
-from hermes_sessions.testing.telegram_server import Sent, bad_request, too_many
+from hermes_sessions_testing.clock import FrozenClock
+from hermes_sessions_testing.fake_servers.telegram.server import Sent, bad_request, too_many
+from hermes_sessions_testing.scripted_model import streamed
 from tests.cli.harness import Hermes
 from tests.gateway.fleet import GatewayCommand
 from tests.gateway.harness import PATIENCE, TelegramHarness, echo, said

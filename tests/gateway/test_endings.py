@@ -26,7 +26,7 @@ from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.leases import Lease
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms import RecordingServices
 
 ANNA = SessionSource(Platform.API_SERVER, "anna")
 TARGET = Target("api_server", "anna")

@@ -16,8 +16,8 @@ from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.receipts import Receipts
 from hermes_sessions.storage.care.erasure.targets import Subject
-from hermes_sessions.testing.scripted_model import Answer, RecordedRequest
-from hermes_sessions.testing.telegram_server import ANNA, BERT
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, BERT
+from hermes_sessions_testing.scripted_model import Answer, RecordedRequest
 from tests.care.erasure.disk_scan import found_in
 from tests.care.erasure.scenario import everything
 from tests.gateway.harness import PATIENCE, TelegramHarness, echo

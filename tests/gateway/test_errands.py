@@ -17,7 +17,7 @@ from hermes_sessions.lifecycle.gateway_process import GatewayProcess
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.lifecycle.turn_input import dedupe_mark
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.harness import TelegramHarness, echo
 from tests.servers.stores import OpenStore
 

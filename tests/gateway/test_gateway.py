@@ -11,8 +11,8 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.platforms.port import LoginRefused
-from hermes_sessions.testing.scripted_model import failure, streamed
-from hermes_sessions.testing.telegram_server import ANNA
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA
+from hermes_sessions_testing.scripted_model import failure, streamed
 from tests.gateway.harness import TelegramHarness, echo, said
 
 

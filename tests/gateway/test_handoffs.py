@@ -14,9 +14,9 @@ from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.slack.adapter import SlackAdapter
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.runner import Gateway
-from hermes_sessions.testing.discord_server import GENERAL
-from hermes_sessions.testing.slack_workspace import GENERAL as SLACK_GENERAL
-from hermes_sessions.testing.telegram_server import ANNA, BOT, GROUP
+from hermes_sessions_testing.fake_servers.discord.server import GENERAL
+from hermes_sessions_testing.fake_servers.slack.workspace import GENERAL as SLACK_GENERAL
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, BOT, GROUP
 from tests.gateway.harness import PATIENCE, TelegramHarness
 from tests.gateway.platforms.discord.harness import DiscordHarness
 from tests.gateway.platforms.slack.harness import SlackHarness

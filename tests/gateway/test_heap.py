@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.gateway import malloc_tuning
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.harness import PATIENCE, TelegramHarness
 
 #: Threads allocate at the same time; prints how many arenas there are then.

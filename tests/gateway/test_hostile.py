@@ -12,7 +12,7 @@ from hermes_sessions.gateway.events import Attachment, Inbound, Receipt
 from hermes_sessions.gateway.inbound_spool import Spool
 from hermes_sessions.gateway.turn_transcript import with_files
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.testing.telegram_server import ANNA
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA
 from tests.gateway.harness import PATIENCE, RunningGateway, TelegramHarness
 
 EVE = {"id": 66, "is_bot": False, "first_name": "Eve"}

@@ -11,8 +11,8 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.lifecycle.mailboxes import Mailboxes, TurnEnding
-from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.clock import FrozenClock
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.harness import TelegramHarness
 
 

@@ -21,7 +21,7 @@ from tests.gateway.harness import PATIENCE, RunningGateway, TelegramHarness
 
 #: Objects that a message might leave behind, by the package that they are from.
 _OURS = ("hermes_sessions.", "telegram.", "asyncio.", "_asyncio.", "concurrent.futures.")
-_NOT_OURS = "hermes_sessions.testing."
+_NOT_OURS = "hermes_sessions_testing."
 PEOPLE = 8
 ROUNDS = 5
 

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.testing.scripted_model import Answer, RecordedRequest, streamed
-from hermes_sessions.testing.telegram_server import ANNA, BERT
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, BERT
+from hermes_sessions_testing.scripted_model import Answer, RecordedRequest, streamed
 from tests.cli.harness import Hermes
 from tests.gateway.faketime_clock import FaketimeClock
 from tests.gateway.fleet import GatewayCommand

@@ -10,7 +10,7 @@ from hermes_sessions.errors import DiskFull, StoreUnreachable
 from hermes_sessions.gateway.events import Receipt
 from hermes_sessions.gateway.metrics import GatewayMetrics, observe
 from hermes_sessions.storage.care.health import HealthWatch
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.gateway.fake_adapter import FakeAdapter
 
 

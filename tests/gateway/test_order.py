@@ -11,8 +11,8 @@ from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.inbound_spool import Spool
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.senders import Senders
-from hermes_sessions.testing.scripted_model import streamed
-from hermes_sessions.testing.telegram_server import ANNA
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.harness import TelegramHarness, echo
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")

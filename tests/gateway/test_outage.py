@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.health import State
-from hermes_sessions.testing.telegram_server import ANNA
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA
 from tests.gateway.harness import TelegramHarness
 from tests.servers.proxy import proxy_to
 from tests.servers.stores import Place

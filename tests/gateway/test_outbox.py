@@ -7,7 +7,7 @@ import pytest
 from hermes_sessions.errors import NotFound
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox, Outgoing
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 ON = ["telegram"]
 

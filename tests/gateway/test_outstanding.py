@@ -20,7 +20,7 @@ from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.gateway.fake_adapter import FakeAdapter
 from tests.gateway.harness import TelegramHarness
 from tests.lifecycle.harness import LifecycleHarness

@@ -11,7 +11,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.gateway.overview import find_gateways
 from hermes_sessions.storage.host_processes import host_name, new_process_id
 from hermes_sessions.storage.repositories.processes import Processes
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 #: No process has this number.
 NOBODY = 2**22 + 1

@@ -11,7 +11,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.events import Inbound, Receipt
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.harness import PATIENCE, RunningGateway, TelegramHarness
 
 ANNA = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")

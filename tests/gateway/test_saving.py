@@ -15,8 +15,8 @@ from hermes_sessions.agent.clients.port import TextPiece
 from hermes_sessions.agent.turn import Agent
 from hermes_sessions.gateway import turn_runner
 from hermes_sessions.gateway.turn_runner import INSTRUCTION
-from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.clock import FrozenClock
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.harness import PATIENCE, TelegramHarness, echo
 
 

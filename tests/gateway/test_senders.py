@@ -14,7 +14,7 @@ from hermes_sessions.storage.repositories.senders import (
     MOST_PENDING,
     Senders,
 )
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.fleet import Fleet, first_call_held
 from tests.gateway.harness import PATIENCE, echo
 from tests.servers.stores import Place

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.reply_drafts import Draft, Streaming
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.gateway.fake_adapter import FakeAdapter
 
 TARGET = Target("telegram", "1")

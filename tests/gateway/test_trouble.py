@@ -39,15 +39,15 @@ from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.processes import Processes
-from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.scripted_model import (
+from hermes_sessions_testing.clock import FrozenClock
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, BERT, too_many
+from hermes_sessions_testing.scripted_model import (
     Answer,
     Call,
     RecordedRequest,
     failure,
     streamed,
 )
-from hermes_sessions.testing.telegram_server import ANNA, BERT, too_many
 from tests.gateway.harness import PATIENCE, RunningGateway, TelegramHarness, echo, said
 
 ANNAS = SessionSource(Platform.TELEGRAM, "7", chat_type="dm", user_id="7", user_name="Anna")

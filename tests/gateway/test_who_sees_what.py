@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.testing.telegram_server import ANNA, BERT
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, BERT
 from tests.gateway.harness import TelegramHarness
 
 TEAM = {"id": -100300, "type": "supergroup", "title": "Team"}

@@ -12,7 +12,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.session_store import SessionStore
-from hermes_sessions.testing.conformance import clock, db, open_another  # noqa: F401 - fixtures
+from hermes_sessions_testing.conformance import clock, db, open_another  # noqa: F401 - fixtures
 from tests.servers.stores import (
     OpenStore,
     mysql_place,

@@ -18,7 +18,7 @@ from hermes_sessions.storage.repositories.lane_transitions import history
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.repositories.mailbox import EnqueueResult, Kind
 from hermes_sessions.storage.repositories.turns import Outcome, Turns
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 #: Longer than any test lasts, unless its clock is moved.
 TTL = 60.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 
 class Agent:

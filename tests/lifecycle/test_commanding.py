@@ -12,7 +12,7 @@ import pytest
 from hermes_sessions.errors import MessageTooLarge
 from hermes_sessions.lifecycle.command_journal import CommandJournal
 from hermes_sessions.storage.repositories.mailbox import EnqueueResult
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.harness import LifecycleHarness, source
 from tests.servers.stores import OpenStore
 

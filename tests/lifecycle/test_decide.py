@@ -11,7 +11,7 @@ from hermes_sessions.lifecycle.decide import Decision, decide, resumes_automatic
 from hermes_sessions.model.lane import STATUSES, Lane, lane_key
 from hermes_sessions.model.reset_policy import SessionResetPolicy, expiry_reason
 from hermes_sessions.model.source import Platform, SessionSource
-from hermes_sessions.testing.clock import NOON
+from hermes_sessions_testing.clock import NOON
 
 SOURCE = SessionSource(Platform.TELEGRAM, "1")
 KEY = lane_key(SOURCE)

@@ -9,7 +9,7 @@ import pytest
 
 from hermes_sessions.lifecycle.mailboxes import StartedTurn
 from hermes_sessions.storage.repositories.outbox import Drafts, NewReply, Outbox
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.harness import LifecycleHarness
 from tests.servers.stores import OpenStore
 

@@ -18,8 +18,8 @@ from hermes_sessions.lifecycle.orphaned_sessions import OrphanedSessions
 from hermes_sessions.lifecycle.session_finalization import Claim
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
-from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.leases import ended_processes
+from hermes_sessions_testing.clock import FrozenClock
+from hermes_sessions_testing.conformance.leases import ended_processes
 from tests.lifecycle.harness import LifecycleHarness
 from tests.servers.stores import OpenStore
 

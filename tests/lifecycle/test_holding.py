@@ -10,7 +10,7 @@ import pytest
 from hermes_sessions.errors import ConversationHeld, StaleFence, UnknownSession
 from hermes_sessions.lifecycle.lease_renewal import Holding
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.servers.stores import OpenStore
 
 

@@ -14,7 +14,7 @@ from hermes_sessions.errors import InvalidInput
 from hermes_sessions.lifecycle.legacy_files import LidMapping
 from hermes_sessions.model.lane import lane_key
 from hermes_sessions.storage.repositories.identities import Identities
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.servers.stores import OpenStore
 
 PHONE, LID = "60123456789", "170141183460469"

@@ -20,7 +20,7 @@ from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.host_files import SessionsJsonFile, write_atomically
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.session_store import SessionStore
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.senders import ANN, ANNS_KEY, ann
 from tests.servers.stores import OpenStore
 

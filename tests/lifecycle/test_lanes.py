@@ -13,7 +13,7 @@ from hermes_sessions.storage.repositories import lane_transitions
 from hermes_sessions.storage.repositories.lane_transitions import Transition
 from hermes_sessions.storage.repositories.lanes import NO_SESSION, Lanes
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.clock import NOON
+from hermes_sessions_testing.clock import NOON
 from tests.servers.stores import OpenStore
 
 KEY = LaneKey("main", "telegram", "dm", "7")

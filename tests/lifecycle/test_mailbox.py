@@ -12,7 +12,7 @@ import pytest
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, NotFound, StaleFence
 from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn, Stopped, TurnEnding
 from hermes_sessions.lifecycle.session_routing import place
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.harness import LifecycleHarness, lease_of, source
 from tests.servers.stores import OpenStore
 

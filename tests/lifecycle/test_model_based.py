@@ -36,7 +36,7 @@ from hermes_sessions.storage.repositories.lane_transitions import history
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.repositories.mailbox import TOLD
 from hermes_sessions.storage.repositories.turns import Outcome
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.harness import source
 
 LANES = ("1", "2", "3")

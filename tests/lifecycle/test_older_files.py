@@ -17,7 +17,7 @@ from hermes_sessions.lifecycle.legacy_files import Skipped
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.transfer.run import Transfer
-from hermes_sessions.testing.clock import NOON, FrozenClock
+from hermes_sessions_testing.clock import NOON, FrozenClock
 from tests.lifecycle.senders import ANN, ANNS_KEY, ann, in_group
 from tests.servers.stores import OpenStore
 from tests.timezones import host_in

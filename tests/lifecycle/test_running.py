@@ -24,7 +24,7 @@ from hermes_sessions.storage.host_processes import host_name, is_running
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.turns import Outcome, TurnRecovery
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.harness import LifecycleHarness, lease_of
 from tests.servers.stores import OpenStore
 

@@ -20,7 +20,7 @@ from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.leases import Holder, Leases
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.turns import Turns
-from hermes_sessions.testing.clock import NOON, FrozenClock
+from hermes_sessions_testing.clock import NOON, FrozenClock
 from tests.lifecycle.senders import ANN, ANNS_KEY, DAY, HOUR, MINUTE, ann, in_group
 
 Open = Callable[..., SessionStore]

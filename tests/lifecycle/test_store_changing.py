@@ -23,7 +23,7 @@ from hermes_sessions.storage.repositories.lanes import Lanes
 from hermes_sessions.storage.repositories.leases import Holder, Leases
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.turns import Turns
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.senders import ANN, ANNS_KEY, DAY, HOUR, ann, in_group
 from tests.servers.stores import OpenStore
 

@@ -20,7 +20,7 @@ from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.session_entry import SessionEntry
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.reset_policy import SessionResetPolicy
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.assertions import require_whole
 from tests.lifecycle.senders import DAY, HOUR, MINUTE, ann
 

@@ -16,7 +16,7 @@ from hermes_sessions.storage.provider import Params, ReadTransaction, Row
 from hermes_sessions.storage.repositories.turns import Turns
 from hermes_sessions.storage.sqlite.connection import Options
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.senders import ANN, ANNS_KEY, ann
 
 

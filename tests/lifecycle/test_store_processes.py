@@ -12,7 +12,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.repositories.lane_transitions import history
 from hermes_sessions.storage.repositories.lanes import Lanes
-from hermes_sessions.testing.clock import NOON
+from hermes_sessions_testing.clock import NOON
 from tests.lifecycle.assertions import require_whole
 from tests.lifecycle.senders import DAY
 

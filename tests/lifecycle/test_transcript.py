@@ -11,7 +11,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.lifecycle.session_store import SessionStore
-from hermes_sessions.testing.clock import NOON
+from hermes_sessions_testing.clock import NOON
 from tests.lifecycle.senders import ANN
 
 

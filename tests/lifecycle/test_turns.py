@@ -10,7 +10,7 @@ from hermes_sessions.storage.repositories.leases import Holder, Lease, Leases
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.turns import Outcome, Turns
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.servers.stores import OpenStore
 
 

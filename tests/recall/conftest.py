@@ -7,7 +7,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.recall import session_search
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.recall.conversations import HOUR, MORNING
 
 Ask = Callable[..., dict[str, Any]]

@@ -15,8 +15,8 @@ from hermes_sessions import SessionDB
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.recall import call, session_search
 from hermes_sessions.recall.scoped_store import ScopedStore
-from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.text.query.filters import SearchConditions
+from hermes_sessions_testing.clock import FrozenClock
 from tests.recall.conversations import HOUR, MORNING, continue_in, talk
 
 SECRET = "Zanzibar"

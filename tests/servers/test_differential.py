@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 from tests.servers.random_calls import operation, perform
 from tests.servers.stores import Place
 

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions.errors import MessageTooLarge
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.testing import conformance
-from hermes_sessions.testing.conformance import behaviours
-from hermes_sessions.testing.conformance.behaviours import BEHAVIOURS
+from hermes_sessions_testing import conformance
+from hermes_sessions_testing.conformance import behaviours
+from hermes_sessions_testing.conformance.behaviours import BEHAVIOURS
 
 ROOT = Path(__file__).parent.parent.parent
 SUITES = {name: getattr(conformance, name) for name in conformance.__all__ if "Test" in name}
@@ -69,7 +69,7 @@ def run_kit(folder: Path, defect: str, selection: str) -> subprocess.CompletedPr
     (folder / "test_other_store.py").write_text(
         "import pytest\n"
         "from hermes_sessions import SessionDB\n"
-        "from hermes_sessions.testing.conformance import *\n"
+        "from hermes_sessions_testing.conformance import *\n"
         "class Store(SessionDB):\n"
         f"    {defect}\n"
         "@pytest.fixture\n"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance import (  # noqa: F401 - pytest collects what is here
+from hermes_sessions_testing.conformance import (  # noqa: F401 - pytest collects what is here
     TestAnchors,
     TestArchive,
     TestAtomicity,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance import *  # noqa: F403 - that is how the kit is used
+from hermes_sessions_testing.conformance import *  # noqa: F403 - that is how the kit is used
 from tests.servers.server_processes import Server
 from tests.servers.stores import mysql_store
 

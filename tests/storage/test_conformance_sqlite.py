@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.conformance import *  # noqa: F403 - that is how the kit is used
+from hermes_sessions_testing.conformance import *  # noqa: F403 - that is how the kit is used
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.testing.clock import FrozenClock
-from hermes_sessions.testing.conformance.helpers import summary_of
+from hermes_sessions_testing.clock import FrozenClock
+from hermes_sessions_testing.conformance.helpers import summary_of
 from tests.storage.reference_store import ReferenceMessage, ReferenceStore, Refused
 
 NAMES = ("a", "b", "c", "d", "e")

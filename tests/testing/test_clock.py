@@ -1,4 +1,4 @@
-from hermes_sessions.testing.clock import NOON, FrozenClock
+from hermes_sessions_testing.clock import NOON, FrozenClock
 
 
 def test_it_stands_still() -> None:

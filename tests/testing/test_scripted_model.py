@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hermes_sessions.testing.scripted_model import (
+from hermes_sessions_testing.scripted_model import (
     Call,
     ScriptedModel,
     Thought,

@@ -17,8 +17,8 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
-from hermes_sessions.testing.slack_server import SlackServer
-from hermes_sessions.testing.slack_workspace import (
+from hermes_sessions_testing.fake_servers.slack.server import SlackServer
+from hermes_sessions_testing.fake_servers.slack.workspace import (
     ANNA,
     BOT_USER_ID,
     GENERAL,

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hermes_sessions.testing.telegram_server import (
+from hermes_sessions_testing.fake_servers.telegram.server import (
     ANNA,
     TOKEN,
     Refusal,

@@ -3,7 +3,7 @@
 A provider is connection-shaped: it gives transactions, maps its driver's errors to
 `hermes_sessions.errors`, owns its schema and states its dialect as data. The verbs of the store are
 written once above it, in ``repositories``. A new database implements this class and passes
-``hermes_sessions.testing.conformance``.
+``hermes_sessions_testing.conformance``.
 
 SQL given to a transaction uses ``?`` for parameters and double quotes for names, and contains no
 other question mark and no literal values. Text parameters and text results pass through the codec

@@ -13,8 +13,8 @@ from hermes_sessions.storage.care.erasure.coordinator import Erasure
 from hermes_sessions.storage.care.erasure.row_removal import scrub
 from hermes_sessions.storage.care.erasure.targets import Subject
 from hermes_sessions.storage.sqlite import provider as sqlite_provider
-from hermes_sessions.testing.clock import FrozenClock
 from hermes_sessions.text.token_encoder import document
+from hermes_sessions_testing.clock import FrozenClock
 from tests.care.erasure.disk_scan import found_in
 from tests.care.erasure.scenario import ANN, ANNS_CHAT, SECRET, ErasureScenario
 

@@ -25,7 +25,7 @@ from hermes_sessions.model.retention import (
 )
 from hermes_sessions.storage.care.retention.plan import CONSENT
 from hermes_sessions.storage.transfer.run import Transfer
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 
 DAY = 86400.0
 
@@ -162,7 +162,7 @@ def test_many_conversations_go_in_steps() -> None:
 
 _RUN = """
 from hermes_sessions import SessionDB
-from hermes_sessions.testing.clock import FrozenClock
+from hermes_sessions_testing.clock import FrozenClock
 clock = FrozenClock()
 clock.advance(days=60)
 with SessionDB(clock=clock) as db:

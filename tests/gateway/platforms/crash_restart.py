@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.cli.harness import Hermes
 from tests.gateway.fleet import GatewayCommand
 from tests.gateway.harness import GatewayHarness, echo

@@ -11,7 +11,7 @@ import pytest
 
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.port import Adapter
-from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms import RecordingServices
 
 
 async def status_of(port: int | None, request: bytes) -> int:

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hermes_sessions.testing.platforms import PlatformWorld, Shown
-from hermes_sessions.testing.platforms.harness import Room, Sender
+from hermes_sessions_testing.platforms import PlatformWorld, Shown
+from hermes_sessions_testing.platforms.harness import Room, Sender
 
 PATIENCE = 60.0
 

@@ -14,14 +14,14 @@ from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.platforms.port import PlatformError, RateLimited
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.mapping import InboundReader
-from hermes_sessions.testing import platforms
-from hermes_sessions.testing.platforms import harness
-from hermes_sessions.testing.platforms.connection import TestConnecting as Connecting
-from hermes_sessions.testing.platforms.harness import PlatformWorld
-from hermes_sessions.testing.platforms.inbound import TestReceiving as Receiving
-from hermes_sessions.testing.platforms.mapping import TestMapping as Mapping
-from hermes_sessions.testing.platforms.outbound import TestEditing as Editing
-from hermes_sessions.testing.platforms.outbound import TestSending as Sending
+from hermes_sessions_testing import platforms
+from hermes_sessions_testing.platforms import harness
+from hermes_sessions_testing.platforms.connection import TestConnecting as Connecting
+from hermes_sessions_testing.platforms.harness import PlatformWorld
+from hermes_sessions_testing.platforms.inbound import TestReceiving as Receiving
+from hermes_sessions_testing.platforms.mapping import TestMapping as Mapping
+from hermes_sessions_testing.platforms.outbound import TestEditing as Editing
+from hermes_sessions_testing.platforms.outbound import TestSending as Sending
 from tests.gateway.platforms.telegram.fake_telegram import FakeTelegram, at_once
 
 Check = Callable[[PlatformWorld], None]

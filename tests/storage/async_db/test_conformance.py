@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hermes_sessions import AsyncSessionDB, SessionDB
-from hermes_sessions.testing.conformance import (  # noqa: F401 - pytest collects what is here
+from hermes_sessions_testing.conformance import (  # noqa: F401 - pytest collects what is here
     TestAnchors,
     TestArchive,
     TestAtomicity,

@@ -18,7 +18,7 @@ from hermes_sessions.storage.care.erasure.targets import Subject
 from hermes_sessions.storage.repositories import derived_columns
 from hermes_sessions.storage.repositories.derived_columns import settle
 from hermes_sessions.storage.store import Store
-from hermes_sessions.testing.clock import NOON, FrozenClock
+from hermes_sessions_testing.clock import NOON, FrozenClock
 from tests.storage.foreign.conftest import Shared
 from tests.storage.foreign.programs import Program, sqlite_program
 from tests.storage.transfer.stores import move

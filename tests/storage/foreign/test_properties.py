@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hermes_sessions import SessionDB
 from hermes_sessions.model.lineage import documented_edge_kind
-from hermes_sessions.testing.clock import NOON, FrozenClock
+from hermes_sessions_testing.clock import NOON, FrozenClock
 from tests.storage.foreign.conftest import Opening
 from tests.storage.foreign.programs import Program, Refused
 from tests.storage.foreign.rebuilding import everything_shown, rebuilt

@@ -1,6 +1,6 @@
 """What a messenger is to the gateway.
 
-A platform is a folder with an `Adapter`, and passes ``hermes_sessions.testing.platforms``. Adapters
+A platform is a folder with an `Adapter`, and passes ``hermes_sessions_testing.platforms``. Adapters
 live on the gateway's event loop and never block it. They do not decide who may talk, what a command
 is or when a reply is due; they receive, send and tell how it went.
 """

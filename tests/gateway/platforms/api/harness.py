@@ -11,7 +11,7 @@ import yaml
 
 from hermes_sessions import SessionDB
 from hermes_sessions.gateway.platforms.api.adapter import ApiAdapter
-from hermes_sessions.testing.scripted_model import Answer, RecordedRequest, ScriptedModel
+from hermes_sessions_testing.scripted_model import Answer, RecordedRequest, ScriptedModel
 from tests.gateway.harness import RunningGateway, echo, said
 
 TOKEN = "a-token-that-nobody-guesses"

@@ -14,7 +14,7 @@ import pytest
 
 from hermes_sessions.gateway.platforms.api.adapter import ApiAdapter
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
-from hermes_sessions.testing.platforms import TestConnecting, TestMapping, TestReceiving
+from hermes_sessions_testing.platforms import TestConnecting, TestMapping, TestReceiving
 from tests.gateway.platforms.redelivering_client import PendingMessage, RedeliveringClient
 
 __all__ = ["TestConnecting", "TestReceiving"]

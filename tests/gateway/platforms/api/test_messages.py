@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hermes_sessions.testing.scripted_model import Call, Thought, failure, streamed
+from hermes_sessions_testing.scripted_model import Call, Thought, failure, streamed
 from tests.gateway.platforms.api.harness import ApiHarness
 
 

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from hermes_sessions.gateway.platforms.api.adapter import MODEL
-from hermes_sessions.testing.scripted_model import Call, Thought, failure, streamed
+from hermes_sessions_testing.scripted_model import Call, Thought, failure, streamed
 from tests.gateway.platforms.api.harness import ApiHarness
 
 

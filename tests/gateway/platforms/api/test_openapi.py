@@ -14,7 +14,7 @@ from hermes_sessions.gateway.metrics import GatewayMetrics
 from hermes_sessions.gateway.platforms.api.openapi import description
 from hermes_sessions.gateway.platforms.api.routes import Api
 from hermes_sessions.gateway.platforms.api.settings import ApiSettings
-from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.platforms.api.harness import TOKEN, ApiHarness
 
 SPEC = description()

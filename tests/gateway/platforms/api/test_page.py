@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.docs.pages import read_blocks
 from tests.gateway.platforms.api.harness import TOKEN, ApiHarness
 

@@ -16,7 +16,7 @@ import pytest
 from starlette.requests import Request
 
 from hermes_sessions.gateway.platforms.api.routes import _tell_error
-from hermes_sessions.testing.scripted_model import Call, streamed
+from hermes_sessions_testing.scripted_model import Call, streamed
 from tests.gateway.platforms.api.harness import TOKEN, ApiHarness
 
 PROTECTED = [

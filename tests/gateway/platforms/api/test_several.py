@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.platforms.api.harness import ApiHarness
 
 PATH = "/v1/conversations/walks/messages"

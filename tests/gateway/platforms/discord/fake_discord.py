@@ -1,4 +1,4 @@
-"""Discord's world: the server of `hermes_sessions.testing.discord_server`, moved by the kit."""
+"""The fake Discord server, driven by the platform kit."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
-from hermes_sessions.testing.discord_server import (
+from hermes_sessions_testing.fake_servers.discord.server import (
     ANNA,
     BERT,
     BOT,
@@ -18,7 +18,7 @@ from hermes_sessions.testing.discord_server import (
     DiscordServer,
     too_many,
 )
-from hermes_sessions.testing.platforms import PlatformWorld, Room, Sender, Shown
+from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
 
 SENDERS = {"anna": ANNA, "bert": BERT, "robot": ROBOT}
 CHANNELS = {"private": None, "group": GENERAL, "topic": THREAD}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_sessions.gateway.events import Target
-from hermes_sessions.testing.discord_server import ANNA, DiscordServer
-from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions_testing.fake_servers.discord.server import ANNA, DiscordServer
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.harness import GatewayHarness
 from tests.gateway.platforms.discord.fake_discord import FakeDiscord
 

@@ -15,7 +15,7 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.testing.discord_server import (
+from hermes_sessions_testing.fake_servers.discord.server import (
     BOT,
     GENERAL,
     THREAD,

@@ -12,8 +12,8 @@ from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Inbound
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.port import Unreachable
-from hermes_sessions.testing.discord_server import ANNA, BERT, GENERAL, PUMPS, THREAD
-from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions_testing.fake_servers.discord.server import ANNA, BERT, GENERAL, PUMPS, THREAD
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.platforms.discord.fake_discord import FakeDiscord
 
 STEPS = 60

@@ -9,8 +9,8 @@ import pytest
 
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.testing.discord_gateway import MESSAGE_CONTENT
-from hermes_sessions.testing.discord_server import (
+from hermes_sessions_testing.fake_servers.discord.gateway import MESSAGE_CONTENT
+from hermes_sessions_testing.fake_servers.discord.server import (
     ANNA,
     BERT,
     BOT,
@@ -22,7 +22,7 @@ from hermes_sessions.testing.discord_server import (
     Refusal,
     too_many,
 )
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.harness import echo, said
 from tests.gateway.platforms.discord.fake_discord import WRONG_TOKEN
 from tests.gateway.platforms.discord.harness import DiscordHarness

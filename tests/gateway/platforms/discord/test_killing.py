@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.testing.discord_server import GENERAL
+from hermes_sessions_testing.fake_servers.discord.server import GENERAL
 from tests.gateway.platforms.crash_restart import gateway, killed_while_answering, stored
 from tests.gateway.platforms.discord.harness import DiscordHarness
 

@@ -17,7 +17,7 @@ from hermes_sessions.gateway.platforms.discord.mapping import InboundReader
 from hermes_sessions.gateway.platforms.discord.read_positions import ReadPositions
 from hermes_sessions.gateway.platforms.discord.receiver import Receiver
 from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
-from hermes_sessions.testing.discord_server import (
+from hermes_sessions_testing.fake_servers.discord.server import (
     ANNA,
     BERT,
     BOT,
@@ -31,7 +31,7 @@ from hermes_sessions.testing.discord_server import (
     missing_access,
     too_many,
 )
-from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.platforms.discord.fake_discord import FakeDiscord, at_once
 from tests.gateway.platforms.discord.harness import AdapterHarness, run_adapter
 

@@ -10,7 +10,7 @@ from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
-from hermes_sessions.testing.discord_server import TOKEN
+from hermes_sessions_testing.fake_servers.discord.server import TOKEN
 
 
 def test_the_defaults() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from hermes_sessions import SessionDB
-from hermes_sessions.testing.scripted_model import ScriptedModel
+from hermes_sessions_testing.scripted_model import ScriptedModel
 from tests.gateway.harness import RunningGateway, echo, said
 
 

@@ -19,7 +19,7 @@ from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.local.adapter import LocalAdapter
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
 from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
-from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms import RecordingServices
 
 MAIN = Target("local", "main", reply_to="m1")
 

@@ -14,7 +14,7 @@ from hermes_sessions.gateway.platforms.local.socket_client import (
     Event,
     LocalClient,
 )
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.platforms.local.harness import LocalHarness
 
 PATIENCE = 60

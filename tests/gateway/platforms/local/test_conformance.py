@@ -17,7 +17,7 @@ import pytest
 
 from hermes_sessions.gateway.platforms.local.adapter import LocalAdapter
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
-from hermes_sessions.testing.platforms import (
+from hermes_sessions_testing.platforms import (
     Shown,
     TestConnecting,
     TestMapping,

@@ -15,7 +15,7 @@ from hermes_sessions.gateway.platforms.local.socket_client import (
     converse,
 )
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.testing.scripted_model import Call, streamed
+from hermes_sessions_testing.scripted_model import Call, streamed
 from tests.cli.harness import Hermes
 from tests.gateway.platforms.local.harness import LocalHarness
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
 from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
-from hermes_sessions.testing.platforms import PlatformWorld, Room, Sender, Shown
+from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
 from tests.gateway.platforms.matrix.faulty_proxy import SEND, SYNC, FaultyProxy
 from tests.gateway.platforms.matrix.synapse import Account, Synapse
 

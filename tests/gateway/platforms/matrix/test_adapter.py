@@ -24,8 +24,8 @@ from hermes_sessions.gateway.platforms.port import (
     Unreachable,
 )
 from hermes_sessions.model.source import SessionSource
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.platforms.harness import answer_to
+from hermes_sessions_testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms.harness import answer_to
 from tests.gateway.platforms.matrix.faulty_proxy import SEND, SYNC
 from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, too_many
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hermes_sessions.gateway.platforms.port import LoginRefused, RateLimited, Unreachable
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.platforms.harness import answer_to
+from hermes_sessions_testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms.harness import answer_to
 from tests.gateway.platforms.matrix.encrypted_client import EncryptedClient
 from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, too_many
 

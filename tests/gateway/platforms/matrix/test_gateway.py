@@ -15,7 +15,7 @@ from hermes_sessions.gateway.platforms.matrix.formatting import TEXT_BYTES
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.storage.repositories.outbox import Outbox
 from hermes_sessions.storage.repositories.senders import Senders
-from hermes_sessions.testing.scripted_model import streamed
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.fleet import GatewayCommand
 from tests.gateway.harness import echo, said
 from tests.gateway.platforms.crash_restart import gateway

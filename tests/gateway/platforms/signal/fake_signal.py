@@ -1,4 +1,4 @@
-"""Signal's world: the daemon of `hermes_sessions.testing.signal_daemon`, moved by the kit."""
+"""The fake Signal daemon, driven by the platform kit."""
 
 import asyncio
 import tempfile
@@ -9,8 +9,7 @@ from typing import Any
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
-from hermes_sessions.testing.platforms import PlatformWorld, Room, Sender, Shown
-from hermes_sessions.testing.signal_daemon import (
+from hermes_sessions_testing.fake_servers.signal.daemon import (
     ACCOUNT,
     ACCOUNT_UUID,
     ANNA,
@@ -22,6 +21,7 @@ from hermes_sessions.testing.signal_daemon import (
     envelope,
     too_many,
 )
+from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
 
 PEOPLE = {"anna": ANNA, "bert": BERT}
 OWN = Person(ACCOUNT_UUID, "Hermes", ACCOUNT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hermes_sessions.testing.signal_daemon import ACCOUNT, ANNA, SignalDaemon
+from hermes_sessions_testing.fake_servers.signal.daemon import ACCOUNT, ANNA, SignalDaemon
 from tests.gateway.harness import GatewayHarness
 
 

@@ -20,9 +20,7 @@ from hermes_sessions.gateway.platforms.port import (
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.platforms.harness import AdapterHarness, answer_to, run_connected
-from hermes_sessions.testing.signal_daemon import (
+from hermes_sessions_testing.fake_servers.signal.daemon import (
     ACCOUNT,
     ANNA,
     GROUP,
@@ -31,6 +29,8 @@ from hermes_sessions.testing.signal_daemon import (
     not_sent,
     too_many,
 )
+from hermes_sessions_testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms.harness import AdapterHarness, answer_to, run_connected
 from tests.gateway.platforms.signal.fake_signal import FakeSignal, FakeSignalSocket, at_once
 
 Steps = Callable[[AdapterHarness], Awaitable[None]]
@@ -42,7 +42,7 @@ from pathlib import Path
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
-from hermes_sessions.testing.platforms import RecordingServices
+from hermes_sessions_testing.platforms import RecordingServices
 
 async def main(address, home):
     settings = SignalSettings.read({"account": "+15550100", "address": address}, home)

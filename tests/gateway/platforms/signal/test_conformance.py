@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
+from hermes_sessions_testing.platforms import *  # noqa: F403 - that is how the kit is used
 from tests.gateway.platforms.signal.fake_signal import FakeSignal, FakeSignalSocket
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.testing.signal_daemon import SignalDaemon
+from hermes_sessions_testing.fake_servers.signal.daemon import SignalDaemon
 
 UNKNOWN = {"account": "+4912345", "recipient": ["+491"], "message": "x"}
 

@@ -9,8 +9,7 @@ import pytest
 
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.testing.scripted_model import streamed
-from hermes_sessions.testing.signal_daemon import (
+from hermes_sessions_testing.fake_servers.signal.daemon import (
     ANNA,
     BERT,
     GROUP,
@@ -18,6 +17,7 @@ from hermes_sessions.testing.signal_daemon import (
     not_sent,
     too_many,
 )
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.platforms.signal.harness import SignalHarness
 
 NAMESPACE = "default"

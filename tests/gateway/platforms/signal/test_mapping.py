@@ -10,7 +10,7 @@ from hermes_sessions.gateway.platforms.signal.identifiers import group_id, parse
 from hermes_sessions.gateway.platforms.signal.long_texts import LONG_TEXT, completed
 from hermes_sessions.gateway.platforms.signal.mapping import InboundReader
 from hermes_sessions.model.lane import build_session_key
-from hermes_sessions.testing.signal_daemon import (
+from hermes_sessions_testing.fake_servers.signal.daemon import (
     ACCOUNT,
     ANNA,
     BERT,

@@ -1,4 +1,4 @@
-"""Slack's world: the server of `hermes_sessions.testing.slack_server`, moved by the kit."""
+"""The fake Slack server, driven by the platform kit."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from hermes_sessions.gateway.platforms.slack.adapter import SlackAdapter
 from hermes_sessions.gateway.platforms.slack.settings import WEBHOOK, SlackSettings
-from hermes_sessions.testing.platforms import PlatformWorld, Room, Sender, Shown
-from hermes_sessions.testing.slack_server import SlackServer
-from hermes_sessions.testing.slack_workspace import (
+from hermes_sessions_testing.fake_servers.slack.server import SlackServer
+from hermes_sessions_testing.fake_servers.slack.workspace import (
     ANNA,
     BERT,
     BOT_ID,
@@ -17,6 +16,7 @@ from hermes_sessions.testing.slack_workspace import (
     Person,
     too_many,
 )
+from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
 
 Mode = Literal["socket", "events"]
 

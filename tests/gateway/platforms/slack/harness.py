@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 
 from hermes_sessions.gateway.platforms.slack.adapter import SlackAdapter
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.slack_server import SlackServer
-from hermes_sessions.testing.slack_workspace import ANNA
+from hermes_sessions_testing.fake_servers.slack.server import SlackServer
+from hermes_sessions_testing.fake_servers.slack.workspace import ANNA
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.harness import GatewayHarness
 from tests.gateway.platforms.slack.fake_slack import FakeSlack, Mode
 

@@ -14,15 +14,15 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.slack_transport import ApiAnswer
-from hermes_sessions.testing.slack_workspace import (
+from hermes_sessions_testing.fake_servers.slack.transport import ApiAnswer
+from hermes_sessions_testing.fake_servers.slack.workspace import (
     ANNA,
     Person,
     Refusal,
     missing_scope,
     too_many,
 )
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.platforms.slack.fake_slack import THREAD, FakeSlack
 from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 

@@ -14,7 +14,7 @@ from hermes_sessions.gateway.platforms.slack.settings import (
     WEBHOOK,
     SlackSettings,
 )
-from hermes_sessions.testing.slack_workspace import SCOPES as GRANTED
+from hermes_sessions_testing.fake_servers.slack.workspace import SCOPES as GRANTED
 
 PAGE = Path(__file__).parents[4] / "docs" / "slack.md"
 TEXT = PAGE.read_text(encoding="utf-8")

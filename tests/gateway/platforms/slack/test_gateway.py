@@ -9,8 +9,15 @@ import pytest
 
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.testing.scripted_model import streamed
-from hermes_sessions.testing.slack_workspace import ANNA, BERT, GENERAL, GROUP, Refusal, too_many
+from hermes_sessions_testing.fake_servers.slack.workspace import (
+    ANNA,
+    BERT,
+    GENERAL,
+    GROUP,
+    Refusal,
+    too_many,
+)
+from hermes_sessions_testing.scripted_model import streamed
 from tests.gateway.harness import echo, said
 from tests.gateway.platforms.slack.fake_slack import THREAD
 from tests.gateway.platforms.slack.harness import SlackHarness

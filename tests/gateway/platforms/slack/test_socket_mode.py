@@ -13,7 +13,7 @@ from hermes_sessions.gateway.platforms.slack import socket_mode
 from hermes_sessions.gateway.platforms.slack.directory import Directory
 from hermes_sessions.gateway.platforms.slack.mapping import InboundReader
 from hermes_sessions.gateway.platforms.slack.socket_mode import SocketMode
-from hermes_sessions.testing.slack_workspace import ANNA, GENERAL, Refusal, too_many
+from hermes_sessions_testing.fake_servers.slack.workspace import ANNA, GENERAL, Refusal, too_many
 from tests.gateway.platforms.slack.fake_slack import FakeSlack
 from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 

@@ -7,7 +7,7 @@ import pytest
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Receipt, Target
 from hermes_sessions.gateway.platforms.slack.threads import Threads, quoted
-from hermes_sessions.testing.slack_workspace import (
+from hermes_sessions_testing.fake_servers.slack.workspace import (
     ANNA,
     BERT,
     BOT_USER_ID,

@@ -1,4 +1,4 @@
-"""Telegram's world: the server of `hermes_sessions.testing.telegram_server`, moved by the kit."""
+"""The fake Telegram server, driven by the platform kit."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,8 +6,7 @@ from typing import Any
 
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings, WebhookSettings
-from hermes_sessions.testing.platforms import PlatformWorld, Room, Sender, Shown
-from hermes_sessions.testing.telegram_server import (
+from hermes_sessions_testing.fake_servers.telegram.server import (
     ANNA,
     BERT,
     BOT,
@@ -15,6 +14,7 @@ from hermes_sessions.testing.telegram_server import (
     TelegramServer,
     too_many,
 )
+from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
 
 SECRET = "a-secret-that-only-telegram-knows"
 ROBOT = {"id": 55, "is_bot": True, "first_name": "Robot", "username": "robot_bot"}

@@ -15,8 +15,7 @@ from hermes_sessions.gateway.events import Attachment, Inbound, Receipt, Target
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.spec import make_adapter
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.telegram_server import (
+from hermes_sessions_testing.fake_servers.telegram.server import (
     ANNA,
     BERT,
     GROUP,
@@ -24,6 +23,7 @@ from hermes_sessions.testing.telegram_server import (
     bad_request,
     too_many,
 )
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.platforms.telegram.fake_telegram import FakeTelegram, at_once
 
 PRIVATE = Target("telegram", str(ANNA["id"]))

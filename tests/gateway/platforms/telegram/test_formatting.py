@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hermes_sessions.gateway.platforms.markdown import readable
 from hermes_sessions.gateway.platforms.telegram.formatting import to_html
 from hermes_sessions.gateway.platforms.text_splitter import measure
-from hermes_sessions.testing.telegram_markup import MarkupError, shown_text
+from hermes_sessions_testing.fake_servers.telegram.markup import MarkupError, shown_text
 
 markdown = st.text(
     st.one_of(st.sampled_from("ab *_~`[]()<>&\"'\\#>|-!:\n\nhttps://"), st.characters()),

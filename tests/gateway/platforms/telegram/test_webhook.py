@@ -14,8 +14,8 @@ from hermes_sessions.gateway.platforms import webhooks
 from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
 from hermes_sessions.gateway.platforms.telegram.webhook import SECRET_HEADER
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.telegram_server import ANNA, GROUP, Refusal, bad_request
+from hermes_sessions_testing.fake_servers.telegram.server import ANNA, GROUP, Refusal, bad_request
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.platforms.hostile_requests import check_taken_port, is_cut_off, status_of
 from tests.gateway.platforms.telegram.fake_telegram import SECRET, FakeTelegramWebhook
 

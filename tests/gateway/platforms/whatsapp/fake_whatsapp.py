@@ -1,4 +1,4 @@
-"""WhatsApp's world: the server of `hermes_sessions.testing.whatsapp_server`, moved by the kit."""
+"""The fake WhatsApp server, driven by the platform kit."""
 
 import json
 from collections.abc import Callable
@@ -7,8 +7,7 @@ from typing import Any
 
 from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from hermes_sessions.gateway.platforms.whatsapp.settings import WEBHOOK, WhatsAppSettings
-from hermes_sessions.testing.platforms import PlatformWorld, Room, Sender, Shown
-from hermes_sessions.testing.whatsapp_server import (
+from hermes_sessions_testing.fake_servers.whatsapp.server import (
     ANNA,
     BERT,
     GROUP,
@@ -16,6 +15,7 @@ from hermes_sessions.testing.whatsapp_server import (
     WhatsAppServer,
     too_many,
 )
+from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
 
 VERIFY_TOKEN = "a-token-that-only-meta-knows"
 #: What the number itself writes, which some accounts are told.

@@ -12,8 +12,8 @@ import httpx
 
 from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from hermes_sessions.gateway.platforms.whatsapp.webhook import SIGNATURE_HEADER
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.whatsapp_server import ANNA, WhatsAppServer
+from hermes_sessions_testing.fake_servers.whatsapp.server import ANNA, WhatsAppServer
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.harness import GatewayHarness
 from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN, FakeWhatsApp
 

@@ -15,8 +15,14 @@ from hermes_sessions.gateway.platforms.port import (
     Undeliverable,
     Unreachable,
 )
-from hermes_sessions.testing.platforms import RecordingServices
-from hermes_sessions.testing.whatsapp_server import ANNA, GROUP, Person, Refusal, too_many
+from hermes_sessions_testing.fake_servers.whatsapp.server import (
+    ANNA,
+    GROUP,
+    Person,
+    Refusal,
+    too_many,
+)
+from hermes_sessions_testing.platforms import RecordingServices
 from tests.gateway.platforms.whatsapp.fake_whatsapp import FakeWhatsApp
 from tests.gateway.platforms.whatsapp.harness import AdapterHarness, run_adapter
 

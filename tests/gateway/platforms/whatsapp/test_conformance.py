@@ -1,3 +1,3 @@
 """The conformance kit of platforms on WhatsApp."""
 
-from hermes_sessions.testing.platforms import *  # noqa: F403 - that is how the kit is used
+from hermes_sessions_testing.platforms import *  # noqa: F403 - that is how the kit is used

@@ -10,8 +10,7 @@ import pytest
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.gateway.platforms.whatsapp.errors import explain_error
 from hermes_sessions.storage.repositories.outbox import Outbox
-from hermes_sessions.testing.scripted_model import streamed
-from hermes_sessions.testing.whatsapp_server import (
+from hermes_sessions_testing.fake_servers.whatsapp.server import (
     ANNA,
     BERT,
     GROUP,
@@ -19,6 +18,7 @@ from hermes_sessions.testing.whatsapp_server import (
     outside_window,
     too_many,
 )
+from hermes_sessions_testing.scripted_model import streamed
 from tests.cli.harness import Hermes
 from tests.gateway.harness import echo, said
 from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN

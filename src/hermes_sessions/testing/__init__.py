@@ -1,1 +1,0 @@
-"""What users need for their own tests: a clock, a scripted model, and the conformance kit."""

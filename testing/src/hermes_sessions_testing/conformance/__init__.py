@@ -1,0 +1,185 @@
+"""The conformance kit: what every database behind `SessionDB` must do, as tests.
+
+A provider passes when all of it passes. The kit is plain pytest: import everything into a test
+module and supply one fixture, ``open_store``, which says how your store is opened::
+
+    import pytest
+
+    from hermes_sessions import SessionDB
+    from hermes_sessions_testing.conformance import *
+
+
+    @pytest.fixture
+    def open_store(my_empty_database):
+        def open_handle(**options):
+            return SessionDB(provider=MyProvider(my_empty_database), **options)
+
+        return open_handle
+
+Every call opens another handle on the same store, which is empty when a test starts. *options* are
+keyword arguments of `SessionDB`: always ``clock``, sometimes ``max_message_bytes`` or
+``read_only=True``, which your provider must be told, too. Handles that the kit opens, it closes.
+
+The tests use the documented verbs alone; those of `TestPort` use the transactions of the provider,
+in the SQL that `hermes_sessions.storage.provider` defines. They make no claim on time, so they may
+run in parallel. A docstring that says "behaviour 21" names an entry of
+`hermes_sessions_testing.conformance.behaviours`, the list that the page docs/conformance.md shows.
+"""
+# ruff: noqa: E402 - assertions can only be made to explain themselves before the imports
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+#: One module per subject.
+SUBJECTS: Final = (
+    "concurrency",
+    "conversation",
+    "deletion",
+    "fences",
+    "fidelity",
+    "flags",
+    "handles",
+    "handoff",
+    "idempotency",
+    "ids",
+    "import_export",
+    "leases",
+    "lifecycle",
+    "lineage",
+    "maintenance",
+    "messages",
+    "retention",
+    "rewind",
+    "search",
+    "search_filters",
+    "search_index",
+    "search_queries",
+    "search_results",
+    "search_scope",
+    "session_list",
+    "titles",
+    "topics",
+    "transactions",
+    "trash",
+    "usage",
+)
+
+# Failures then show the values that were compared; it must happen before the modules are imported.
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in (*SUBJECTS, "helpers")))
+
+from hermes_sessions_testing.conformance.concurrency import TestThreads, TestThreadsWithHandles
+from hermes_sessions_testing.conformance.conversation import TestConversation
+from hermes_sessions_testing.conformance.deletion import TestDeletion, TestErasure
+from hermes_sessions_testing.conformance.fences import TestFences, TestHeldChains
+from hermes_sessions_testing.conformance.fidelity import TestFidelity
+from hermes_sessions_testing.conformance.fixtures import clock, db, open_another
+from hermes_sessions_testing.conformance.flags import TestArchive, TestHolds, TestPins
+from hermes_sessions_testing.conformance.handles import TestClosing, TestReadOnly, TestSecondHandle
+from hermes_sessions_testing.conformance.handoff import TestHandoff
+from hermes_sessions_testing.conformance.idempotency import (
+    TestIdempotency,
+    TestIdempotencyAcrossHandles,
+)
+from hermes_sessions_testing.conformance.ids import TestIds
+from hermes_sessions_testing.conformance.import_export import (
+    TestExport,
+    TestImport,
+    TestImportLimits,
+)
+from hermes_sessions_testing.conformance.leases import (
+    TestCompressionLocks,
+    TestHoldersThatEnded,
+    TestLeases,
+    TestLeasesAtOnce,
+)
+from hermes_sessions_testing.conformance.lifecycle import TestLifecycle
+from hermes_sessions_testing.conformance.lineage import TestContinuation, TestLineage
+from hermes_sessions_testing.conformance.maintenance import TestMaintenance, TestMeta, TestSizes
+from hermes_sessions_testing.conformance.messages import (
+    TestAnchors,
+    TestMessageLimits,
+    TestMessages,
+)
+from hermes_sessions_testing.conformance.retention import TestPruning, TestRetention
+from hermes_sessions_testing.conformance.rewind import TestReplacement, TestRewind
+from hermes_sessions_testing.conformance.search import TestSearch
+from hermes_sessions_testing.conformance.search_filters import TestSearchFilters
+from hermes_sessions_testing.conformance.search_index import (
+    TestSearchAcrossHandles,
+    TestSearchUpkeep,
+)
+from hermes_sessions_testing.conformance.search_queries import TestHostileText, TestSearchOperators
+from hermes_sessions_testing.conformance.search_results import TestSearchAnswers, TestSearchPages
+from hermes_sessions_testing.conformance.search_scope import TestScope
+from hermes_sessions_testing.conformance.session_list import TestListing, TestSummaries
+from hermes_sessions_testing.conformance.titles import TestTitles
+from hermes_sessions_testing.conformance.topics import TestTopics
+from hermes_sessions_testing.conformance.transactions import TestAtomicity, TestIsolation, TestPort
+from hermes_sessions_testing.conformance.trash import TestTrash
+from hermes_sessions_testing.conformance.usage import TestInsights, TestUsage
+
+__all__ = [
+    "TestAnchors",
+    "TestArchive",
+    "TestAtomicity",
+    "TestClosing",
+    "TestCompressionLocks",
+    "TestContinuation",
+    "TestConversation",
+    "TestDeletion",
+    "TestErasure",
+    "TestExport",
+    "TestFences",
+    "TestFidelity",
+    "TestHandoff",
+    "TestHeldChains",
+    "TestHoldersThatEnded",
+    "TestHolds",
+    "TestHostileText",
+    "TestIdempotency",
+    "TestIdempotencyAcrossHandles",
+    "TestIds",
+    "TestImport",
+    "TestImportLimits",
+    "TestInsights",
+    "TestIsolation",
+    "TestLeases",
+    "TestLeasesAtOnce",
+    "TestLifecycle",
+    "TestLineage",
+    "TestListing",
+    "TestMaintenance",
+    "TestMessageLimits",
+    "TestMessages",
+    "TestMeta",
+    "TestPins",
+    "TestPort",
+    "TestPruning",
+    "TestReadOnly",
+    "TestReplacement",
+    "TestRetention",
+    "TestRewind",
+    "TestScope",
+    "TestSearch",
+    "TestSearchAcrossHandles",
+    "TestSearchAnswers",
+    "TestSearchFilters",
+    "TestSearchOperators",
+    "TestSearchPages",
+    "TestSearchUpkeep",
+    "TestSecondHandle",
+    "TestSizes",
+    "TestSummaries",
+    "TestThreads",
+    "TestThreadsWithHandles",
+    "TestTitles",
+    "TestTopics",
+    "TestTrash",
+    "TestUsage",
+    "clock",
+    "db",
+    "open_another",
+]

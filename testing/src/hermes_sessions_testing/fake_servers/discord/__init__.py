@@ -1,0 +1,1 @@
+"""A fake Discord: REST API and gateway; `server.DiscordServer` is the entry."""

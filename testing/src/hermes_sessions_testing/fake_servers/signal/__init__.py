@@ -1,0 +1,1 @@
+"""A fake signal-cli daemon; `daemon.SignalDaemon` is the entry."""

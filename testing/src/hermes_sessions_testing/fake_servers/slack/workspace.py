@@ -1,0 +1,180 @@
+"""Who and what there is on the Slack of `hermes_sessions_testing.fake_servers.slack.server`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+# Slack's markup as its clients show it.
+
+
+_CODE: Final = re.compile(r"```\n?(?P<block>.+?)\n?```|`(?P<code>[^`\n]+)`", re.DOTALL)
+
+
+_CONTROL: Final = re.compile(r"<(?P<inside>[^<>\n]*)>")
+
+
+_EMPHASIS: Final = re.compile(r"(?<![\w*_~])([*_~])(?=\S)([^\n]+?)(?<=\S)\1(?![\w*_~])")
+
+
+_ENTITY: Final = re.compile(r"&(amp|lt|gt);")
+
+
+_SIGNS: Final = {"amp": "&", "lt": "<", "gt": ">"}
+
+
+def shown_text(mrkdwn: str) -> str:
+    """Return what people read of a message."""
+    pieces: list[str] = []
+    at = 0
+    for code in _CODE.finditer(mrkdwn):
+        inside = code["block"] or code["code"]
+        pieces += (_prose(mrkdwn[at : code.start()]), unescape(inside))
+        at = code.end()
+    pieces.append(_prose(mrkdwn[at:]))
+    return "".join(pieces)
+
+
+def unescape(text: str) -> str:
+    """Return *text* with the signs that were escaped."""
+    return _ENTITY.sub(lambda entity: _SIGNS[entity[1]], text)
+
+
+def escape(text: str) -> str:
+    """Return what a client sends when somebody types *text*; links and mentions are not found."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _prose(text: str) -> str:
+    text = _CONTROL.sub(lambda control: control["inside"].rpartition("|")[2], text)
+    for _ in range(3):  # emphasis in emphasis
+        text = _EMPHASIS.sub(r"\2", text)
+    return unescape(text)
+
+
+TOKEN: Final = "xoxb-0000000000-0000000000000-testtoken"  # noqa: S105 - opens nothing
+APP_TOKEN: Final = "xapp-1-A0TEST-0000000000-testtoken"  # noqa: S105
+SIGNING_SECRET: Final = "8f742231b10e8888abcd99eeefff85a5"  # noqa: S105
+APP_ID: Final = "A0TESTAPP"
+TEAM_ID: Final = "T0TESTTEAM"
+BOT_ID: Final = "B0TESTBOT"
+BOT_USER_ID: Final = "U0TESTBOT"
+
+SCOPES: Final = (
+    "app_mentions:read,channels:history,channels:read,chat:write,commands,files:read,"
+    "groups:history,groups:read,im:history,mpim:history,mpim:read,users:read"
+)
+
+Record = dict[str, Any]
+
+
+class Person(NamedTuple):
+    """A member of the workspace."""
+
+    id: str
+    name: str
+    #: The private chat with the app.
+    chat: str
+
+    @property
+    def record(self) -> Record:
+        """What ``users.info`` says."""
+        profile = {"display_name": self.name, "real_name": self.name}
+        return {"id": self.id, "team_id": TEAM_ID, "name": self.name.lower(), "profile": profile}
+
+
+class Place(NamedTuple):
+    """A channel, or a chat of several people."""
+
+    id: str
+    name: str
+    #: As in events: ``channel``, ``group`` (a private channel) or ``mpim``.
+    kind: str = "channel"
+    purpose: str = ""
+
+    @property
+    def record(self) -> Record:
+        """What ``conversations.info`` says."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "is_channel": self.kind == "channel",
+            "is_group": self.kind == "group",
+            "is_im": False,
+            "is_mpim": self.kind == "mpim",
+            "is_private": self.kind != "channel",
+            "topic": {"value": ""},
+            "purpose": {"value": self.purpose},
+        }
+
+
+ANNA: Final = Person("U0ANNA", "Anna", "D0ANNA")
+BERT: Final = Person("U0BERT", "Bert", "D0BERT")
+GENERAL: Final = Place("C0GENERAL", "general", purpose="For everybody")
+SECRET: Final = Place("C0SECRET", "secret", kind="group")
+GROUP: Final = Place("C0GROUP", "mpdm-anna--bert--hermes-1", kind="mpim")
+
+
+class Refusal(Exception):
+    """What the Web API answers instead of a result."""
+
+    def __init__(self, error: str, *, status: int = 200, **fields: Any) -> None:
+        super().__init__(error)
+        self.error = error
+        self.status = status
+        self.headers: dict[str, str] = fields.pop("headers", {})
+        self.body: Record = {"ok": False, "error": error, **fields}
+
+
+def too_many(retry_after: float = 30) -> Refusal:
+    """Return the answer to one call too many."""
+    return Refusal("ratelimited", status=429, headers={"Retry-After": f"{retry_after:g}"})
+
+
+def missing_scope(needed: str) -> Refusal:
+    """Return the answer to a call that the app may not make."""
+    return Refusal("missing_scope", needed=needed, provided="identify")
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message of the app, as it is now."""
+
+    channel: str
+    ts: str
+    #: In Slack's markup.
+    text: str
+    thread_ts: str | None = None
+    #: What it was before it was changed.
+    before: list[str] = field(default_factory=list)
+
+    @property
+    def shown(self) -> str:
+        """What people read."""
+        return shown_text(self.text)
+
+
+def callback(event: Mapping[str, Any], number: int, now: float) -> Record:
+    """Return what the Events API says around an event."""
+    return {
+        "token": "unused",
+        "team_id": TEAM_ID,
+        "api_app_id": APP_ID,
+        "event": dict(event),
+        "type": "event_callback",
+        "event_id": f"Ev0{number:08d}",
+        "event_time": int(now),
+        "authorizations": [
+            {
+                "enterprise_id": None,
+                "team_id": TEAM_ID,
+                "user_id": BOT_USER_ID,
+                "is_bot": True,
+                "is_enterprise_install": False,
+            }
+        ],
+        "is_ext_shared_channel": False,
+        "event_context": f"4-{number}",
+    }

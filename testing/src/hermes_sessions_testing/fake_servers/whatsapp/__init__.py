@@ -1,0 +1,1 @@
+"""A fake WhatsApp Cloud API; `server.WhatsAppServer` is the entry."""
