@@ -12,13 +12,13 @@ from hermes_sessions import SessionDB
 from hermes_sessions.errors import StoreClosed
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.recall import TOOL_SCHEMA, call, session_search
-from hermes_sessions.recall.arguments import Arguments, read_arguments
+from hermes_sessions.recall.arguments import RecallArguments, read_arguments
 from tests.recall.conversations import MORNING, ids_of, talk
 
 PARAMETERS = TOOL_SCHEMA["function"]["parameters"]["properties"]
 
 
-def read(**given_arguments: Any) -> Arguments:
+def read(**given_arguments: Any) -> RecallArguments:
     return read_arguments(given_arguments, now=MORNING)
 
 
@@ -116,7 +116,7 @@ def test_times() -> None:
     assert read(before=1_700_000_000).before == 1_700_000_000
     for odd in ("soon", 7, {}, True, "9" * 400):
         assert read(after=odd).after is None
-        assert "after was no date" in read(after=odd).notes[0]
+        assert "after was not a date" in read(after=odd).notes[0]
 
 
 @pytest.mark.parametrize("value", ["4", 4, 4.0, " 4 "])
@@ -163,7 +163,7 @@ def test_what_was_ignored_is_noted(filled: SessionDB) -> None:
     answer = call(filled, {"around_message_id": 4, "after": "soon", "other": 1}, scope=OWNER)
     assert answer["notes"] == [
         "around_message_id needs session_id, so it was ignored.",
-        "after was no date such as 2026-05-01 or 7d, so it was ignored.",
+        "after was not a date such as 2026-05-01 or 7d, so it was ignored.",
     ]
 
 

@@ -82,7 +82,7 @@ def test_what_the_default_roles_hide_is_said(db: SessionDB, ask: Ask) -> None:
     db.append_message("s1", "tool", "kettle.txt", tool_name="terminal")
     answer = ask("kettle")
     assert answer["message"] == (
-        "Nothing was found. Matches were left out by: role_filter (1). Try fewer or other words."
+        "Nothing was found. Matches were removed by: role_filter (1). Try fewer or other words."
     )
     assert "sessions_searched" not in answer
 
@@ -232,7 +232,7 @@ def test_nothing_to_search_for(db: SessionDB, ask: Ask) -> None:
     talk(db, "s1", "brew")
     answer = ask('""')
     assert (answer["success"], answer["mode"], answer["results"]) == (True, "discover", [])
-    assert answer["message"] == "There is nothing to search for in this query."
+    assert answer["message"] == "This query contains nothing to search for."
 
 
 def test_the_same_question_has_the_same_answer(db: SessionDB, ask: Ask) -> None:

@@ -1,7 +1,7 @@
-"""What a model sends as arguments, read with patience.
+"""Tolerant parsing of the arguments that a model sends.
 
-Numbers are clamped, junk gets the default, and what changes the meaning of the call is noted. Only
-arguments that cannot mean anything are refused.
+Numbers are clamped, unusable values get the default, and changes of meaning are noted. Only
+arguments without a possible meaning are rejected.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ WINDOWS: Final = (1, 20)
 TOKENS: Final = (500, 50_000)
 DEFAULT_ROLES: Final = ("user", "assistant")
 SORTS: Final = ("relevance", "newest", "oldest")
-#: Longer questions are cut; nobody asks one.
+#: Longer queries are cut.
 LONGEST_QUERY: Final = 1_000
 _MOST_NAMES: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
-    """One call, checked."""
+class RecallArguments:
+    """The validated arguments of one call."""
 
     query: str = ""
     limit: int = DEFAULT_LIMIT
     sort: str = SORTS[0]
-    #: None: the default; empty: any role.
+    #: None means the default roles, empty means any role.
     roles: tuple[str, ...] | None = None
     sources: tuple[str, ...] | None = None
     #: Seconds since the epoch.
@@ -47,32 +47,32 @@ class Arguments:
     session_id: str | None = None
     around_message_id: int | None = None
     window: int = DEFAULT_WINDOW
-    #: Sessions whose conversations are left out.
+    #: Sessions whose conversations are excluded.
     exclude: tuple[str, ...] = ()
     max_tokens: int = DEFAULT_TOKENS
-    #: What was not understood, in words for the model.
+    #: What was ignored or cut, in words for the model.
     notes: tuple[str, ...] = ()
 
     @property
     def mode(self) -> Mode:
-        """Which of the four shapes is asked for."""
+        """The mode that the arguments select."""
         if self.session_id is not None:
             return "read" if self.around_message_id is None else "scroll"
         return "discover" if self.query else "browse"
 
     def opening(self) -> dict[str, Any]:
-        """Return what an answer to this call starts with."""
+        """Return the fields that every result of this call starts with."""
         opening: dict[str, Any] = {"success": True, "mode": self.mode}
         return opening | ({"notes": list(self.notes)} if self.notes else {})
 
 
 def read_arguments(
     raw: Mapping[str, Any] | str | None, *, now: float, zone: tzinfo | None = None
-) -> Arguments:
+) -> RecallArguments:
     """Return the arguments of a call, given as an object or as its JSON text.
 
     Raises:
-        InvalidInput: they are no object, or name a session or message in a way that cannot be one.
+        InvalidInput: not an object, or an invalid session or message id.
     """
     given = _object(raw)
     notes: list[str] = []
@@ -81,7 +81,7 @@ def read_arguments(
     if around is not None and session_id is None:
         notes.append("around_message_id needs session_id, so it was ignored.")
         around = None
-    return Arguments(
+    return RecallArguments(
         query=_query(given.get("query"), notes),
         limit=_whole(given.get("limit"), DEFAULT_LIMIT, LIMITS),
         sort=_sort(given.get("sort")),
@@ -113,13 +113,13 @@ def _object(raw: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str | None:
-    """Return text or a number as text; None for anything else."""
+    """Return text, or a number as text; None for anything else."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             return str(value)
-        except ValueError:  # an integer of thousands of digits
+        except ValueError:  # an integer with thousands of digits
             return None
     return None
 
@@ -160,7 +160,7 @@ def _sort(value: Any) -> str:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """Return the names of a list, or of text with commas between them."""
+    """Return the names in a list or a comma-separated text."""
     if isinstance(value, str):
         value = value.split(",")
     if not isinstance(value, (list, tuple)):
@@ -170,7 +170,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _sources(value: Any) -> tuple[str, ...] | None:
-    """Return the sources as named, and in small letters: models write Telegram, too."""
+    """Return the sources as given and in lower case: models also write Telegram."""
     names = [spelling for name in _names(value) for spelling in (name, name.lower())]
     return tuple(dict.fromkeys(names)) or None
 
@@ -190,7 +190,7 @@ def _moment(
         return None
     moment = None if text is None else read_time(text, now, zone)
     if moment is None or not math.isfinite(moment):
-        notes.append(f"{name} was no date such as 2026-05-01 or 7d, so it was ignored.")
+        notes.append(f"{name} was not a date such as 2026-05-01 or 7d, so it was ignored.")
         return None
     return moment
 
@@ -200,7 +200,7 @@ def _session_id(value: Any) -> str | None:
         return None
     text = _text(value)
     if text is None:
-        raise InvalidInput("session_id must be the id of a session, as text.")
+        raise InvalidInput("session_id must be a session id, as text.")
     return text or None
 
 
@@ -212,11 +212,11 @@ def _message_id(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
         try:
             return int(value)
-        except ValueError as error:  # thousands of digits
+        except ValueError as error:  # an integer with thousands of digits
             raise InvalidInput(_NO_MESSAGE_ID) from error
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(_NO_MESSAGE_ID)
     return value
 
 
-_NO_MESSAGE_ID: Final = "around_message_id must be the id of a message, a whole number."
+_NO_MESSAGE_ID: Final = "around_message_id must be a message id, a whole number."

@@ -1,4 +1,4 @@
-"""Browse: the conversations of late."""
+"""Browse mode: list recent conversations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from hermes_sessions.model.lineage import SUBAGENT
-from hermes_sessions.recall.arguments import Arguments
+from hermes_sessions.recall.arguments import RecallArguments
 from hermes_sessions.recall.budget import json_length, room_for
 from hermes_sessions.recall.message_excerpts import label
 from hermes_sessions.recall.scoped_store import (
@@ -20,13 +20,13 @@ from hermes_sessions.recall.scoped_store import (
 Record = dict[str, Any]
 
 _PAGE: Final = 100
-#: Sessions that are looked at, at most, to find some that were active in the time asked for.
+#: The most sessions examined to find some that were active in the requested period.
 _LOOKED_AT: Final = 5_000
 
 
-def browse(context: RecallContext, arguments: Arguments) -> Record:
-    """Return one row per conversation, newest activity first."""
-    left_out = set(context.conversations_left_out(arguments.exclude))
+def browse(context: RecallContext, arguments: RecallArguments) -> Record:
+    """Return one row per conversation, latest activity first."""
+    left_out = set(context.excluded_conversations(arguments.exclude))
     rows: list[Record] = []
     for sessions in _tiers(context.store, arguments):
         for session in sessions:
@@ -54,7 +54,7 @@ def browse(context: RecallContext, arguments: Arguments) -> Record:
 
 
 def _is_for_another(store: ScopedStore, session: Record) -> bool:
-    """Whether a session worked for another, which stands for the conversation."""
+    """Whether a session worked for a parent session, which represents the conversation."""
     parent = session["parent_session_id"]
     if parent is None or session["edge_kind"] == SUBAGENT:
         return parent is not None
@@ -75,8 +75,8 @@ def _row(context: RecallContext, session: Record) -> Record:
     }
 
 
-def _tiers(store: ScopedStore, arguments: Arguments) -> Iterator[Iterator[Record]]:
-    """Yield sessions by group of sources, each newest first."""
+def _tiers(store: ScopedStore, arguments: RecallArguments) -> Iterator[Iterator[Record]]:
+    """Yield sessions by group of sources, each latest first."""
     if arguments.sources is not None:
         streams = [_recent(store, arguments, source=source) for source in arguments.sources]
         yield heapq.merge(*streams, key=lambda session: -session["last_active"])
@@ -88,12 +88,12 @@ def _tiers(store: ScopedStore, arguments: Arguments) -> Iterator[Iterator[Record
 
 def _recent(
     store: ScopedStore,
-    arguments: Arguments,
+    arguments: RecallArguments,
     *,
     source: str | None = None,
     exclude: Sequence[str] = (),
 ) -> Iterator[Record]:
-    """Yield sessions that were active in the time asked for, newest first."""
+    """Yield sessions that were active in the requested period, latest first."""
     for offset in range(0, _LOOKED_AT, _PAGE):
         page = store.list_recent(source=source, exclude_sources=exclude, limit=_PAGE, offset=offset)
         for session in page:

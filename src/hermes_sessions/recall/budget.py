@@ -1,8 +1,8 @@
-"""The token budget: how an answer's size is estimated, and how room is shared.
+"""The token budget: estimates the size of a result and divides the available space.
 
-A token is taken to be four characters of the JSON text. That is close for English and code and too
-few for Chinese, Japanese and Korean, where a character is about a token; every answer states the
-estimate and how it was made.
+A token is estimated as four characters of JSON. This is close for English and code, and too low for
+Chinese, Japanese and Korean, where a character is about a token. Every result states the estimate
+and its method.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, Final
 from hermes_sessions.text.characters import cluster_end, cluster_start
 from hermes_sessions.text.snippet import Mark, densest
 
-# Cuts long texts to what is worth reading: the place where the matches are, else the start.
+# Cutting long texts to the part worth reading: around the matches, or else the start.
 
 
 DOTS: Final = "..."
 
 
 def json_length(value: Any) -> int:
-    """Return how many characters a value takes in a JSON document."""
+    """Return the number of characters of a value in a JSON document."""
     return len(json.dumps(value, ensure_ascii=False))
 
 
 def cut(text: str, size: int, marks: Sequence[Mark] = ()) -> str:
-    """Return at most *size* characters, dots for what was left out included.
+    """Return at most *size* characters, including an ellipsis for omitted text.
 
     The piece starts a quarter of its length before the densest group of matches, or at the start
-    of the text when there is none.
+    of the text without matches.
     """
     if len(text) <= size:
         return text
@@ -46,7 +46,7 @@ def cut(text: str, size: int, marks: Sequence[Mark] = ()) -> str:
 
 
 def cut_to_json_length(text: str, size: int, marks: Sequence[Mark] = ()) -> str:
-    """Return text cut so that it takes at most *size* characters in JSON, quotes not counted."""
+    """Return text cut to at most *size* characters in JSON, not counting quotes."""
     kept = cut(text, size, marks)
     allowed = size
     while kept and (taken := json_length(kept) - 2) > size:
@@ -61,14 +61,14 @@ METHOD: Final = "characters / 4"
 
 
 def estimate_tokens(value: Any) -> int:
-    """Return about how many tokens a value takes in a JSON document."""
+    """Return the estimated number of tokens of a value in a JSON document."""
     return -(-json_length(value) // CHARACTERS_PER_TOKEN)
 
 
 def share_out(wanted: Sequence[int], weights: Sequence[int], available: int) -> list[int]:
-    """Return how much each gets: what it wants where that is little, the rest by weight.
+    """Return each share: small requests are met in full, the rest is divided by weight.
 
-    The sum is at most *available*, and nobody gets more than wanted.
+    The sum is at most *available*, and no share exceeds its request.
     """
     given = [0] * len(wanted)
     left, weight_left = max(available, 0), sum(weights)
@@ -80,16 +80,17 @@ def share_out(wanted: Sequence[int], weights: Sequence[int], available: int) -> 
 
 
 def stated(result: dict[str, Any], max_tokens: int) -> dict[str, Any]:
-    """Return the answer with the budget and the estimate of its own size."""
+    """Return the result with the budget and the estimate of its own size."""
     answer = _with_estimate(result, max_tokens, max_tokens)
-    # The number is part of the text it measures: a smaller one may save a digit, and so again.
+    # The estimate is part of the text it measures, so a smaller number may save a digit. Repeat
+    # until it is stable.
     while (estimated := estimate_tokens(answer)) < answer["tokens"]["estimated"]:
         answer = _with_estimate(result, max_tokens, estimated)
     return answer
 
 
 def room_for(envelope: dict[str, Any], max_tokens: int) -> int:
-    """Return how many characters are left beside an answer's fixed parts."""
+    """Return the number of characters available beside the fixed parts of a result."""
     widest = _with_estimate(envelope, max_tokens, max_tokens)
     return max_tokens * CHARACTERS_PER_TOKEN - json_length(widest)
 

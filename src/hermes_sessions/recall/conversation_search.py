@@ -1,9 +1,9 @@
-"""Collects hits so that many conversations have their say.
+"""Collect search hits from many conversations.
 
-A search gives the best hits; a session that mentions the words a thousand times could fill them
-all, and so could a thousand runs of a scheduled job. So the question is asked again without the
-conversations that have already answered, first among ordinary sources and then among those that
-are demoted, until there are enough conversations to choose from or no more hits.
+A single search returns the best hits. One session that mentions the words a thousand times, or a
+thousand runs of a scheduled job, could fill them all. So the search is repeated without the
+conversations already found, first among ordinary sources and then among demoted ones, until there
+are enough conversations to choose from or no more hits.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS, steps
 from hermes_sessions.text.query.tree import Node, Query, terms_of
 from hermes_sessions.text.relevance import Match, scores
 
-# Puts conversations in order: the best first, however much a noisy one has to say.
+# Ranking of conversations: the best first, however many hits a noisy one has.
 
-#: Hits of a conversation that decide about its place.
+#: The number of hits that decide the rank of a conversation.
 _DECIDING: Final = 3
-#: What the second and third hit add, so that a conversation about the matter comes before one that
+#: The weight of the second and third hit. A conversation about the topic ranks before one that
 #: mentions it once, and a thousand mentions count no more than three.
 _FURTHER_HITS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class RankedConversation:
-    """A conversation that answers: its hits, best first."""
+    """A matching conversation with its hits, best first."""
 
     conversation_id: str
     hits: list[Hit]
@@ -41,32 +41,32 @@ class RankedConversation:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Worth:
-    """How good a hit is: smaller is better."""
+class _HitRank:
+    """The rank of a hit; smaller is better."""
 
-    #: Which reading of the question it matches; 0 is the strictest.
+    #: The relaxation step it matches; 0 is the strictest.
     reading: int
     cost: float
 
 
-#: A hit that does not decide.
-_WORTHLESS: Final = _Worth(99, 0.0)
+#: The rank of a hit beyond `_DECIDING`.
+_UNRANKED: Final = _HitRank(99, 0.0)
 
 
 def best_conversations(
     store: ScopedStore, gathered: CollectedHits, *, sort: str, limit: int
 ) -> list[RankedConversation]:
-    """Return the best conversations, in the order asked for; demoted sources come last."""
+    """Return the best conversations in the requested order; demoted sources come last."""
     by_conversation: dict[str, list[Hit]] = {}
     for hit in {hit.id: hit for hit in gathered.hits}.values():
         by_conversation.setdefault(hit.conversation_id, []).append(hit)
     if sort != "relevance" or not terms_of(gathered.tree):
         return _by_time(by_conversation, gathered, oldest=sort == "oldest")[:limit]
     if gathered.searches == 1 and not gathered.is_relaxed:
-        worth = {hit.id: _Worth(0, -(hit.score or 0.0)) for hit in gathered.hits}
+        ranks = {hit.id: _HitRank(0, -(hit.score or 0.0)) for hit in gathered.hits}
     else:
-        worth = _comparable(store, by_conversation, gathered)
-    return _by_worth(by_conversation, gathered, worth)[:limit]
+        ranks = _comparable(store, by_conversation, gathered)
+    return _by_rank(by_conversation, gathered, ranks)[:limit]
 
 
 def _by_time(
@@ -82,46 +82,46 @@ def _by_time(
     )
 
 
-def _by_worth(
-    by_conversation: dict[str, list[Hit]], gathered: CollectedHits, worth: dict[int, _Worth]
+def _by_rank(
+    by_conversation: dict[str, list[Hit]], gathered: CollectedHits, ranks: dict[int, _HitRank]
 ) -> list[RankedConversation]:
     ordered = []
     for conversation_id, hits in by_conversation.items():
         hits.sort(
             key=lambda hit: (
                 gathered.is_demoted(hit),
-                worth.get(hit.id, _WORTHLESS),
+                ranks.get(hit.id, _UNRANKED),
                 -hit.timestamp,
                 -hit.id,
             )
         )
         best, *others = hits
         found = RankedConversation(conversation_id, hits, gathered.is_demoted(best))
-        value = worth.get(best.id, _WORTHLESS)
-        further = sum(worth[hit.id].cost for hit in others[: _DECIDING - 1] if hit.id in worth)
-        whole = _Worth(value.reading, round(value.cost + _FURTHER_HITS * further, 9))
+        value = ranks.get(best.id, _UNRANKED)
+        further = sum(ranks[hit.id].cost for hit in others[: _DECIDING - 1] if hit.id in ranks)
+        whole = _HitRank(value.reading, round(value.cost + _FURTHER_HITS * further, 9))
         ordered.append(((found.demoted, whole, -best.timestamp, conversation_id), found))
     return [found for _, found in sorted(ordered, key=lambda pair: pair[0])]
 
 
 def _comparable(
     store: ScopedStore, by_conversation: dict[str, list[Hit]], gathered: CollectedHits
-) -> dict[int, _Worth]:
-    """Judge the deciding hits against each other.
+) -> dict[int, _HitRank]:
+    """Rank the deciding hits of all conversations together.
 
-    The scores of one search, or of one reading of the question, say nothing about those of
-    another: each depends on how rare the words are among its own candidates.
+    Scores of different searches, or of different relaxation steps, are not comparable: each
+    depends on how rare the words are among its own candidates.
     """
     deciding: list[tuple[Hit, Match]] = []
     for hits in by_conversation.values():
-        # As the searches gave them, so that a stricter reading stays in front of a weaker one.
+        # In search order, so that a match of a stricter step stays before one of a weaker step.
         for hit in hits[:_DECIDING]:
             window = store.messages_around(hit.session_id, hit.id, 0)["window"]
             if window:
                 deciding.append((hit, _match(hit, window[0])))
     points = scores([match for _, match in deciding], terms_of(gathered.tree))
     return {
-        hit.id: _Worth(_reading(gathered.readings, hit, match), -score)
+        hit.id: _HitRank(_reading(gathered.readings, hit, match), -score)
         for (hit, match), score in zip(deciding, points, strict=True)
     }
 
@@ -151,13 +151,13 @@ def _texts(message: dict[str, Any]) -> Sequence[str]:
     return [text for text in texts if text]
 
 
-#: Hits of one search.
+#: Hits per search.
 _PAGE: Final = 60
-#: Where any word will do, a search gives a part of each word's hits, this many or more; so fewer
-#: hits than this are all there are.
+#: In the step "any of the words" a search returns at least this many hits of each word. A search
+#: with fewer hits than this has returned all of them.
 _PART: Final = 50
-#: To choose the best, there should be this many times the conversations that are shown; asked for
-#: in a few rounds. To have enough at all, as many rounds as it takes.
+#: Collect this many times the conversations that are shown, to choose the best, within a few
+#: rounds. To have enough at all, there is no limit of rounds.
 _CHOICE: Final = 3
 _ROUNDS_FOR_CHOICE: Final = 3
 
@@ -167,41 +167,41 @@ class CollectedHits:
     """Hits of one or more searches, and how they were found."""
 
     account: SearchReport
-    #: How the question was read: what the first hits match, then what weaker ones do.
+    #: The relaxation steps as trees: that of the first hits, then weaker ones.
     readings: list[Node]
-    #: Whether demoted sources count as any other, because they were asked for.
+    #: Whether demoted sources rank like others, because the query asks for them.
     is_level: bool
     hits: list[Hit] = field(default_factory=list)
     searches: int = 0
 
     @property
     def tree(self) -> Node | None:
-        """The strictest reading that found something."""
+        """The strictest step that found something."""
         return self.readings[0] if self.readings else None
 
     @property
     def is_relaxed(self) -> bool:
-        """Whether the question found nothing as it was asked."""
+        """Whether the query found nothing as typed."""
         return self.account.step != AS_ASKED
 
     def add(self, answer: SearchAnswer) -> None:
-        """Take over the hits of one more search."""
+        """Add the hits of one more search."""
         self.hits += answer.hits
         self.searches += 1
         self.account.complete = self.account.complete and answer.account.complete
 
     def is_demoted(self, hit: Hit) -> bool:
-        """Whether a hit comes after those of people's conversations."""
+        """Whether a hit ranks after those of ordinary conversations."""
         return not self.is_level and hit.source in DEMOTED_WHEN_SEARCHING
 
     def conversations(self, *, demoted: bool) -> set[str]:
-        """Return the conversations with hits of this kind."""
+        """Return the ids of conversations with demoted, or with ordinary, hits."""
         return {hit.conversation_id for hit in self.hits if self.is_demoted(hit) is demoted}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked of the store, and how many conversations are to be shown."""
+class RecallQuery:
+    """A query against the store, and the number of conversations to show."""
 
     text: str
     parsed: Query
@@ -210,10 +210,8 @@ class Question:
     wanted: int
 
 
-def collect_hits(store: ScopedStore, question: Question) -> CollectedHits:
-    """Return hits of as many conversations as wanted, if there are that many, and of more to
-    choose from.
-    """
+def collect_hits(store: ScopedStore, question: RecallQuery) -> CollectedHits:
+    """Return hits of at least ``question.wanted`` conversations, if that many match."""
     first = store.search(
         question.text, question.conditions, limit=_PAGE, sort=question.sort, relax=True
     )
@@ -233,7 +231,7 @@ def collect_hits(store: ScopedStore, question: Question) -> CollectedHits:
 
 @dataclass(frozen=True, slots=True)
 class _Tier:
-    """A group of sources, by whether they are demoted."""
+    """A group of sources: the demoted ones or the others."""
 
     conditions: SearchConditions
     demoted: bool
@@ -249,7 +247,7 @@ def _tiers(conditions: SearchConditions, gathered: CollectedHits) -> Iterator[_T
 
 
 def _ask_again(
-    store: ScopedStore, question: Question, tier: _Tier, gathered: CollectedHits
+    store: ScopedStore, question: RecallQuery, tier: _Tier, gathered: CollectedHits
 ) -> None:
     while not _is_enough(gathered, tier, question.wanted):
         known = gathered.conversations(demoted=tier.demoted)
@@ -262,7 +260,7 @@ def _ask_again(
             relax=gathered.is_relaxed,
         )
         if answer.account.step == INSIDE_WORDS != gathered.account.step:
-            # The last resort, for questions that find nothing else.
+            # The last resort, for queries that find nothing else.
             return
         gathered.add(answer)
         if _is_all(answer, gathered):
@@ -270,7 +268,7 @@ def _ask_again(
 
 
 def _is_all(answer: SearchAnswer, gathered: CollectedHits) -> bool:
-    """Whether a search gave every hit there is."""
+    """Whether a search returned every existing hit."""
     if not answer.hits:
         return True
     is_part = gathered.is_relaxed and len(answer.hits) >= _PART
@@ -280,7 +278,7 @@ def _is_all(answer: SearchAnswer, gathered: CollectedHits) -> bool:
 def _is_enough(gathered: CollectedHits, tier: _Tier, wanted: int) -> bool:
     found = len(gathered.conversations(demoted=False))
     if tier.demoted:
-        # Only to fill up what ordinary sources leave empty.
+        # Demoted sources only fill up what ordinary sources leave empty.
         return found + len(gathered.conversations(demoted=True)) >= wanted
     if found >= wanted and gathered.searches >= _ROUNDS_FOR_CHOICE:
         return True
@@ -288,7 +286,7 @@ def _is_enough(gathered: CollectedHits, tier: _Tier, wanted: int) -> bool:
 
 
 def _readings(node: Node | None, step: str) -> list[Node]:
-    """Return the trees of this step and those after it."""
+    """Return the trees of this step and of the steps after it."""
     if node is None:
         return []
     named = list(steps(node))

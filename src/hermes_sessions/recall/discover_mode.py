@@ -1,15 +1,15 @@
-"""Discover: which conversations answer a question, and where in them the answer is."""
+"""Discover mode: find the conversations that answer a query, and the matching messages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hermes_sessions.recall.arguments import DEFAULT_ROLES, Arguments
+from hermes_sessions.recall.arguments import DEFAULT_ROLES, RecallArguments
 from hermes_sessions.recall.budget import cut_to_json_length, json_length, room_for, share_out
 from hermes_sessions.recall.conversation_search import (
-    Question,
     RankedConversation,
+    RecallQuery,
     best_conversations,
     collect_hits,
 )
@@ -22,25 +22,25 @@ from hermes_sessions.recall.message_excerpts import (
     wanted_room,
 )
 from hermes_sessions.recall.scoped_store import RecallContext
-from hermes_sessions.recall.summaries import Summaries, Topic
+from hermes_sessions.recall.summaries import Summaries, SummaryTopic
 from hermes_sessions.storage.search.answer import COUNT_LIMIT, Hit, SearchReport
 from hermes_sessions.text.query.filters import SearchConditions
 from hermes_sessions.text.query.parser import parse
 from hermes_sessions.text.query.relaxation import AS_ASKED
 
-# Says how a question was read, and why it found nothing, without telling what is out of scope.
+# How the query was interpreted, or why it found nothing, without revealing what is out of scope.
 #
-# The account of a search is for the owner of the store; of its numbers only those that count within
-# the scope are used here.
+# A search report is written for the owner of the store; only numbers that count within the scope
+# are used here.
 
 
 _EXPLAINED: Final = {
-    "without common words": "Nothing matched all words; common words were left out.",
+    "without common words": "Nothing matched all words; common words were ignored.",
     "other forms of the words": "Nothing matched as written; other forms of the words did.",
     "any of the words": "Nothing matched all words; these have at least one of them.",
     "inside words": "Nothing matched whole words; these have the text inside longer words.",
 }
-#: How filters are called in the tool's arguments and in the query.
+#: Names of filters in the tool's arguments and in the query.
 _FILTERS: Final = {
     "roles": "role_filter",
     "sources": "source",
@@ -60,12 +60,12 @@ _LONGEST_REPAIR: Final = 100
 
 
 def describe_interpretation(account: SearchReport) -> dict[str, Any]:
-    """Return ``complete``, and ``reading`` when the question was not taken as it was asked."""
+    """Return ``complete``, and ``reading`` when the query was adjusted or relaxed."""
     said: dict[str, Any] = {"complete": account.complete}
     reading: dict[str, Any] = {}
     if account.step != AS_ASKED:
         reading["step"] = account.step
-        reading["explanation"] = _EXPLAINED.get(account.step, "The question was relaxed.")
+        reading["explanation"] = _EXPLAINED.get(account.step, "The query was relaxed.")
     if account.repairs:
         kept = account.repairs[:_MOST_REPAIRS]
         reading["repairs"] = [cut_to_json_length(repair, _LONGEST_REPAIR) for repair in kept]
@@ -73,22 +73,22 @@ def describe_interpretation(account: SearchReport) -> dict[str, Any]:
         said["reading"] = reading
     if not account.complete:
         said["incomplete_because"] = (
-            "Only the newest messages were looked into; narrow the search to reach further back."
+            "Only the newest messages were searched; narrow the search to reach further back."
             if account.scanned
-            else "The search index is still being built; ask again later for older messages."
+            else "The search index is still being built; try again later for older messages."
         )
     return said
 
 
 def explain_no_results(account: SearchReport) -> str:
-    """Return what to tell when nothing was found."""
+    """Return the message for a search without results."""
     parts = ["Nothing was found."]
     hidden = [
         f"{_FILTERS.get(name, name)} ({number:,}{' or more' if number >= COUNT_LIMIT else ''})"
         for name, number in account.removed.items()
     ]
     if hidden:
-        parts.append(f"Matches were left out by: {', '.join(hidden)}.")
+        parts.append(f"Matches were removed by: {', '.join(hidden)}.")
     parts += account.notes
     parts.append("Try fewer or other words.")
     return " ".join(parts)
@@ -96,19 +96,21 @@ def explain_no_results(account: SearchReport) -> str:
 
 Record = dict[str, Any]
 
-#: Filters in the text that ask for messages which the default roles would hide.
+#: Filters in the query that ask for messages which the default roles would hide.
 _ABOUT_ROLES: Final = frozenset({"role", "tool", "has"})
 _OTHER_MATCHES: Final = 2
 _ECHO: Final = 200
 _LONGEST_SNIPPET: Final = 300
-#: A conversation gets at least this much room, so that few are shown well rather than many badly.
+#: The least room of a conversation: a few are shown well rather than many badly.
 _WORTH_SHOWING: Final = 200
-#: Bookends come after the nearest neighbours of the match and before the farther ones.
+#: Bookends come after the closest neighbours of the match and before more distant ones.
 _BOOKEND_PRIORITY: Final = 2.5
 
 
-def discover(context: RecallContext, arguments: Arguments, summaries: Summaries | None) -> Record:
-    """Return the conversations that answer best, each with its match in context."""
+def discover(
+    context: RecallContext, arguments: RecallArguments, summaries: Summaries | None
+) -> Record:
+    """Return the best matching conversations, each with its match in context."""
     result = arguments.opening() | {
         "query": cut_to_json_length(arguments.query, _ECHO),
         "results": [],
@@ -116,7 +118,7 @@ def discover(context: RecallContext, arguments: Arguments, summaries: Summaries 
     }
     question = _question(context, arguments)
     if question.parsed.is_empty:
-        return result | {"message": "There is nothing to search for in this query."}
+        return result | {"message": "This query contains nothing to search for."}
     gathered = collect_hits(context.store, question)
     found = best_conversations(context.store, gathered, sort=arguments.sort, limit=arguments.limit)
     entries = [entry for item in found if (entry := _entry(context, item)) is not None]
@@ -135,11 +137,11 @@ def discover(context: RecallContext, arguments: Arguments, summaries: Summaries 
     result["results"] = _fitted(entries, room_for(result, arguments.max_tokens), marker)
     result["count"] = len(result["results"])
     if not result["results"]:
-        result["message"] = "max_tokens is too small to show what was found."
+        result["message"] = "max_tokens is too small to show the results."
     return result
 
 
-def _question(context: RecallContext, arguments: Arguments) -> Question:
+def _question(context: RecallContext, arguments: RecallArguments) -> RecallQuery:
     parsed = parse(arguments.query)
     roles = arguments.roles
     if roles is None:
@@ -150,9 +152,9 @@ def _question(context: RecallContext, arguments: Arguments) -> Question:
         sources=arguments.sources,
         after=arguments.after,
         before=arguments.before,
-        exclude_conversations=context.conversations_left_out(arguments.exclude),
+        exclude_conversations=context.excluded_conversations(arguments.exclude),
     )
-    return Question(
+    return RecallQuery(
         text=arguments.query,
         parsed=parsed,
         conditions=conditions,
@@ -161,17 +163,17 @@ def _question(context: RecallContext, arguments: Arguments) -> Question:
     )
 
 
-# ── one conversation ──────────────────────────────────────────────────────────────────────────
+# One conversation
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A conversation on its way into the answer."""
+    """A conversation that is being prepared for the result."""
 
     hit: Hit
     facts: Record
     messages: list[MessageExcerpt]
-    #: How many of the messages are the first bookend, and how many the last.
+    #: How many of the messages form the first bookend, and how many the last.
     first: int
     last: int
     counts: Record
@@ -191,7 +193,7 @@ class _Entry:
         return entry
 
     def lighten(self, room: int) -> None:
-        """Shed what can be done without, if the entry does not fit otherwise."""
+        """Drop optional parts if the entry does not fit otherwise."""
         excess = self.frame_length() + _WORTH_SHOWING - room
         if excess > 0:
             self.facts.pop("other_matches", None)
@@ -202,13 +204,13 @@ class _Entry:
             self.facts["summary"] = cut_to_json_length(summary, max(size, _WORTH_SHOWING))
 
     def frame_length(self) -> int:
-        """Return how much room the entry takes without its messages."""
+        """Return the room that the entry takes without its messages."""
         empty: Record = {"bookend_start": [], "messages": [], "bookend_end": [], "left_out": 99}
         return json_length(self.facts | self.counts | empty) + 2
 
 
 def _entry(context: RecallContext, found: RankedConversation) -> _Entry | None:
-    """Return the entry of a conversation; None when it vanished meanwhile."""
+    """Return the entry of a conversation; None if it was deleted meanwhile."""
     hit = found.hits[0]
     view = context.store.anchored_view(hit.session_id, hit.id)
     window: list[Record] = view["window"]
@@ -274,11 +276,11 @@ def _facts(context: RecallContext, found: RankedConversation, in_sight: set[int]
     return facts
 
 
-# ── all of them ───────────────────────────────────────────────────────────────────────────────
+# All conversations
 
 
 def _fitted(entries: list[_Entry], room: int, marker: Marker) -> list[Record]:
-    """Return as many entries as there is room for, which they share fairly."""
+    """Return as many entries as fit, sharing the room fairly."""
     kept: list[_Entry] = []
     frames = 0
     for entry in entries:
@@ -303,7 +305,7 @@ def _summarise(
         around = context.store.messages_around(
             hit.session_id, hit.id, summaries.bounds.messages_each_side
         )
-        topics.append(Topic(query=query, messages=around["window"], marker=marker))
+        topics.append(SummaryTopic(query=query, messages=around["window"], marker=marker))
     for entry, outcome in zip(entries, summaries.of(topics), strict=False):
         entry.facts |= outcome
     for entry in entries[len(topics) :]:

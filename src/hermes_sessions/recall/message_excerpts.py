@@ -1,4 +1,4 @@
-"""Messages as recall shows them, and how many of them, and how much of each, fits into a budget."""
+"""Message excerpts: how many messages, and how much of each, fit into a budget."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hermes_sessions.text.query.matcher import find_marks
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.snippet import Mark
 
-# Where in a text the answer to a question is, so that cutting keeps it.
+# Positions of matches in a text, so that cutting keeps them.
 
-#: Nothing further in is indexed, and looking costs time.
+#: Text beyond this is not indexed, and searching it costs time.
 _LOOKED_AT: Final = 200_000
 
 
 def marker_of(tree: Node | None) -> Marker:
-    """Return what finds the matches of a query tree in a text."""
+    """Return a function that finds the matches of a query tree in a text."""
 
     def mark(text: str) -> Sequence[Mark]:
         return find_marks(tree, text[:_LOOKED_AT]) if tree is not None else ()
@@ -29,12 +29,12 @@ def marker_of(tree: Node | None) -> Marker:
 
 
 Record = dict[str, Any]
-#: Says where in a text the matches are.
+#: Returns the positions of matches in a text.
 Marker = Callable[[str], Sequence[Mark]]
 
-#: A message is worth showing with this much of its text, or all of it when it is shorter.
+#: A message is worth showing with this much of its text, or with all of a shorter text.
 _SMALLEST: Final = 120
-#: What stands between two values of a list, and what says that a message was cut.
+#: The length of a separator in a list, and of the fields that report a cut.
 _BETWEEN: Final = 2
 _CUT_NOTICE: Final = len(', "truncated": true, "length": 12345678')
 _MOST_CALLS: Final = 5
@@ -42,26 +42,26 @@ _LONGEST_NAME: Final = 120
 
 
 def no_marks(_text: str) -> Sequence[Mark]:
-    """Find nothing: for texts that were not searched for."""
+    """Return no matches: for texts that were not searched."""
     return ()
 
 
 def label(text: str | None) -> str | None:
-    """Return a name that others chose (source, model, title) at a bounded length."""
+    """Return a user-chosen name (source, model, title) at a bounded length."""
     return None if text is None else cut_to_json_length(text, _LONGEST_NAME)
 
 
 @dataclass(slots=True)
 class MessageExcerpt:
-    """A message on its way into an answer."""
+    """A message that is being prepared for a result."""
 
     record: Record
-    #: Who goes first when there is no room for all: smaller numbers stay longer.
+    #: Which messages are dropped first when room is short: larger numbers go first.
     priority: float
-    #: How much of the room it gets in comparison with others.
+    #: Its share of the room compared with others.
     weight: int = 1
     anchor: bool = False
-    #: How much room text and calls take when nothing is cut.
+    #: The room that text and calls take uncut.
     wanted: int = field(init=False)
     _text: str = field(init=False)
     _calls: Any = field(init=False)
@@ -74,7 +74,7 @@ class MessageExcerpt:
         self.wanted = json_length(self._text) - 2 + self._calls_length
 
     def frame(self) -> Record:
-        """Return the message without what can be cut."""
+        """Return the message without the parts that can be cut."""
         frame: Record = {
             "id": self.record["id"],
             "role": label(self.record["role"]),
@@ -90,7 +90,7 @@ class MessageExcerpt:
 
     @property
     def least(self) -> int:
-        """How much room the message needs to be worth showing."""
+        """The least room in which the message is worth showing."""
         return min(self.wanted, _SMALLEST)
 
     def shown(self, room: int, marker: Marker) -> Record:
@@ -101,7 +101,7 @@ class MessageExcerpt:
             if self._calls:
                 message["tool_calls"] = self._calls
             return message
-        # What was cut is said at the expense of what is shown.
+        # The fields that report the cut take room from the text.
         room -= _CUT_NOTICE
         text_room = room if not self._calls else max(room // 2, room - self._calls_length)
         message["content"] = cut_to_json_length(self._text, text_room, marker(self._text))
@@ -115,7 +115,7 @@ class MessageExcerpt:
         return message
 
     def _shorter_calls(self, room: int, marker: Marker) -> Any:
-        """Return the calls with their arguments cut, or nothing when even that does not fit."""
+        """Return the calls with cut arguments, or None when even that does not fit."""
         if self._calls_length <= room:
             return self._calls
         calls = self._calls if isinstance(self._calls, list) else [self._calls]
@@ -133,11 +133,11 @@ class MessageExcerpt:
 def fit(
     drafts: Sequence[MessageExcerpt], room: int, marker: Marker = no_marks
 ) -> list[Record | None]:
-    """Return each message as shown, None for those there is no room for; at most *room*
-    characters in all.
+    """Return each message as shown, None for those that do not fit; at most *room* characters in
+    all.
 
-    Messages stay in the order of their priority until one does not fit. Those that stay share the
-    room, so that short ones are whole and long ones are cut, around their matches.
+    Messages are kept in order of priority until one does not fit. The kept ones share the room:
+    short ones stay whole, long ones are cut around their matches.
     """
     frames = [json_length(draft.frame()) + _BETWEEN for draft in drafts]
     kept: list[int] = []
@@ -159,7 +159,7 @@ def fit(
 
 
 def wanted_room(drafts: Sequence[MessageExcerpt]) -> int:
-    """Return how much room messages take when nothing is cut."""
+    """Return the room that messages take uncut."""
     return sum(json_length(d.frame()) + _BETWEEN + d.wanted for d in drafts)
 
 
@@ -171,14 +171,14 @@ def _readable(content: Any) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """Return a JSON value without the numbers that JSON does not have."""
+    """Return a JSON value without NaN and infinities, which JSON does not have."""
     if not value:
         return None
     return json.loads(json.dumps(value), parse_constant=str)
 
 
 def _call_frame(call: Any) -> tuple[Record, str]:
-    """Return a tool call without its arguments, and those as text."""
+    """Return a tool call without its arguments, and the arguments as text."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         return {"function": {"name": "", "arguments": ""}}, json.dumps(call, ensure_ascii=False)

@@ -1,7 +1,8 @@
-"""The store as one asker sees it.
+"""The store within one scope.
 
-Recall reads through this class alone, so that no shape can forget who is asking: outside the scope
-nothing exists.
+Recall reads only through this class, so that no mode can forget the scope: outside the scope
+nothing
+exists.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import SearchConditions
 
-# Sources that are not people's conversations, and what becomes of their sessions.
+# Sources other than human conversations, and how their sessions are treated.
 
-#: Scheduled work: listed and shown after everything else.
+#: Scheduled work: shown after everything else.
 _SCHEDULED: Final = ("cron",)
-#: Work for another session: not listed unless asked for.
+#: Work for another session: not listed unless requested.
 HIDDEN_WHEN_BROWSING: Final = ("subagent", "tool")
 
 
 DEMOTED_WHEN_BROWSING: Final = _SCHEDULED
-#: A search finds them all, after the conversations of people.
+#: A search finds all of these, after human conversations.
 DEMOTED_WHEN_SEARCHING: Final = (*_SCHEDULED, *HIDDEN_WHEN_BROWSING)
 
 
-# Dates as a model reads them best: spelled out, in English, whatever the host's language.
+# Dates in the form that models read best: spelled out, in English, whatever the host's locale.
 
 
 _MONTHS: Final = (
@@ -44,7 +45,7 @@ def long_date(moment: float, zone: tzinfo | None = None) -> str:
     try:
         then = datetime.fromtimestamp(moment, zone)
     except (ValueError, OverflowError, OSError):
-        # The store takes any number as a time; calendars do not.
+        # The store accepts any number as a time; calendars do not.
         return "unknown"
     half = "PM" if then.hour >= 12 else "AM"
     hour = then.hour % 12 or 12
@@ -58,7 +59,7 @@ _LARGEST_ID = 2**63 - 1
 
 
 class ScopedStore:
-    """Reads of a `SessionDB`, each within one scope."""
+    """Read methods of a `SessionDB`, all within one scope."""
 
     def __init__(self, db: SessionDB, scope: Scope) -> None:
         self._db = db
@@ -75,13 +76,13 @@ class ScopedStore:
     def list_recent(
         self, *, source: str | None, exclude_sources: Sequence[str], limit: int, offset: int
     ) -> list[Record]:
-        """Return sessions that have messages, each by itself, newest activity first."""
+        """Return individual sessions that have messages, latest activity first."""
         return self._db.list_sessions_rich(
             source=source,
             exclude_sources=exclude_sources,
             limit=limit,
             offset=offset,
-            # Not threads: one that somebody else continued would be gone with its end.
+            # Not threads: a thread continued by another user would be hidden by its tip.
             include_children=True,
             min_message_count=1,
             compact_rows=True,
@@ -93,7 +94,7 @@ class ScopedStore:
         return self._db.get_messages(session_id, limit=limit, offset=offset, scope=self._scope)
 
     def messages_around(self, session_id: str, message_id: int, window: int) -> Record:
-        """See `SessionDB.get_messages_around`; no id is too large to ask for."""
+        """See `SessionDB.get_messages_around`; ids of any size are accepted."""
         if not 0 < message_id <= _LARGEST_ID:
             return {"window": [], "messages_before": 0, "messages_after": 0}
         return self._db.get_messages_around(session_id, message_id, window, scope=self._scope)
@@ -124,15 +125,15 @@ class ScopedStore:
         )
 
 
-# Who asks, and what every shape needs to know about it.
+# The context of a call, shared by all modes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallContext:
-    """Somebody with a question: what they may see, and where they are."""
+    """The caller's context: the visible store, the current conversation and the time zone."""
 
     store: ScopedStore
-    #: The conversation that is going on now, which is not the past.
+    #: The ongoing conversation, which is excluded from recall.
     current_conversation: str | None
     zone: tzinfo | None
 
@@ -140,7 +141,7 @@ class RecallContext:
         """Return a session.
 
         Raises:
-            NotFound: there is none, or none that the asker may see: the answer is the same.
+                NotFound: it does not exist or is out of scope; the message is the same.
             InvalidInput: it belongs to the current conversation.
         """
         session = self.store.find_session(session_id)
@@ -148,23 +149,23 @@ class RecallContext:
             raise NotFound("There is no session with that id.")
         if session["conversation_id"] == self.current_conversation:
             raise InvalidInput(
-                "That session is part of the current conversation; session_search is for past ones."
+                "That session belongs to the current conversation; session_search is for past ones."
             )
         return session
 
-    def conversations_left_out(self, session_ids: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the current conversation and those of the sessions named, as far as seen."""
+    def excluded_conversations(self, session_ids: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the ids of the current conversation and of the named sessions' conversations."""
         named = [self.store.find_session(session_id) for session_id in session_ids]
         found = [session["conversation_id"] for session in named if session is not None]
         current = [] if self.current_conversation is None else [self.current_conversation]
         return tuple(dict.fromkeys([*current, *found]))
 
     def date(self, moment: float) -> str:
-        """Return a moment as the asker reads it."""
+        """Return a time formatted for the caller."""
         return long_date(moment, self.zone)
 
     def meta(self, session: Record) -> Record:
-        """Return what is said about a session that is opened."""
+        """Return the metadata of a session that is opened."""
         return {
             "when": self.date(session["started_at"]),
             "source": label(session["source"]),

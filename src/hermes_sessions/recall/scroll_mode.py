@@ -1,11 +1,11 @@
-"""Scroll and read: one session, around a message or from its ends."""
+"""Scroll and read modes: one session, around a message or from both ends."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from hermes_sessions.errors import NotFound
-from hermes_sessions.recall.arguments import Arguments
+from hermes_sessions.recall.arguments import RecallArguments
 from hermes_sessions.recall.budget import room_for
 from hermes_sessions.recall.message_excerpts import MessageExcerpt, fit, marker_of
 from hermes_sessions.recall.scoped_store import RecallContext
@@ -13,17 +13,17 @@ from hermes_sessions.text.query.parser import parse
 
 Record = dict[str, Any]
 
-#: A session is read whole up to this length; a longer one from both ends.
+#: A session up to this length is shown whole; a longer one from both ends.
 WHOLE: Final = 30
 FIRST: Final = 20
 LAST: Final = 10
 
 
-def scroll(context: RecallContext, arguments: Arguments) -> Record:
-    """Return the messages around one of a session.
+def scroll(context: RecallContext, arguments: RecallArguments) -> Record:
+    """Return the messages around one message of a session.
 
     Raises:
-        NotFound: there is no such session or message, or none that the asker may see.
+        NotFound: the session or message does not exist or is out of scope.
         InvalidInput: the session belongs to the current conversation.
     """
     session = context.past_session(arguments.session_id or "")
@@ -51,7 +51,7 @@ def scroll(context: RecallContext, arguments: Arguments) -> Record:
         MessageExcerpt(record, abs(i - middle), 4 if i == middle else 1, anchor=i == middle)
         for i, record in enumerate(records)
     ]
-    # Counts grow when messages are left out; the room is taken with the longest they can be.
+    # Counts grow when messages are omitted; reserve room for their largest values.
     widest = result | {
         name: result[name] + len(records) for name in ("messages_before", "messages_after")
     }
@@ -67,7 +67,7 @@ def scroll(context: RecallContext, arguments: Arguments) -> Record:
 def _elsewhere(
     context: RecallContext, session: Record, message_id: int, window: int
 ) -> tuple[Record, Record]:
-    """Return the session of the same conversation that has the message, and its surroundings."""
+    """Return the session of the same conversation that has the message, and its neighbours."""
     for relative in context.store.list_conversation(session["id"]):
         around = context.store.messages_around(relative["id"], message_id, window)
         if around["window"]:
@@ -75,11 +75,11 @@ def _elsewhere(
     raise NotFound("There is no message with that id in that session.")
 
 
-def read(context: RecallContext, arguments: Arguments) -> Record:
-    """Return a session from its ends.
+def read(context: RecallContext, arguments: RecallArguments) -> Record:
+    """Return a session from both ends.
 
     Raises:
-        NotFound: there is no such session, or none that the asker may see.
+        NotFound: the session does not exist or is out of scope.
         InvalidInput: the session belongs to the current conversation.
     """
     session = context.past_session(arguments.session_id or "")
@@ -95,7 +95,7 @@ def read(context: RecallContext, arguments: Arguments) -> Record:
         "message_count": session["message_count"],
         "truncated": is_long,
         "messages": [],
-        "message": "Not all messages are shown; see the rest with around_message_id.",
+        "message": "Not all messages are shown; use around_message_id to see the rest.",
         "left_out": len(records),
     }
     from_the_ends = [min(i, len(records) - 1 - i) for i in range(len(records))]

@@ -1,6 +1,7 @@
-"""Summaries by an auxiliary model that the host lends, bounded in number, length and time.
+"""Summaries by an auxiliary model of the host, bounded in number, length and time.
 
-A summary is a gift: when the model fails or takes too long, the plain result stands, and says so.
+A summary is optional: when the model fails or takes too long, the plain result is returned with a
+note.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)
 
-#: Takes instructions and the text they are about; returns the summary. Called from other threads.
+#: Takes instructions and a text; returns the summary. Called from other threads.
 Summarise = Callable[[str, str], str]
 
 PROMPT: Final = (
@@ -32,13 +33,13 @@ PROMPT: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryBounds:
-    """How much may be asked of the auxiliary model."""
+    """Limits on the use of the auxiliary model."""
 
-    #: Sessions that are summarised, best first; the others are shown plain.
+    #: Sessions that are summarised, best first; the others are shown without a summary.
     sessions: int = 3
-    #: Calls at the same time.
+    #: Concurrent calls.
     parallel: int = 3
-    #: Seconds until the plain result is given for whatever is not finished.
+    #: Seconds until unfinished summaries are abandoned.
     seconds: float = 30.0
     #: Characters of a conversation that are sent, around the matches.
     input_characters: int = 100_000
@@ -48,8 +49,8 @@ class SummaryBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
-    """What is to be summarised."""
+class SummaryTopic:
+    """The messages to summarise, and the query they are about."""
 
     query: str
     messages: Sequence[dict[str, Any]]
@@ -58,13 +59,13 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """A lent model, and its bounds."""
+    """The auxiliary model and its limits."""
 
     summarise: Summarise
     bounds: SummaryBounds = field(default_factory=SummaryBounds)
 
-    def of(self, topics: Sequence[Topic]) -> list[dict[str, Any]]:
-        """Return for each topic ``summary``, which is None with a ``summary_note`` on failure."""
+    def of(self, topics: Sequence[SummaryTopic]) -> list[dict[str, Any]]:
+        """Return one dict per topic with ``summary``; on failure None and a ``summary_note``."""
         jobs = [self._job(topic) for topic in topics]
         patience = self.bounds.seconds
 
@@ -74,7 +75,7 @@ class Summaries:
         outcomes = run_together(jobs, parallel=self.bounds.parallel, wait=wait)
         return [self._told(outcome) for outcome in outcomes]
 
-    def _job(self, topic: Topic) -> Callable[[], str]:
+    def _job(self, topic: SummaryTopic) -> Callable[[], str]:
         prompt = PROMPT.format(question=topic.query)
         text = transcript(topic, self.bounds.input_characters)
         return lambda: self.summarise(prompt, text)
@@ -89,7 +90,7 @@ class Summaries:
         return {"summary": None, "summary_note": note}
 
 
-def transcript(topic: Topic, size: int) -> str:
+def transcript(topic: SummaryTopic, size: int) -> str:
     """Return the messages as text of at most *size* characters, around the matches."""
     lines = []
     for message in topic.messages:
@@ -101,14 +102,14 @@ def transcript(topic: Topic, size: int) -> str:
     return cut(whole, size, topic.marker(whole) if len(whole) > size else ())
 
 
-# ── several at once ───────────────────────────────────────────────────────────────────────────
+# Running several jobs at once
 
-#: What stands for a job that was not finished in time.
+#: The result of a job that did not finish in time.
 UNFINISHED: Final = object()
 
 
 class ParallelJobs:
-    """Jobs that run at the same time, until somebody stops waiting for them."""
+    """Jobs that run concurrently until the caller stops waiting for them."""
 
     def __init__(self, jobs: Sequence[Callable[[], object]]) -> None:
         self._jobs = jobs
@@ -123,18 +124,18 @@ class ParallelJobs:
         return self.finished == len(self._jobs)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None = None) -> None:
-        """Wait until *condition* holds, looked at whenever a job finishes."""
+        """Wait until *condition* holds; it is checked whenever a job finishes."""
         with self._changed:
             self._changed.wait_for(condition, timeout)
 
     def stop(self) -> list[object]:
-        """Start no more jobs, and return what there is."""
+        """Start no more jobs, and return the results so far."""
         with self._changed:
             self._stopped = True
             return list(self.outcomes)
 
     def work(self) -> None:
-        """Take jobs one after the other until there are none."""
+        """Run jobs one after the other until none are left."""
         while True:
             with self._changed:
                 if self._stopped or self._next == len(self._jobs):
@@ -151,9 +152,9 @@ class ParallelJobs:
 def run_together(
     jobs: Sequence[Callable[[], object]], *, parallel: int, wait: Callable[[ParallelJobs], None]
 ) -> list[object]:
-    """Return what each job returned: None when it raised, `UNFINISHED` when *wait* ended first.
+    """Return the result of each job: None if it raised, `UNFINISHED` if *wait* ended first.
 
-    The threads are daemons: a call that hangs holds up neither the answer nor the end of the
+    The threads are daemons: a call that hangs delays neither the result nor the exit of the
     process.
     """
     race = ParallelJobs(jobs)

@@ -1,4 +1,4 @@
-"""The tool itself: one call, four shapes."""
+"""The ``session_search`` tool: one call, four modes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_sessions.errors import InvalidInput, NotFound, StoreError
 from hermes_sessions.model.scope import OWNER, Scope
-from hermes_sessions.recall.arguments import Arguments, read_arguments
+from hermes_sessions.recall.arguments import RecallArguments, read_arguments
 from hermes_sessions.recall.browse_mode import browse
 from hermes_sessions.recall.budget import stated
 from hermes_sessions.recall.discover_mode import discover
@@ -49,15 +49,15 @@ def session_search(
 ) -> Record:
     """Recall past conversations: recent ones, those that answer *query*, or one of them.
 
-    Returns a dict that is ready for JSON, at most *max_tokens* long, with ``success`` and, when
-    that is False, ``error``. docs/recall.md describes the four shapes. Only what *scope* may see
-    is returned or counted; the default is the owner of the store, who sees everything. The
+    Returns a JSON-serialisable dict of at most *max_tokens*, with ``success`` and, when that is
+    False, ``error``. docs/recall.md describes the four modes. Only what *scope* permits is
+    returned or counted; the default is the owner of the store, who sees everything. The
     conversation of *current_session_id* never appears.
 
     Args:
-        summarise: an auxiliary model that summarises what a query finds.
-        zone: the time zone of dates, the host's without one.
-        clock: what ages such as ``after="7d"`` are counted from.
+            summarise: an auxiliary model that summarises the results of a query.
+            zone: the time zone of dates; the host's by default.
+            clock: the current time, from which ages such as ``after="7d"`` count.
 
     Raises:
         StoreError: the store cannot be read.
@@ -76,7 +76,7 @@ def session_search(
         "exclude_conversations": list(exclude_conversations),
         "max_tokens": max_tokens,
     }
-    host = _Host(db, scope, current_session_id, summarise, summary_bounds, zone, clock)
+    host = _ToolCall(db, scope, current_session_id, summarise, summary_bounds, zone, clock)
     return host.answer(given)
 
 
@@ -93,23 +93,22 @@ def call(
 ) -> Record:
     """Answer a model's tool call as `session_search` does.
 
-    *arguments* is what the model sent, an object or its JSON text, and may be anything: what is
-    not understood is ignored, noted or answered with an error, never raised. A store that cannot
-    be read is an error in the answer, too. *scope* has no default: an agent's call is made for
-    somebody.
+    *arguments* is what the model sent, an object or its JSON text. Invalid values are ignored,
+    noted or answered with an error, never raised; so is a store that cannot be read. *scope* has
+    no default, because an agent always calls on behalf of a user.
     """
-    host = _Host(db, scope, current_session_id, summarise, summary_bounds, zone, clock)
+    host = _ToolCall(db, scope, current_session_id, summarise, summary_bounds, zone, clock)
     try:
         return host.answer(arguments)
     except StoreError as error:
-        # What the store says is for whoever runs it, not for whoever asks.
+        # The details are for the operator, not for the user of the agent.
         logger.warning("session_search could not read the store: %s", error)
         return _error("The session store cannot be read at the moment.")
 
 
 @dataclass(frozen=True, slots=True)
-class _Host:
-    """What the host, not the model, decides about a call."""
+class _ToolCall:
+    """The part of a call that the host decides, not the model."""
 
     db: SessionDB
     scope: Scope
@@ -120,7 +119,7 @@ class _Host:
     clock: Callable[[], float]
 
     def answer(self, raw: Mapping[str, Any] | str | None) -> Record:
-        """Return the answer to one call."""
+        """Return the result of one call."""
         try:
             arguments = read_arguments(raw, now=self.clock(), zone=self.zone)
             result = self._shape(arguments)
@@ -128,7 +127,7 @@ class _Host:
             return _error(str(error))
         return stated(result, arguments.max_tokens)
 
-    def _shape(self, arguments: Arguments) -> Record:
+    def _shape(self, arguments: RecallArguments) -> Record:
         context = self._asker()
         match arguments.mode:
             case "browse":

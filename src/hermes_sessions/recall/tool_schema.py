@@ -1,4 +1,4 @@
-"""How a model is told about the tool: its schema, and when to use it."""
+"""The description of the tool for a model: its schema, and when to use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes_sessions.recall.arguments import (
     WINDOWS,
 )
 
-#: For the system prompt of an agent that has the tool.
+#: For the system prompt of agents that have the tool.
 SYSTEM_PROMPT_SENTENCE: Final = (
     "When the user references something from a past conversation or you suspect relevant prior "
     "context exists, use session_search to recall it before asking them to repeat themselves."
