@@ -22,7 +22,11 @@ def modules_after(program: str) -> set[str]:
 
 
 #: Names that were renamed and still import.
-FORMER_NAMES = {"Conditions": "SearchConditions", "Notice": "LaneNotice"}
+FORMER_NAMES = {
+    "Conditions": "SearchConditions",
+    "Holding": "ConversationLease",
+    "Notice": "LaneNotice",
+}
 
 
 def test_every_name_is_there() -> None:

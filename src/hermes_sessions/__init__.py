@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
     from hermes_sessions.lifecycle.expiry import ExpiryWatcher
     from hermes_sessions.lifecycle.gateway_process import GatewayProcess
-    from hermes_sessions.lifecycle.lease_renewal import Holding
+    from hermes_sessions.lifecycle.lease_renewal import ConversationLease, Holding
     from hermes_sessions.lifecycle.mailboxes import Mailboxes
     from hermes_sessions.lifecycle.session_context import (
         SessionContext,
@@ -99,6 +99,7 @@ __all__ = [
     "ConfigError",
     "ConstraintViolated",
     "ConversationHeld",
+    "ConversationLease",
     "DiskFull",
     "ExpiryWatcher",
     "GatewayConfig",
@@ -172,6 +173,7 @@ _MODULE_OF = {
     "Backup": "storage.care.backups.backup_directory",
     "BackupRule": "storage.care.backups.rotation",
     "Conditions": "text.query.filters",
+    "ConversationLease": "lifecycle.lease_renewal",
     "ExpiryWatcher": "lifecycle.expiry",
     "GatewayConfig": "config.gateway_config",
     "GatewayProcess": "lifecycle.gateway_process",

@@ -8,7 +8,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.lane_engine import LaneEngine
 from hermes_sessions.lifecycle.lane_operations import LaneChanges, LaneSweeps
-from hermes_sessions.lifecycle.session_routing import place
+from hermes_sessions.lifecycle.session_routing import route_to_session
 from hermes_sessions.model.lane import first_alias
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.scope import OWNER
@@ -42,7 +42,7 @@ def live(db: SessionDB) -> None:
 
     def message(after: float = 0.0, *, force_new: bool = False) -> str:
         clock.advance(after)
-        return place(engine, ADA, force_new=force_new).lane.session_id
+        return route_to_session(engine, ADA, force_new=force_new).lane.session_id
 
     first = message()
     db.append_message(first, "user", "Hello")

@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
-from hermes_sessions.lifecycle.gateway_process import GatewayProcess, Recovery
+from hermes_sessions.lifecycle.gateway_process import GatewayProcess, RecoveryReport
 from hermes_sessions.lifecycle.lane_engine import HasActiveProcesses
 from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn, TurnEnding
 from hermes_sessions.lifecycle.session_store import SessionStore
@@ -50,7 +50,7 @@ class LifecycleHarness:
         self.leases = Leases(db.store)
         self.turns = Turns(db.store)
         self.process = self.new_process()
-        self.recovered: Recovery = self.process.start()
+        self.recovered: RecoveryReport = self.process.start()
 
     def new_process(self, **options: Any) -> GatewayProcess:
         """A process that counts as gone as soon as another is started. Its clock does not jump:
@@ -65,14 +65,14 @@ class LifecycleHarness:
         }
         return GatewayProcess(self.engine, **given)
 
-    def crash(self, *, after: float = 3600.0) -> Recovery:
+    def crash(self, *, after: float = 3600.0) -> RecoveryReport:
         """The process dies; another is started when nobody has heard of it for long enough."""
         self.clock.advance(after)
         self.process = self.new_process()
         self.recovered = self.process.start()
         return self.recovered
 
-    def restart(self) -> Recovery:
+    def restart(self) -> RecoveryReport:
         """The process ends properly, and another is started."""
         self.process.end()
         self.process = self.new_process()

@@ -15,7 +15,7 @@ from hermes_sessions.lifecycle import expiry
 from hermes_sessions.lifecycle.agent_cache import AgentCache
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
 from hermes_sessions.lifecycle.orphaned_sessions import OrphanedSessions
-from hermes_sessions.lifecycle.session_finalization import Claim
+from hermes_sessions.lifecycle.session_finalization import FinalizationClaim
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions_testing.clock import FrozenClock
@@ -60,16 +60,16 @@ class Hook:
     """A hook that remembers its calls, and fails as often as it is told."""
 
     def __init__(self, failures: int = 0) -> None:
-        self.calls: list[Claim] = []
+        self.calls: list[FinalizationClaim] = []
         self.failures = failures
 
-    def __call__(self, claim: Claim) -> None:
+    def __call__(self, claim: FinalizationClaim) -> None:
         self.calls.append(claim)
         if len(self.calls) <= self.failures:
             raise RuntimeError("no memory provider")
 
 
-def interrupted(_claim: Claim) -> None:
+def interrupted(_claim: FinalizationClaim) -> None:
     """A hook in which the process ends."""
     raise KeyboardInterrupt
 
@@ -246,7 +246,7 @@ class TestFailures:
         harness.clock.advance(3601)
         inner: list[Any] = []
 
-        def at_the_same_time(_claim: Claim) -> None:
+        def at_the_same_time(_claim: FinalizationClaim) -> None:
             inner.append(watcher(harness, Hook()).run_pass())
 
         done = ExpiryWatcher(harness.sessions, hooks=[at_the_same_time]).run_pass()
@@ -262,7 +262,7 @@ class TestFailures:
         hook = Hook()
         others: list[str] = []
 
-        def slow(claim: Claim) -> None:
+        def slow(claim: FinalizationClaim) -> None:
             harness.clock.advance(1200)
             if claim.lane.key.chat_id == "2":
                 harness.clock.advance(-1100)
@@ -302,7 +302,7 @@ class TestFailures:
         harness.clock.advance(3601)
         placed: list[str] = []
 
-        def meanwhile(_claim: Claim) -> None:
+        def meanwhile(_claim: FinalizationClaim) -> None:
             placed.append(harness.lane().session_id)
 
         done = ExpiryWatcher(harness.sessions, hooks=[meanwhile]).run_pass()
@@ -331,17 +331,17 @@ class TestLeftBehind:
         watching.run_pass()
         sessions = [self.left(harness), self.left(harness)]
         # Just written: other transactions may still be on their way.
-        assert watching.run_pass().left_behind == sessions[:1]
+        assert watching.run_pass().orphaned == sessions[:1]
         harness.clock.advance(61)
         done = watching.run_pass()
-        assert (done.left_behind, done.finalized) == (sessions[1:], [])
+        assert (done.orphaned, done.finalized) == (sessions[1:], [])
         assert [(call.session_id, call.reason) for call in hook.calls] == [
             (session, "idle") for session in sessions
         ]
         assert saved == sessions
         assert hook.calls[0].message_count == 1
-        assert watching.run_pass().left_behind == []
-        assert watcher(harness, hook).run_pass().left_behind == []
+        assert watching.run_pass().orphaned == []
+        assert watcher(harness, hook).run_pass().orphaned == []
 
     def test_an_end_that_another_program_undoes(
         self,
@@ -355,7 +355,9 @@ class TestLeftBehind:
         session = self.left(harness)
         harness.clock.advance(61)
 
-        def undone(left: OrphanedSessions, claim: Claim, *, error: str | None = None) -> bool:
+        def undone(
+            left: OrphanedSessions, claim: FinalizationClaim, *, error: str | None = None
+        ) -> bool:
             is_done = close(left, claim, error=error)
             harness.db.provider.write(
                 lambda tx: tx.run(
@@ -366,7 +368,7 @@ class TestLeftBehind:
             return is_done
 
         monkeypatch.setattr(OrphanedSessions, "close", undone)
-        assert watching.run_pass().left_behind == [session]
+        assert watching.run_pass().orphaned == [session]
         assert len(hook.calls) == 1
         assert "Another program undoes the work" in caplog.text
 
@@ -376,9 +378,9 @@ class TestLeftBehind:
         watching.run_pass()
         session = self.left(harness)
         harness.clock.advance(-5)
-        assert watching.run_pass().left_behind == []
+        assert watching.run_pass().orphaned == []
         harness.clock.advance(66)
-        assert watching.run_pass().left_behind == [session]
+        assert watching.run_pass().orphaned == [session]
 
     def test_a_bot_with_a_long_name(self, make_harness: MakeHarness) -> None:
         harness = make_harness(namespace="b" * 191)
@@ -386,7 +388,7 @@ class TestLeftBehind:
         watching.run_pass()
         session = self.left(harness)
         harness.clock.advance(61)
-        assert watching.run_pass().left_behind == [session]
+        assert watching.run_pass().orphaned == [session]
 
     def test_what_the_watcher_ended_is_not_owed(self, harness: LifecycleHarness) -> None:
         hook = Hook()
@@ -397,7 +399,7 @@ class TestLeftBehind:
         assert len(watching.run_pass().finalized) == 1
         harness.lane()
         harness.clock.advance(61)
-        assert watching.run_pass().left_behind == []
+        assert watching.run_pass().orphaned == []
         assert len(hook.calls) == 1
 
     def test_nor_what_was_compacted_in_the_last_turn(self, harness: LifecycleHarness) -> None:
@@ -413,7 +415,7 @@ class TestLeftBehind:
         assert len(watching.run_pass().finalized) == 1
         harness.lane()
         harness.clock.advance(61)
-        assert watching.run_pass().left_behind == []
+        assert watching.run_pass().orphaned == []
         assert [(call.session_id, call.message_count) for call in hook.calls] == [(tip, 3)]
         assert saved == [tip]
         done = [action for action, _ in harness.explained()]
@@ -424,21 +426,21 @@ class TestLeftBehind:
         watching.run_pass()
         harness.sessions.reset_session(harness.lane().session_key)
         harness.clock.advance(61)
-        assert watching.run_pass().left_behind == []
+        assert watching.run_pass().orphaned == []
 
     def test_nor_what_came_before_the_first_watcher(self, harness: LifecycleHarness) -> None:
         self.left(harness)
         harness.clock.advance(61)
         watching = watcher(harness)
-        assert watching.run_pass().left_behind == []
-        assert watching.run_pass().left_behind == []
+        assert watching.run_pass().orphaned == []
+        assert watching.run_pass().orphaned == []
 
     def test_nor_what_was_deleted(self, harness: LifecycleHarness) -> None:
         watching = watcher(harness)
         watching.run_pass()
         harness.db.delete_session(self.left(harness))
         harness.clock.advance(61)
-        assert watching.run_pass().left_behind == []
+        assert watching.run_pass().orphaned == []
 
     def test_three_times_and_no_more(self, harness: LifecycleHarness) -> None:
         hook = Hook(failures=3)
@@ -450,20 +452,20 @@ class TestLeftBehind:
             done = watching.run_pass()
             [failure] = done.failures
             assert (failure.session_id, failure.attempt) == (first, attempt)
-            assert done.left_behind == ([first, second] if attempt == 3 else [])
+            assert done.orphaned == ([first, second] if attempt == 3 else [])
         assert [call.session_id for call in hook.calls] == [first, first, first, second]
 
     def test_one_watcher_at_a_time(self, harness: LifecycleHarness) -> None:
         inner: list[list[str]] = []
 
-        def at_the_same_time(_claim: Claim) -> None:
-            inner.append(watcher(harness).run_pass().left_behind)
+        def at_the_same_time(_claim: FinalizationClaim) -> None:
+            inner.append(watcher(harness).run_pass().orphaned)
 
         watching = ExpiryWatcher(harness.sessions, hooks=[at_the_same_time])
         watching.run_pass()
         session = self.left(harness)
         harness.clock.advance(61)
-        assert watching.run_pass().left_behind == [session]
+        assert watching.run_pass().orphaned == [session]
         assert inner == [[]]
 
     def test_a_watcher_that_died_is_not_waited_for(self, harness: LifecycleHarness) -> None:
@@ -474,9 +476,9 @@ class TestLeftBehind:
         with pytest.raises(KeyboardInterrupt):
             dying.run_pass()
         hook = Hook()
-        assert watcher(harness, hook).run_pass().left_behind == []
+        assert watcher(harness, hook).run_pass().orphaned == []
         harness.clock.advance(1100)
-        assert watcher(harness, hook).run_pass().left_behind == [session]
+        assert watcher(harness, hook).run_pass().orphaned == [session]
         assert [call.attempt for call in hook.calls] == [2]
 
     def test_a_watcher_of_this_host_that_was_killed(
@@ -491,7 +493,7 @@ class TestLeftBehind:
         harness.clock.advance(61)
         with pytest.raises(KeyboardInterrupt):
             dying.run_pass()
-        assert watcher(harness, Hook()).run_pass().left_behind == [session]
+        assert watcher(harness, Hook()).run_pass().orphaned == [session]
 
 
 class TestSaving:
@@ -504,11 +506,11 @@ class TestSaving:
         order: list[str] = []
         hook = Hook(failures=1)
 
-        def note(claim: Claim) -> None:
+        def note(claim: FinalizationClaim) -> None:
             order.append("hook")
             hook(claim)
 
-        def save(claim: Claim, seconds: float) -> None:
+        def save(claim: FinalizationClaim, seconds: float) -> None:
             assert (claim.message_count, seconds) == (1, 120.0)
             row = harness.db.get_session(claim.session_id)
             assert row is not None
@@ -547,7 +549,7 @@ class TestSaving:
     def test_one_that_fails_is_reported(self, harness: LifecycleHarness) -> None:
         self.spoken(harness)
 
-        def save(_claim: Claim, _seconds: float) -> None:
+        def save(_claim: FinalizationClaim, _seconds: float) -> None:
             raise OSError("no model")
 
         [failure] = watcher(harness, save=save).run_pass().failures

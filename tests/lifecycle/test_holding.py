@@ -8,7 +8,7 @@ from queue import SimpleQueue
 import pytest
 
 from hermes_sessions.errors import ConversationHeld, StaleFence, UnknownSession
-from hermes_sessions.lifecycle.lease_renewal import Holding
+from hermes_sessions.lifecycle.lease_renewal import ConversationLease
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.clock import FrozenClock
 from tests.servers.stores import OpenStore
@@ -38,35 +38,35 @@ class Beats:
 
 def test_held_and_given_back(db: SessionDB) -> None:
     db.create_session("s", "cli")
-    with Holding(db, "s", "a chat") as held:
+    with ConversationLease(db, "s", "a chat") as held:
         assert held.lease.session_id == "s"
         db.append_message("s", "user", "mine", fence=held.token)
         with pytest.raises(ConversationHeld, match="a chat"):
             db.append_message("s", "user", "no")
-        with pytest.raises(ConversationHeld), Holding(db, "s", "another"):
+        with pytest.raises(ConversationHeld), ConversationLease(db, "s", "another"):
             pass
     assert db.lease_of("s") is None
     held.stop()
-    with Holding(db, "s", "another") as other:
+    with ConversationLease(db, "s", "another") as other:
         assert other.token > held.token
     assert not held.lost.is_set()
 
 
 def test_given_back_when_something_goes_wrong(db: SessionDB) -> None:
     db.create_session("s", "cli")
-    with pytest.raises(ZeroDivisionError), Holding(db, "s", "a chat"):
+    with pytest.raises(ZeroDivisionError), ConversationLease(db, "s", "a chat"):
         _ = 1 / 0
     assert db.lease_of("s") is None
-    with pytest.raises(UnknownSession), Holding(db, "missing", "a chat"):
+    with pytest.raises(UnknownSession), ConversationLease(db, "missing", "a chat"):
         pass
-    with pytest.raises(RuntimeError, match="Nothing is held"):
-        _ = Holding(db, "s", "a chat").token
+    with pytest.raises(RuntimeError, match="No lease is held"):
+        _ = ConversationLease(db, "s", "a chat").token
 
 
 def test_kept_alive(db: SessionDB, clock: FrozenClock) -> None:
     db.create_session("s", "cli")
     beats = Beats()
-    with Holding(db, "s", "a chat", ttl=30, wait=beats.wait) as held:
+    with ConversationLease(db, "s", "a chat", ttl=30, wait=beats.wait) as held:
         assert beats.waited() == 10
         for _ in range(5):
             clock.advance(20)
@@ -81,7 +81,7 @@ def test_kept_alive(db: SessionDB, clock: FrozenClock) -> None:
 
 def test_it_follows_the_conversation(db: SessionDB) -> None:
     db.create_session("s", "cli")
-    with Holding(db, "s", "a chat") as held:
+    with ConversationLease(db, "s", "a chat") as held:
         db.continue_session("s", "t", fence=held.token)
         assert held.renew()
         with pytest.raises(ConversationHeld):
@@ -92,7 +92,7 @@ def test_it_follows_the_conversation(db: SessionDB) -> None:
 def test_a_loss_is_noticed(db: SessionDB, clock: FrozenClock) -> None:
     db.create_session("s", "cli")
     beats, told = Beats(), threading.Event()
-    with Holding(db, "s", "a chat", ttl=30, on_lost=told.set, wait=beats.wait) as held:
+    with ConversationLease(db, "s", "a chat", ttl=30, on_lost=told.set, wait=beats.wait) as held:
         beats.waited()
         clock.advance(30)
         other = db.take_lease("s", "another", ttl=600)
@@ -112,7 +112,7 @@ def test_a_store_that_was_away(db: SessionDB, open_another: OpenStore, clock: Fr
     """The lease is renewed when it is there again, if nobody came; or ends by itself."""
     db.create_session("s", "cli")
     beats, own = Beats(), open_another()
-    held = Holding(own, "s", "a chat", ttl=30, wait=beats.wait).start()
+    held = ConversationLease(own, "s", "a chat", ttl=30, wait=beats.wait).start()
     beats.waited()
     own.close()
     beats.beat()

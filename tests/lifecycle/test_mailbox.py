@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, NotFound, StaleFence
-from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn, Stopped, TurnEnding
-from hermes_sessions.lifecycle.session_routing import place
+from hermes_sessions.lifecycle.mailboxes import Mailboxes, StartedTurn, StopResult, TurnEnding
+from hermes_sessions.lifecycle.session_routing import route_to_session
 from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.harness import LifecycleHarness, lease_of, source
 from tests.servers.stores import OpenStore
@@ -298,7 +298,7 @@ class TestFinishing:
         """Acceptance 44: its reply is not delivered."""
         harness.say("a")
         stale = begun(harness)
-        place(harness.engine, source(), force_new=True)
+        route_to_session(harness.engine, source(), force_new=True)
         harness.say("b")
         fresh = begun(harness)
         assert fresh.turn.session_id != stale.turn.session_id
@@ -470,7 +470,7 @@ class TestStopping:
         assert (late.is_accepted, late.outcome) == (False, "interrupted")
         harness.leases.release(lease_of(running))
         assert harness.begin() is None
-        assert harness.mail.stop(harness.seen(), "stop") == Stopped(None, 0)
+        assert harness.mail.stop(harness.seen(), "stop") == StopResult(None, 0)
 
     def test_nothing_of_before_runs_in_a_new_session(self, harness: LifecycleHarness) -> None:
         """Acceptance 42."""

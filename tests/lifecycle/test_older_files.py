@@ -13,7 +13,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle import legacy_files
-from hermes_sessions.lifecycle.legacy_files import Skipped
+from hermes_sessions.lifecycle.legacy_files import SkippedItem
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.transfer.run import Transfer
@@ -260,7 +260,7 @@ def test_a_bad_transcript_costs_itself_alone(directory: Path, db: SessionDB) -> 
         assert sessions.import_report is not None
         assert sessions.import_report.transcripts == 1
         [skipped] = sessions.import_report.skipped
-        assert skipped == Skipped(f"{bad}.jsonl", skipped.why)
+        assert skipped == SkippedItem(f"{bad}.jsonl", skipped.why)
         assert "line 1" in skipped.why
     assert db.get_session(bad) is None
     assert (directory / f"{bad}.jsonl").exists()

@@ -17,7 +17,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.errors import NotFound, StoreUnavailable
 from hermes_sessions.lifecycle import gateway_process as running
 from hermes_sessions.lifecycle.expiry import ExpiryWatcher
-from hermes_sessions.lifecycle.gateway_process import Recovery
+from hermes_sessions.lifecycle.gateway_process import RecoveryReport
 from hermes_sessions.lifecycle.mailboxes import StartedTurn
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.storage.host_processes import host_name, is_running
@@ -104,7 +104,7 @@ class TestCrash:
         running = begun(harness)
         harness.clock.advance(59)
         peer = harness.new_process()
-        assert peer.start() == Recovery([], [])
+        assert peer.start() == RecoveryReport([], [])
         assert harness.seen().status == "active"
         assert harness.answer(running).is_accepted
 
@@ -121,7 +121,7 @@ class TestCrash:
         found = peer.recover()
         assert [process.id for process in found.dead] == [harness.process.id]
         assert len(found.set_aside) == 1
-        assert peer.recover() == Recovery([], [])
+        assert peer.recover() == RecoveryReport([], [])
 
     def test_a_clock_that_is_put_back_keeps_nobody_alive(self, harness: LifecycleHarness) -> None:
         """A peer whose last heartbeat is of a time to come, and stays it."""
@@ -192,7 +192,7 @@ class TestCrash:
         harness.say("a")
         taken = begun(harness)
         harness.clock.advance(3600)
-        assert harness.process.recover() == Recovery([], [])
+        assert harness.process.recover() == RecoveryReport([], [])
         assert harness.process.beat()
         assert harness.answer(taken).is_accepted
 
@@ -205,7 +205,7 @@ class TestCrash:
         taken = begun(harness)
         harness.clock.advance(3600)
         assert harness.process.beat()
-        assert harness.process.recover() == Recovery([], [])
+        assert harness.process.recover() == RecoveryReport([], [])
         assert harness.answer(taken).is_accepted
 
     def test_peers_have_time_to_be_heard_of_after_a_sleep(self, harness: LifecycleHarness) -> None:
@@ -216,7 +216,7 @@ class TestCrash:
         peer.start()
         harness.clock.advance(3600)
         assert peer.beat()
-        assert peer.recover() == Recovery([], [])
+        assert peer.recover() == RecoveryReport([], [])
         for _ in range(2):
             harness.clock.advance(30)
             watch.advance(30)
@@ -346,7 +346,7 @@ class TestCrash:
         harness.clock.advance(3600)
         with open_store(clock=harness.clock) as db:
             other = LifecycleHarness(db, harness.clock, harness.home, namespace="other")
-            assert other.recovered == Recovery([], [])
+            assert other.recovered == RecoveryReport([], [])
         assert harness.seen().status == "active"
 
 
@@ -433,7 +433,7 @@ class TestCleanEnd:
         assert harness.process.end()
         assert marker.exists()
         harness.process = harness.new_process()
-        assert harness.process.start() == Recovery([], [])
+        assert harness.process.start() == RecoveryReport([], [])
         assert not marker.exists()
         assert harness.seen().status == "active"
 
@@ -694,7 +694,7 @@ class TestFirstStart:
 
     def test_lanes_used_just_before_are_marked(self, harness: LifecycleHarness) -> None:
         self.prepare(harness)
-        assert harness.new_process().start() == Recovery([], [], 1)
+        assert harness.new_process().start() == RecoveryReport([], [], 1)
         lane = harness.seen("1")
         assert (lane.status, lane.status_reason) == ("resume_pending", "restart_interrupted")
         assert harness.seen("old").status == "active"
@@ -704,7 +704,7 @@ class TestFirstStart:
         self.prepare(harness)
         harness.home.mkdir(exist_ok=True)
         (harness.home / ".clean_shutdown").touch()
-        assert harness.new_process().start() == Recovery([], [])
+        assert harness.new_process().start() == RecoveryReport([], [])
         assert not (harness.home / ".clean_shutdown").exists()
 
 

@@ -12,7 +12,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.session_entry import SessionEntry
-from hermes_sessions.lifecycle.session_routing import place
+from hermes_sessions.lifecycle.session_routing import route_to_session
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.reset_policy import SessionResetPolicy
 from hermes_sessions.model.scope import Scope
@@ -61,7 +61,9 @@ def test_two_sessions_of_one_second_never_share_an_id(
     """However unlikely it is: as many as a large installation begins in a year make it likely."""
     drawn = iter(["aaaaaaaa", "aaaaaaaa", "aaaaaaaa", "bbbbbbbb"])
     unlucky = sessions.engine._replace(random_hex=lambda _bytes: next(drawn))
-    placed = [place(unlucky, source, force_new=False) for source in (ANN, in_group("bob"))]
+    placed = [
+        route_to_session(unlucky, source, force_new=False) for source in (ANN, in_group("bob"))
+    ]
     ids = [each.lane.session_id for each in placed]
     assert [session_id[-8:] for session_id in ids] == ["aaaaaaaa", "bbbbbbbb"]
     assert all(db.get_session(session_id) is not None for session_id in ids)

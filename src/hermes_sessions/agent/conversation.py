@@ -22,7 +22,7 @@ from hermes_sessions.agent.chat_spool import STORE_UNAVAILABLE_ERRORS, new_exter
 from hermes_sessions.agent.compaction import compact
 from hermes_sessions.agent.turn import Agent, TurnEvent
 from hermes_sessions.errors import InvalidInput, NotFound, TitleTaken
-from hermes_sessions.lifecycle.lease_renewal import Holding
+from hermes_sessions.lifecycle.lease_renewal import ConversationLease
 from hermes_sessions.model.ids import new_session_id
 from hermes_sessions.model.title import sanitize_title
 from hermes_sessions.storage.repositories.leases import Lease
@@ -94,7 +94,7 @@ class Conversation:
         self.pending_title: str | None = None
         #: Between making the session and giving it that title, nobody may change the title.
         self._beginning = Lock()
-        self._holding: Holding | None = None
+        self._holding: ConversationLease | None = None
         #: Whether something was said or done in the session here.
         self._is_changed = False
 
@@ -120,7 +120,7 @@ class Conversation:
             return
         self.release_leftover_lease()
         words, on_lost = self._origin.holder_in_words, interrupt.set if interrupt else _nothing
-        holding = Holding(self.agent.db, session_id, words, on_lost=on_lost)
+        holding = ConversationLease(self.agent.db, session_id, words, on_lost=on_lost)
         try:
             with holding:
                 self._holding = holding

@@ -35,7 +35,7 @@ from hermes_sessions.lifecycle.session_context import (
     build_session_context_prompt,
 )
 from hermes_sessions.lifecycle.session_entry import SessionEntry
-from hermes_sessions.lifecycle.session_finalization import Claim
+from hermes_sessions.lifecycle.session_finalization import FinalizationClaim
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.lane import LaneNotice
 from hermes_sessions.model.scope import Scope
@@ -72,7 +72,7 @@ class FinalTurn:
         # Without tools: what a tool does now, nobody would see.
         self._agent = replace(agent, tools=ToolRegistry(), instructions=INSTRUCTION, most_steps=1)
 
-    def __call__(self, claim: Claim, seconds: float) -> None:
+    def __call__(self, claim: FinalizationClaim, seconds: float) -> None:
         """Let the agent write down what matters, within so many seconds.
 
         Raises:

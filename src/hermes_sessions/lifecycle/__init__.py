@@ -1,1 +1,1 @@
-"""The lifecycle of conversations: which session a message belongs to, and who may run it."""
+"""The lifecycle of conversations: which session a message belongs to, and which process runs it."""

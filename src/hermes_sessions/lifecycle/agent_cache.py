@@ -1,8 +1,8 @@
-"""Agents kept between turns, so that a model's prompt cache stays useful.
+"""A cache of agents between turns, so that a model's prompt cache stays useful.
 
-An agent is kept for a lane, and given out only to a turn of the same session under the same
-configuration. While a turn has it, nothing takes it away; what was to be closed meanwhile is closed
-when the turn gives it back. Agents are made and closed outside the lock: both may take long.
+An agent is cached per lane and lent only to a turn of the same session with the same configuration.
+While a turn uses it, it is never closed; an agent evicted meanwhile is closed when the turn returns
+it. Agents are created and closed outside the lock, because both may take long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hermes_sessions.storage.logs import Logger
 logger = Logger(__name__)
 
 T = TypeVar("T")
-#: Too many; unused for too long; of another session or configuration; somebody said so.
+#: The cache is full; unused for too long; another session or configuration; explicitly evicted.
 EvictionCause = Literal["full", "idle", "stale", "asked"]
 
 DEFAULT_MAX_SIZE: Final = 128
@@ -30,10 +30,10 @@ DEFAULT_IDLE_TTL: Final = 3600.0
 
 
 def agent_signature(session_id: str, configuration: object) -> str:
-    """Return what an agent must have in common with a turn: the session, and a digest of the
-    *configuration*, which is anything that JSON can hold, sets, and what has a telling ``repr``.
+    """Return the signature that a cached agent and a turn must share.
 
-    Secrets in the configuration cannot be read from it.
+    It combines the session with a digest of *configuration*: any JSON value, sets, and objects
+    with a descriptive ``repr``. Secrets in the configuration cannot be recovered from it.
     """
     text = json.dumps(configuration, sort_keys=True, default=_plain)
     return f"{session_id}:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -44,21 +44,21 @@ def _plain(value: object) -> object:
 
 
 class CacheStats(NamedTuple):
-    """How a cache has done so far."""
+    """Statistics of a cache since it was created."""
 
-    #: Agents that are kept, those that a turn has included.
+    #: Cached agents, including those in use.
     size: int
-    #: Agents that a turn has, kept or not.
+    #: Agents in use by a turn, cached or not.
     in_use: int
     hits: int
     misses: int
-    #: How many agents were let go, by cause.
+    #: Number of evicted agents by cause.
     evicted: dict[EvictionCause, int]
 
 
 @dataclass(slots=True, eq=False)
-class _Kept(Generic[T]):
-    """An agent in the cache."""
+class _CachedAgent(Generic[T]):
+    """A cached agent."""
 
     agent: T
     signature: str
@@ -67,10 +67,10 @@ class _Kept(Generic[T]):
 
 
 class AgentCache(Generic[T]):
-    """The least recently used agents, at most *max_size* and for *idle_ttl* seconds of no use.
+    """An LRU cache of at most *max_size* agents, each evicted after *idle_ttl* seconds without use.
 
-    *close* is called once for each agent that is let go, in the thread that let it go; without it,
-    the agent's own ``close``, if it has one. What it raises is logged. Thread-safe.
+    *close* is called once for each evicted agent, in the thread that evicted it; by default the
+    agent's own ``close``, if it has one. Errors from it are logged. Thread-safe.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class AgentCache(Generic[T]):
         self._clock = clock
         self._close: Callable[[T], object] = close or _close_itself
         self._lock = threading.Lock()
-        # The least recently used first.
-        self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
+        # Least recently used first.
+        self._kept: OrderedDict[str, _CachedAgent[T]] = OrderedDict()
         self._in_use = 0
         self._hits = 0
         self._misses = 0
@@ -98,10 +98,10 @@ class AgentCache(Generic[T]):
 
     @contextmanager
     def using(self, session_key: str, signature: str, make: Callable[[], T]) -> Iterator[T]:
-        """Lend the agent of a lane to a turn; *make* makes one where none can be used again.
+        """Lend the agent of a lane to a turn; *make* creates one if no cached agent fits.
 
-        A second turn that asks for the agent of a lane while a first one has it gets its own, which
-        is closed at its end. What *make* raises is raised, and nothing is kept.
+        A second concurrent turn of the same lane gets its own agent, which is closed at its end. If
+        *make* raises, the error is propagated and nothing is cached.
         """
         kept = self._take(session_key, signature) or self._add(session_key, signature, make())
         try:
@@ -110,9 +110,9 @@ class AgentCache(Generic[T]):
             self._give_back(session_key, kept)
 
     def evict(self, session_key: str) -> bool:
-        """Let the agent of a lane go; returns whether there was one.
+        """Evict the agent of a lane; returns whether there was one.
 
-        One that a turn has is closed when the turn ends, and is not used again.
+        An agent in use is closed when its turn ends, and is not reused.
         """
         with self._lock:
             if session_key not in self._kept:
@@ -122,7 +122,7 @@ class AgentCache(Generic[T]):
         return True
 
     def sweep(self, now: float | None = None) -> int:
-        """Let go of agents that nobody has used for longer than the time; returns how many."""
+        """Evict agents that have been idle for too long; returns how many."""
         moment = self._clock() if now is None else now
         with self._lock:
             idle = [
@@ -135,14 +135,14 @@ class AgentCache(Generic[T]):
         return len(unused)
 
     def close(self) -> None:
-        """Let all agents go; from now on every agent is closed at the end of its turn."""
+        """Evict all agents; from now on every agent is closed at the end of its turn."""
         with self._lock:
             self._is_closed = True
             unused = self._drop(list(self._kept), "asked")
         self._close_all(unused)
 
     def stats(self) -> CacheStats:
-        """Return how it has done so far."""
+        """Return the statistics so far."""
         with self._lock:
             return CacheStats(
                 len(self._kept), self._in_use, self._hits, self._misses, dict(self._evicted)
@@ -152,8 +152,8 @@ class AgentCache(Generic[T]):
         with self._lock:
             return session_key in self._kept
 
-    def _take(self, session_key: str, signature: str) -> _Kept[T] | None:
-        """Return the agent of a lane for a turn, or None when one has to be made."""
+    def _take(self, session_key: str, signature: str) -> _CachedAgent[T] | None:
+        """Return the cached agent of a lane for a turn, or None if one must be created."""
         with self._lock:
             kept = self._kept.get(session_key)
             if kept is not None and not kept.in_use and kept.signature == signature:
@@ -168,18 +168,19 @@ class AgentCache(Generic[T]):
         self._close_all(unused)
         return None
 
-    def _add(self, session_key: str, signature: str, agent: T) -> _Kept[T]:
-        kept = _Kept(agent, signature, self._clock(), in_use=True)
+    def _add(self, session_key: str, signature: str, agent: T) -> _CachedAgent[T]:
+        kept = _CachedAgent(agent, signature, self._clock(), in_use=True)
         with self._lock:
             self._in_use += 1
-            # Another turn of the lane may have been faster; then this agent is for this turn alone.
+            # A concurrent turn of the lane may have cached one; then this agent is for this turn
+            # only.
             if not self._is_closed:
                 self._kept.setdefault(session_key, kept)
             unused = self._drop_surplus()
         self._close_all(unused)
         return kept
 
-    def _give_back(self, session_key: str, kept: _Kept[T]) -> None:
+    def _give_back(self, session_key: str, kept: _CachedAgent[T]) -> None:
         with self._lock:
             self._in_use -= 1
             kept.in_use = False
@@ -191,7 +192,7 @@ class AgentCache(Generic[T]):
         self._close_all(unused)
 
     def _drop_surplus(self) -> list[T]:
-        """Drop the least recently used ones that no turn has, as many as there are too many."""
+        """Drop the least recently used idle agents beyond the maximum size."""
         surplus = len(self._kept) - self._max_size
         if surplus <= 0:
             return []
@@ -199,8 +200,9 @@ class AgentCache(Generic[T]):
         return self._drop(unused[:surplus], "full")
 
     def _drop(self, session_keys: list[str], cause: EvictionCause) -> list[T]:
-        """Forget agents, and return those to close now: one that a turn has is closed by whoever
-        gives it back. The lock is held, so that each is seen by one of the two.
+        """Forget agents, and return those to close now; one in use is closed when it is returned.
+
+        The caller holds the lock, so that each agent is closed exactly once.
         """
         self._evicted[cause] += len(session_keys)
         dropped = [self._kept.pop(key) for key in session_keys]
@@ -210,7 +212,7 @@ class AgentCache(Generic[T]):
         for agent in agents:
             try:
                 self._close(agent)
-            except Exception as error:  # noqa: BLE001 - an agent of anybody's must not end the turn
+            except Exception as error:  # noqa: BLE001 - a failing agent must not end the turn
                 logger.warning("An agent could not be closed: %s: %s", type(error).__name__, error)
 
 

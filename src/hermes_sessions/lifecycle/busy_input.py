@@ -1,8 +1,8 @@
-"""What a message does that arrives while a turn runs: pure rules.
+"""Rules for a message that arrives while a turn is running; pure.
 
-Whatever they say, the message is in the mailbox first. ``interrupt`` ends the running turn, and the
-message is the next one; ``queue`` lets it wait; ``steer`` gives it to the running turn, after its
-next tool call. What cannot be done becomes ``queue``: waiting is always possible.
+The message is always stored in the mailbox first. ``interrupt`` ends the running turn and runs the
+message next; ``queue`` lets it wait; ``steer`` passes it to the running turn after its next tool
+call. If an action is impossible, the message is queued: waiting is always possible.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ from typing import Final, Literal, NamedTuple, get_args
 BusyMode = Literal["interrupt", "queue", "steer"]
 BUSY_MODES: Final[tuple[BusyMode, ...]] = get_args(BusyMode)
 
-#: A platform cuts long texts into several messages: what comes so soon belongs to the last one.
+#: Platforms split long texts into several messages: one that follows within this time continues
+#: the previous one.
 FOLLOWUP_GRACE: Final = 3.0
-#: Seconds between two words to a lane that its message was received.
+#: Minimum seconds between two acknowledgements to a lane.
 ACK_INTERVAL: Final = 30.0
 
 
 class RunningTurn(NamedTuple):
-    """What is known about the turn that runs."""
+    """The state of the running turn."""
 
     #: Seconds since it began.
     age: float
-    #: The agent is where text can be given to it.
+    #: Whether the agent can accept text now.
     can_steer: bool = False
-    #: Interrupting would lose work that others do for it.
+    #: Whether an interruption would lose the work of subagents.
     has_subagents: bool = False
-    #: The gateway is about to stop: nothing is begun or ended because of a message.
+    #: Whether the gateway is about to stop: messages then start and end nothing.
     is_draining: bool = False
 
 
 class BusyAction(NamedTuple):
-    """What to do, and why, where it is not what the mode says."""
+    """The action to take, and the reason if it differs from the mode."""
 
     action: BusyMode
     because: str | None = None
@@ -46,10 +47,10 @@ def on_message(
     wants: BusyMode | None = None,
     grace: float = FOLLOWUP_GRACE,
 ) -> BusyAction:
-    """Return what a message does to the turn that runs.
+    """Return what a message does to the running turn.
 
-    *mode* is ``display.busy_input_mode``; *wants* is what the sender asked for with ``/queue`` or
-    ``/steer``, and counts more.
+    *mode* is ``display.busy_input_mode``; *wants* is the sender's choice with ``/queue`` or
+    ``/steer``, and takes precedence.
     """
     action = wants or mode
     because = None if action == "queue" else _obstacle(action, running, has_media, grace)
@@ -57,11 +58,11 @@ def on_message(
 
 
 def _obstacle(action: BusyMode, running: RunningTurn, has_media: bool, grace: float) -> str | None:
-    """Return why the message has to wait, or None if it does not."""
+    """Return why the message must wait, or None if it need not."""
     if running.is_draining:
         return "draining"
     if has_media:
-        # The rest of an album is on its way, and a file cannot be put into a running turn.
+        # More of an album may follow, and files cannot be passed to a running turn.
         return "media"
     if action == "steer":
         return None if running.can_steer else "cannot_steer"
@@ -73,8 +74,8 @@ def _obstacle(action: BusyMode, running: RunningTurn, has_media: bool, grace: fl
 def should_acknowledge(
     last_at: float | None, now: float, *, interval: float = ACK_INTERVAL
 ) -> bool:
-    """Tell whether the sender is told that the message was received, having been told at *last_at*.
+    """Tell whether to acknowledge a message, given that the last acknowledgement was at *last_at*.
 
-    A clock that ran backwards does not silence it.
+    A clock that ran backwards does not suppress it.
     """
     return last_at is None or not 0 <= now - last_at < interval

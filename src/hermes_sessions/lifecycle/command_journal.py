@@ -1,10 +1,10 @@
-"""Commands that were received: each is carried out once, or somebody is told that it may not be.
+"""A journal of received commands: each runs once, or its sender is told that it may not have run.
 
-A command is noted before it is carried out, with the process that does it. When that dies, the note
-is found and taken over by one other: it knows from the note whether the command has happened, and
-otherwise decides whether it can be carried out again. See ``gateway/command_executor.py``.
+A command is recorded before it runs, with the process that runs it. If that process dies, exactly
+one other takes the record over. The record shows whether the command took effect; otherwise the new
+process decides whether it can be repeated. See ``gateway/command_executor.py``.
 
-A note is a row of the mailbox: ``doing``, then ``happened`` where the change itself says so, then
+A record is a mailbox row: ``doing``, then ``happened`` when the change itself records that, then
 ``done``.
 """
 
@@ -23,25 +23,25 @@ from hermes_sessions.storage.repositories.processes import Processes
 
 T = TypeVar("T")
 
-#: A command that a process died of twice is not tried a third time.
+#: A command that killed its process twice is not tried a third time.
 MAX_ATTEMPTS: Final = 2
 
 
 class OrphanedCommand(NamedTuple):
-    """A command of a process that is gone, which is the caller's now."""
+    """A command of a dead process, now owned by the caller."""
 
     item_id: int
-    #: As it was given to `CommandJournal.begin`.
+    #: As passed to `CommandJournal.begin`.
     payload: dict[str, Any]
-    #: The change was made; only its sender has not heard of it.
+    #: The change was made; only the sender has not been told.
     has_happened: bool
-    #: Something else was received for the lane after it, or it was tried often enough: carrying it
-    #: out now could do what nobody wants any more.
+    #: The lane has received something since, or the attempts are used up: running the command now
+    #: could do what the user no longer wants.
     is_too_late: bool
 
 
 class CommandJournal:
-    """The commands that a bot's lanes have received."""
+    """The commands received by the lanes of a bot."""
 
     def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
@@ -58,8 +58,9 @@ class CommandJournal:
         dedupe: str | None = None,
         origin: SessionSource | None = None,
     ) -> EnqueueResult:
-        """Note that a lane, made if there is none, received a command that this process carries
-        out; delivered again, it is a duplicate and not done twice.
+        """Record that a lane received a command that this process runs; creates the lane if needed.
+
+        A command delivered again is a duplicate and does not run twice.
 
         Raises:
             MessageTooLarge, InvalidInput: it cannot be stored.
@@ -75,12 +76,13 @@ class CommandJournal:
         return self._write(work)
 
     def happened(self, tx: WriteTransaction, item_id: int) -> None:
-        """Note in the transaction that makes the change of a command that it does."""
+        """Record, in the transaction of a command's change, that it took effect."""
         self._rows.command_happened(tx, item_id)
 
     def end(self, item_id: int, also: Callable[[WriteTransaction], None] | None = None) -> bool:
-        """Note that a command was carried out, or cannot be, together with what *also* writes;
-        return False, having done nothing, when that was noted before.
+        """Record that a command has run or cannot run, together with what *also* writes.
+
+        Returns False, without any effect, if that was recorded before.
         """
 
         def work(tx: WriteTransaction) -> bool:
@@ -92,8 +94,10 @@ class CommandJournal:
         return self._write(work)
 
     def take_over(self, process_id: str) -> list[OrphanedCommand]:
-        """Return what processes left undone that have ended, or were found dead, oldest first: from
-        now on it is this process's. Of several that ask, one gets each.
+        """Return the unfinished commands of dead processes, oldest first; this process now owns
+        them.
+
+        Each command goes to exactly one of several concurrent callers.
         """
         with self._engine.store.provider.read() as tx:
             notes = self._rows.commands_in_hand(tx, self._engine.namespace)

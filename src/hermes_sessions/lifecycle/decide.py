@@ -1,7 +1,7 @@
-"""What becomes of a lane when somebody looks at it: the one decision, without any side effect.
+"""The decision what to do with a lane, as one pure function.
 
-The live path, the expiry watcher and recovery call it inside the transaction that applies it, and
-store what it looked at, so that every change can be explained afterwards.
+The live path, the expiry watcher and recovery call it inside the transaction that applies it. They
+store its inputs, so that every change can be explained afterwards.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from hermes_sessions.model.reset_policy import (
     next_expiry,
 )
 
-#: Go on; go on after an interruption; end the session and begin another; begin one, because there
-#: is none.
+#: Continue; continue after an interruption; end the session and begin another; begin the first
+#: one.
 Action = Literal["keep", "resume", "reset", "create"]
 
-#: Interruptions after which an agent goes on without being asked.
+#: Interruptions after which an agent continues without a new message.
 AUTO_RESUME_REASONS: Final = frozenset(
     {"restart_timeout", "shutdown_timeout", "restart_interrupted"}
 )
 
 
 class Decision(NamedTuple):
-    """What to do with a lane, why, and what was looked at."""
+    """What to do with a lane, why, and the facts behind it."""
 
     action: Action
     #: ``create``: ``new`` or ``session_missing``. ``reset``: ``suspended``, ``idle``, ``daily`` or
-    #: ``force_new``. ``resume``: why the lane was interrupted. ``keep``: ``busy`` when that alone
-    #: kept it from expiring, otherwise None.
+    #: ``force_new``. ``resume``: why the lane was interrupted. ``keep``: ``busy`` when only that
+    #: prevented expiry, otherwise None.
     reason: str | None
-    #: JSON can hold it; times are seconds since the epoch. See `facts_of`.
+    #: JSON-serialisable; times are seconds since the epoch. See `facts_of`.
     facts: dict[str, Any]
 
 
@@ -48,12 +48,12 @@ def decide(
     force_new: bool = False,
     session_exists: bool = True,
 ) -> Decision:
-    """Return what becomes of *lane*, or of a key that has none.
+    """Return what to do with *lane*, or with a key that has no lane.
 
-    In this order: a suspended lane is reset; one whose session is gone gets another; one marked
-    within the last *freshness* seconds is resumed (zero or less: however long ago); one that has
-    expired is reset, unless it is *busy*: a turn or a process of it runs. Anything else is kept.
-    *force_new* is a reset that was asked for, and comes first.
+    In this order: a suspended lane is reset; one whose session is missing gets a new one; one
+    marked within the last *freshness* seconds is resumed (zero or less: regardless of age); an
+    expired one is reset, unless it is *busy* with a turn or a background process. Any other lane
+    is kept. *force_new* is a requested reset and comes first.
     """
     if lane is None:
         facts = {"now": now, "policy": policy.to_dict(), "busy": busy, "force_new": force_new}
@@ -81,17 +81,17 @@ def _chosen(lane: Lane, facts: dict[str, Any]) -> tuple[Action, str | None]:
 def facts_of(
     lane: Lane, policy: SessionResetPolicy, now: float, *, busy: bool, freshness: float
 ) -> dict[str, Any]:
-    """Return what a decision about *lane* looks at.
+    """Return the facts that a decision about *lane* depends on.
 
     ========================================= ====================================================
     ``now``, ``busy``, ``freshness``          as given
-    ``session_id``, ``updated_at``            of the lane, as are
+    ``session_id``, ``updated_at``            of the lane; likewise
     ``status``, ``status_reason``, ``status_at``
-    ``mark_is_fresh``                         whether it is marked for resuming, and recently
+    ``mark_is_fresh``                         whether it was recently marked for resuming
     ``policy``                                its fields
-    ``expired``                               ``idle``, ``daily`` or None: what the policy says
-    ``expires_at``                            when it does or did so; None: never
-    ``boundary``                              the latest daily boundary, where the policy has one
+    ``expired``                               ``idle``, ``daily`` or None, by the policy
+    ``expires_at``                            when it expires or expired; None for never
+    ``boundary``                              the latest daily boundary, if the policy has one
     ========================================= ====================================================
     """
     has_boundary = policy.mode in {"daily", "both"}
@@ -118,9 +118,9 @@ def _is_fresh(lane: Lane, now: float, freshness: float) -> bool:
 
 
 def resumes_automatically(lane: Lane, now: float, freshness: float) -> bool:
-    """Tell whether an agent goes on in this lane after a restart although nobody wrote.
+    """Tell whether an agent continues in this lane after a restart without a new message.
 
-    It was interrupted by the end of a gateway, recently enough, and it is known where answers go.
+    True if a gateway's end interrupted it recently enough and the reply address is known.
     """
     return (
         lane.status == "resume_pending"

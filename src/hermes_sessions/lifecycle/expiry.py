@@ -1,10 +1,9 @@
-"""The expiry watcher: what is done for lanes that nobody uses any more.
+"""The expiry watcher: periodic maintenance of lanes that are no longer used.
 
-Every pass ends the sessions of expired lanes, sees to those that a message ended before, lets idle
-agents go and, once an hour, forgets old
-lanes and what was answered long ago. Several processes may watch one store: each lane is finalised
-by one of them. Nothing is touched in the middle of a turn, while something waits, or while a
-process of the lane runs.
+Every pass ends the sessions of expired lanes, runs the hooks of sessions that a message ended,
+evicts idle agents and, once an hour, forgets old lanes and old answered messages. Several processes
+may watch one store: each lane is finalised by one of them. A lane is never touched during a turn,
+while messages wait, or while a background process of it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +17,11 @@ from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.lifecycle.lane_engine import LaneEngine
 from hermes_sessions.lifecycle.mailboxes import Mailboxes
 from hermes_sessions.lifecycle.orphaned_sessions import OrphanedSessions
-from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, Claim, SessionFinalizer
+from hermes_sessions.lifecycle.session_finalization import (
+    ATTEMPTS,
+    FinalizationClaim,
+    SessionFinalizer,
+)
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.model.lane import Lane
 from hermes_sessions.model.reset_policy import SessionResetPolicy, expiry_reason, last_boundary
@@ -32,30 +35,30 @@ logger = Logger(__name__)
 
 _PAGE: Final = 200
 _HOUR: Final = 3600.0
-#: Longer than the hooks of one lane may take; a process that died in the middle is not waited for.
+#: Longer than the hooks of one lane may take. The claim of a dead process lapses after this.
 _CLAIMED_FOR: Final = 900.0
 _DAY: Final = 86_400.0
 
-#: Given what ends; raises when it has to be called again.
-FinalizeHook = Callable[[Claim], None]
-#: Gives the agent a turn to save what matters, of at most so many seconds.
-SaveTurn = Callable[[Claim, float], None]
-#: Waits for so many seconds; True: stop.
+#: Receives the session that ends; raises to be called again.
+FinalizeHook = Callable[[FinalizationClaim], None]
+#: Runs a turn in which the agent can save state, of at most this many seconds.
+SaveTurn = Callable[[FinalizationClaim, float], None]
+#: Waits this many seconds; returns True to stop.
 Wait = Callable[[float], bool]
 
 
-class Agents(Protocol):
-    """What the watcher needs of a cache of agents; `AgentCache` has it."""
+class EvictableAgents(Protocol):
+    """The part of an agent cache that the watcher needs; `AgentCache` implements it."""
 
     def evict(self, session_key: str) -> object:
-        """Let the agent of a lane go, and what it holds."""
+        """Evict the agent of a lane and release its resources."""
 
     def sweep(self, now: float) -> object:
-        """Let agents go that have been idle for too long."""
+        """Evict agents that have been idle for too long."""
 
 
-class Failure(NamedTuple):
-    """A lane whose hooks failed."""
+class FinalizationFailure(NamedTuple):
+    """A lane whose finalize hooks failed."""
 
     session_key: str
     session_id: str
@@ -64,28 +67,28 @@ class Failure(NamedTuple):
 
     @property
     def is_final(self) -> bool:
-        """Whether it was finalised nevertheless, because it had been tried often enough."""
+        """Whether it was finalised nevertheless, because all attempts were used."""
         return self.attempt >= ATTEMPTS
 
 
-class Pass(NamedTuple):
-    """What one pass did."""
+class ExpiryPass(NamedTuple):
+    """The result of one pass."""
 
-    #: Keys of lanes whose sessions were ended.
+    #: Keys of lanes whose sessions ended.
     finalized: list[str]
-    failures: list[Failure]
-    #: Sessions whose hooks were owed, because a message had ended them before.
-    left_behind: list[str]
-    #: Lanes that were forgotten.
+    failures: list[FinalizationFailure]
+    #: Sessions that a message had ended before, whose hooks ran now.
+    orphaned: list[str]
+    #: Number of old lanes that were removed.
     pruned: int = 0
-    #: Rows about what was finished long ago.
+    #: Number of old mailbox and transition rows that were deleted.
     forgotten: int = 0
-    #: Sessions over a limit, which are in the trash now.
+    #: Number of sessions over a retention limit that were moved to the trash.
     retired: int = 0
 
 
 class ExpiryWatcher:
-    """Passes at intervals: `run` in a thread of its own, or `run_pass` by whoever keeps time."""
+    """Makes passes at intervals: `run` in a thread, or `run_pass` from an external scheduler."""
 
     def __init__(
         self,
@@ -94,12 +97,12 @@ class ExpiryWatcher:
         who: str = "watcher",
         hooks: Sequence[FinalizeHook] = (),
         save: SaveTurn | None = None,
-        agents: Agents | None = None,
+        agents: EvictableAgents | None = None,
     ) -> None:
-        """*who* stands in claims, for people.
+        """*who* names this watcher in claims.
 
         *hooks* are the ``on_session_finalize`` hooks. *save* is called once, before the hooks, for
-        a session with messages, unless ``finalize_turn`` is off. *agents* are let go.
+        a session with messages, unless ``finalize_turn`` is off. *agents* are evicted.
         """
         self._sessions = sessions
         self._engine: LaneEngine = sessions.engine
@@ -108,15 +111,17 @@ class ExpiryWatcher:
         self._agents = agents
         self._mailboxes = Mailboxes(self._engine, remembered_days=self._engine.config.keep_days)
         seconds = _CLAIMED_FOR + self._engine.config.finalize_timeout
-        # Two watchers of one name are still two.
+        # Two watchers with one name need distinct claims.
         claimant = f"{who} {secrets.token_hex(4)} {this_process_mark()}"
         self._finalizer = SessionFinalizer(self._engine, claimant, seconds)
         self._orphaned_sessions = OrphanedSessions(self._engine, claimant, seconds)
         self._pruned_at: float | None = None
 
     def run(self, wait: Wait) -> None:
-        """Make passes until *wait* says stop, the first after ``expiry_first_pass`` seconds, the
-        others ``expiry_interval`` seconds apart. A pass that the store fails is made up for.
+        """Make passes until *wait* returns True.
+
+        The first pass starts after ``expiry_first_pass`` seconds, further passes
+        ``expiry_interval`` seconds apart. A pass that fails because of the store is retried.
         """
         pause = self._engine.config.expiry_first_pass
         while not wait(pause):
@@ -124,14 +129,14 @@ class ExpiryWatcher:
             try:
                 self.run_pass()
             except HermesSessionsError as error:
-                logger.warning("the expiry watcher tries again in %s s: %s", pause, error)
+                logger.warning("The expiry watcher retries in %s s: %s", pause, error)
 
-    def run_pass(self, now: float | None = None) -> Pass:
+    def run_pass(self, now: float | None = None) -> ExpiryPass:
         """Make one pass; *now* is the store's time unless given."""
-        # Hooks and turns to save may take minutes each: what is claimed after them is claimed then.
+        # Hooks and saving turns may take minutes each, so every claim reads the clock again.
         clock = self._engine.store.clock if now is None else lambda: now
         finalized: list[str] = []
-        failures: list[Failure] = []
+        failures: list[FinalizationFailure] = []
         for lane in self._expired(clock()):
             claim = self._finalizer.claim(
                 lane, clock(), has_processes=self._engine.has_processes(lane)
@@ -145,13 +150,13 @@ class ExpiryWatcher:
                     self._agents.evict(lane.session_key)
         if finalized:
             self._engine.changed()
-        left_behind = self._finalize_orphaned_sessions(clock, failures)
+        orphaned = self._finalize_orphaned_sessions(clock, failures)
         if self._agents is not None:
             self._agents.sweep(clock())
-        return Pass(finalized, failures, left_behind, *self._forget(clock()))
+        return ExpiryPass(finalized, failures, orphaned, *self._forget(clock()))
 
     def _finalize_orphaned_sessions(
-        self, clock: Callable[[], float], failures: list[Failure]
+        self, clock: Callable[[], float], failures: list[FinalizationFailure]
     ) -> list[str]:
         seen_to: list[str] = []
         while (claim := self._orphaned_sessions.claim(clock())) is not None:
@@ -187,24 +192,28 @@ class ExpiryWatcher:
                 if is_expired and lane.status != "suspended":
                     yield lane
 
-    def _error_of(self, claim: Claim, failures: list[Failure]) -> str | None:
-        """Call what is to be called at the end of a session; return and report what went wrong."""
+    def _error_of(
+        self, claim: FinalizationClaim, failures: list[FinalizationFailure]
+    ) -> str | None:
+        """Run the hooks at the end of a session; return and report an error."""
         errors = []
         if self._save is not None and claim.attempt == 1 and claim.message_count:
             errors.append(_bounded(self._save, claim, self._engine.config.finalize_timeout))
         errors += [_called(hook, claim) for hook in self._hooks]
         error = "; ".join(error for error in errors if error) or None
         if error is not None:
-            failure = Failure(claim.lane.session_key, claim.session_id, claim.attempt, error)
+            failure = FinalizationFailure(
+                claim.lane.session_key, claim.session_id, claim.attempt, error
+            )
             failures.append(failure)
             logger.warning(
-                "finalizing session %s of %s failed, attempt %s of %s: %s",
+                "Finalizing session %s of %s failed, attempt %s of %s: %s",
                 *(failure.session_id, failure.session_key, failure.attempt, ATTEMPTS, error),
             )
         return error
 
     def _forget(self, now: float) -> tuple[int, int, int]:
-        """Once an hour, forget what is old; never what is not finished."""
+        """Once an hour, delete old finished rows; never unfinished ones."""
         if self._pruned_at is not None and 0 <= now - self._pruned_at < _HOUR:
             return 0, 0, 0
         self._pruned_at = now
@@ -225,7 +234,7 @@ def _policies(engine: LaneEngine) -> Iterator[SessionResetPolicy]:
 
 
 def _latest_expired(policies: Iterable[SessionResetPolicy], now: float) -> float:
-    """Return a time such that no lane used then or later has expired, by any policy."""
+    """Return a time such that no lane used at or after it has expired, by any policy."""
     moments = [0.0]
     for policy in policies:
         if policy.mode in {"idle", "both"}:
@@ -235,16 +244,16 @@ def _latest_expired(policies: Iterable[SessionResetPolicy], now: float) -> float
     return max(moments)
 
 
-def _called(hook: FinalizeHook, claim: Claim) -> str | None:
+def _called(hook: FinalizeHook, claim: FinalizationClaim) -> str | None:
     try:
         hook(claim)
-    except Exception as error:  # noqa: BLE001 - it is another program's, and is called again
+    except Exception as error:  # noqa: BLE001 - third-party code, which is called again
         return f"{type(error).__name__}: {error}"
     return None
 
 
-def _bounded(save: SaveTurn, claim: Claim, seconds: float) -> str | None:
-    """Let the agent save what matters; a turn that takes too long is not waited for."""
+def _bounded(save: SaveTurn, claim: FinalizationClaim, seconds: float) -> str | None:
+    """Let the agent save its state; a turn that takes too long is abandoned."""
     errors: list[str | None] = []
     turn = threading.Thread(
         target=lambda: errors.append(_called(lambda claim: save(claim, seconds), claim)),
@@ -253,4 +262,4 @@ def _bounded(save: SaveTurn, claim: Claim, seconds: float) -> str | None:
     )
     turn.start()
     turn.join(seconds)
-    return errors[0] if errors else f"the turn to save what matters took over {seconds:g} s"
+    return errors[0] if errors else f"the agent took over {seconds:g} s to save its state"

@@ -1,4 +1,4 @@
-"""What files of a gateway say of lanes that are to go."""
+"""Erasure of lanes from the files that a gateway writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME: Final = SESSIONS_JSON
 class SessionsJsonEntries:
     """The entries of ``sessions.json`` in *directory*. See `Place` in ``storage.care.erasure``.
 
-    A gateway writes the file from the database, so it does not bring back what is gone from there.
+    A gateway writes the file from the database, so it does not restore entries erased there.
     """
 
     name = NAME
@@ -57,7 +57,7 @@ class SessionsJsonEntries:
 
 
 class RestartCountEntries:
-    """The lanes that ``restart_counts.json`` in a *home* shows. See `Place`."""
+    """The lanes listed in ``restart_counts.json`` of a *home*. See `Place`."""
 
     name = RESTART_COUNTS
     needs_rows = False
@@ -77,7 +77,7 @@ class RestartCountEntries:
         try:
             found = _read(self._path)
             if not isinstance(found, dict):
-                self._path.unlink(missing_ok=True)  # Nothing but a view of what the database has.
+                self._path.unlink(missing_ok=True)  # It only mirrors the database.
             elif gone:
                 kept = {
                     key: value for key, value in found.items() if key not in targets.session_keys
@@ -98,7 +98,7 @@ def _read(path: Path) -> Any:
 
 
 def _kept(entries: dict[str, Any], targets: Targets) -> dict[str, Any]:
-    """Return the entries that stay; rooms that others use, too, without who is meant."""
+    """Return the entries to keep; those of shared rooms without the erased user."""
     meant = frozenset((*targets.session_ids, *targets.session_keys))
     stays = {
         key: entry

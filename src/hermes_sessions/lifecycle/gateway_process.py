@@ -1,8 +1,8 @@
-"""A gateway process: registered, heard of, drained, ended; and what the dead left unfinished.
+"""A gateway process: registration, heartbeat, drain and end; recovery after dead processes.
 
-What a process was doing is in its turns. So recovery touches what a dead process had begun and
-nothing else: no lane of a living peer, and no lane that was merely used shortly before. Marks by
-the time of last use are for the first start on a store that knows no process yet.
+The turns of a process record what it was doing. So recovery touches only what a dead process had
+begun: no lane of a living process, and no lane that was merely used recently. Marking by time of
+last use is only for the first start on a store that has no process records yet.
 """
 
 from __future__ import annotations
@@ -41,45 +41,45 @@ T = TypeVar("T")
 
 DrainReason = Literal["restart", "shutdown"]
 
-#: A process that was not heard of for so many seconds is dead to the others.
+#: A process without a heartbeat for this many seconds is considered dead.
 DEAD_AFTER: Final = 60.0
-#: Lanes used so many seconds before the first start were probably interrupted.
+#: Lanes used within this many seconds before the first start were probably interrupted.
 RECENTLY: Final = 120.0
 _ACTOR: Final = "recovery"
 
-#: Rows that this program wrote: they share its process number and are not dead for that.
+#: Rows written by this program: they share its process id and are not dead because of that.
 _ours: set[str] = set()
 
 
-class Recovery(NamedTuple):
-    """What was found, and what became of it."""
+class RecoveryReport(NamedTuple):
+    """The result of a recovery."""
 
-    #: Processes that were found dead now.
+    #: Processes that were found dead.
     dead: list[Process]
-    #: Turns that they, or others before them, had left unfinished.
+    #: Turns that these or earlier processes had left unfinished.
     set_aside: list[AbandonedTurn]
-    #: Lanes that were marked by their time of last use alone, without knowing any process.
+    #: Number of lanes marked only by their time of last use, without process records.
     guessed: int = 0
-    #: Replies that they had begun to send: others may now.
+    #: Number of replies they had begun to send, which others may send now.
     freed_replies: int = 0
 
     @property
     def stuck(self) -> list[AbandonedTurn]:
-        """Those whose lane was suspended, so that somebody can be told."""
+        """The turns whose lane was suspended; their users should be told."""
         return [one for one in self.set_aside if one.is_stuck]
 
 
-class Drained(NamedTuple):
-    """How a drain went."""
+class DrainReport(NamedTuple):
+    """The result of a drain."""
 
-    #: Lanes that finished in time.
+    #: Lanes whose turn finished in time.
     finished: list[Lane]
-    #: Lanes that still run a turn: they go on after the next start.
+    #: Lanes whose turn is still running; they continue after the next start.
     unfinished: list[Lane]
 
 
 class GatewayProcess:
-    """This process, as the others see it."""
+    """This process, as other processes see it."""
 
     def __init__(
         self,
@@ -93,9 +93,10 @@ class GatewayProcess:
         runs_here: Callable[[Process], bool] = is_running,
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*home* is where a single host's files are. *runs_here* tells whether one that registered
-        on this host is alive, so that nobody waits for the heartbeat of one that is gone.
-        *stopwatch* goes on as before when a clock is set.
+        """*home* is the directory of files for a single host.
+
+        *runs_here* tells whether a process registered on this host is alive, so that recovery need
+        not wait for the missing heartbeat of a dead one. *stopwatch* is a monotonic clock.
         """
         self._engine = engine
         self._kind = kind
@@ -106,7 +107,7 @@ class GatewayProcess:
         self._runs_here = runs_here
         self._stopwatch = stopwatch
         self._liveness = Liveness(engine.store.clock, stopwatch, dead_after)
-        #: Heartbeats from times that are still to come, and when each was first seen.
+        #: Heartbeats with timestamps in the future, and when each was first seen.
         self._ahead: dict[str, tuple[float, float]] = {}
         self._host = host_name()
         self._processes = Processes(engine.store)
@@ -123,23 +124,23 @@ class GatewayProcess:
 
     @property
     def id(self) -> str:
-        """The process's row; it has one once it was started."""
+        """The id of the process's row; available after `start`."""
         if self._row is None:
             raise RuntimeError("start() comes first")
         return self._row.id
 
     def holder(self, words: str | None = None) -> Holder:
-        """Return who takes leases for this process."""
+        """Return the lease holder for this process."""
         where = self._host.partition("#")[0]
         pid = self._row.pid if self._row else None
         return Holder(self.id, words or f"the {self._kind} on {where} (process {pid})")
 
-    # ── start, heartbeat, end ─────────────────────────────────────────────────────────────────
+    # Start, heartbeat, end
 
-    def start(self) -> Recovery:
-        """Register, and see to what dead processes of the same bot left unfinished.
+    def start(self) -> RecoveryReport:
+        """Register, and recover what dead processes of the same bot left unfinished.
 
-        The lanes that should go on are then asked for with `resume`.
+        Call `resume` afterwards for the lanes that should continue.
         """
         engine = self._engine
         was_clean = self._files.pop_clean_shutdown_mark()
@@ -156,23 +157,22 @@ class GatewayProcess:
         _ours.add(self._row.id)
         found = self.recover()
         if is_first and not was_clean:
-            # Nobody wrote down what ran: an older version was here, or nothing was.
+            # No process records: an older version ran here, or none.
             found = found._replace(guessed=LaneSweeps(engine).mark_recent(RECENTLY, INTERRUPTED))
         self._show_counts()
         return found
 
     def beat(self) -> bool:
-        """Say that this process is alive. False: the others took it for dead, and what it runs is
-        theirs; it has to stop its turns and start again.
+        """Send a heartbeat. False means that other processes declared this one dead and took over
+        its turns; it must stop them and start again.
         """
         with self._liveness.timing_heartbeat():
             return self._processes.beat(self.id)
 
     def end(self) -> bool:
-        """Say goodbye; return whether everything was finished.
+        """Deregister; return whether everything was finished.
 
-        What was not is left to the next start, which finds it as after a crash; but nobody has to
-        wait until the leases expire.
+        The next start recovers the rest as after a crash, but without waiting for leases to expire.
         """
         clean = not (self._is_overdue or self._turns.unfinished([self.id]))
         self._leases.revoke(self.id)
@@ -183,12 +183,13 @@ class GatewayProcess:
         self._show_counts()
         return clean
 
-    # ── recovery ──────────────────────────────────────────────────────────────────────────────
+    # Recovery
 
-    def recover(self) -> Recovery:
-        """See to what dead processes left unfinished, and to turns that were given up without an
-        end: at the start, and at every heartbeat, because peers die. Several processes may do it at
-        once; each turn is set aside by one of them.
+    def recover(self) -> RecoveryReport:
+        """Recover turns that dead processes left unfinished or that living ones gave up.
+
+        Called at the start and at every heartbeat, because other processes may die. Several
+        processes may do it concurrently; each turn is set aside by one of them.
         """
         dead = [process for process in self._silent() if self._declare_dead(process)]
         namespace = self._engine.namespace
@@ -204,25 +205,26 @@ class GatewayProcess:
         if set_aside:
             self._engine.changed()
         for one in set_aside:
-            logger.info("turn %s of process %s was set aside", one.turn.id, one.turn.process_id)
+            logger.info("Turn %s of process %s was set aside", one.turn.id, one.turn.process_id)
         freed = self._outbox.release_claims_of_ended_processes()
-        return Recovery(dead, set_aside, freed_replies=freed)
+        return RecoveryReport(dead, set_aside, freed_replies=freed)
 
     def _turns_without_lease(self, process_ids: Iterable[str]) -> list[Turn]:
-        """Return turns that living processes began and let go of without saying how they ended:
-        the store could not be reached, or a program forgot. Their leases are gone.
+        """Return turns of living processes that lost their lease without recording an end.
+
+        The store was unreachable, or a program forgot to end them.
         """
         unfinished = self._turns.unfinished(process_ids)
         now = self._engine.store.clock()
         with self._engine.store.provider.read() as tx:
             leases = {turn.chain_id: lease_row(tx, turn.chain_id) for turn in unfinished}
-        # After the times were read: a clock may jump at any moment.
+        # Read the clock first: it may jump at any moment.
         is_trusted = self._liveness.can_trust_heartbeats()
         return [
             turn
             for turn in unfinished
             if _has_lost_lease(turn, lease := leases[turn.chain_id])
-            # Whoever is only slow may renew it as long as nobody else wants it.
+            # A process that is merely slow may renew its lease until another one takes it.
             or (is_trusted and self._is_long_expired(lease, now))
         ]
 
@@ -230,16 +232,16 @@ class GatewayProcess:
         return lease is not None and (lease.expires_at or 0) + self._dead_after <= now
 
     def _silent(self) -> list[Process]:
-        """Return processes that are silent for too long, and those of this host that are gone."""
+        """Return processes that missed their heartbeats, and those of this host that are gone."""
         namespace = self._engine.namespace
-        # Whoever looks is alive, also after a long sleep and before its next heartbeat.
+        # This process is alive, even after a long sleep and before its next heartbeat.
         silent = [
             process
             for process in self._processes.dead(namespace, self._dead_after)
             if self._row is None or process.id != self._row.id
         ]
         if not self._liveness.can_trust_heartbeats():
-            # Nobody had the time to be heard of since.
+            # After a clock jump or an outage the others had no chance to send a heartbeat.
             silent = [process for process in silent if self._is_gone(process)]
         living = self._processes.living(namespace, self._dead_after)
         return silent + [
@@ -249,8 +251,10 @@ class GatewayProcess:
         ]
 
     def _are_stale(self, processes: Sequence[Process]) -> list[bool]:
-        """Tell for each whether its last heartbeat is of a time to come, and stays so: a clock was
-        put back, and it was not heard of since. One whose clock is only ahead goes on.
+        """Tell for each process whether its last heartbeat lies in the future and stays the same.
+
+        Then a clock was set back and the process has been silent since. A process whose clock is
+        merely ahead keeps sending heartbeats.
         """
         now, watch = self._engine.store.clock(), self._stopwatch()
         before, self._ahead = self._ahead, {}
@@ -265,15 +269,15 @@ class GatewayProcess:
         return stale
 
     def _is_gone(self, process: Process) -> bool:
-        """Tell whether a process is known to have ended: one of this host that nobody sees."""
+        """Tell whether a process of this host is known to have ended."""
         if process.id in _ours or process.host != self._host or process.pid is None:
             return False
-        # Whoever had the number that is ours now does not have it any more.
+        # Our own process id proves that an earlier process with the same id has ended.
         ours = self._row.pid if self._row else None
         return process.pid == ours or not self._runs_here(process)
 
     def _declare_dead(self, process: Process) -> bool:
-        """End a process for the others, unless it has been heard of meanwhile; return whether."""
+        """Mark a process dead unless it has sent a heartbeat meanwhile; return True if marked."""
         is_buried = self._processes.end(process.id, False, silent_since=process.heartbeat_at)
         if is_buried:
             self._leases.revoke(process.id)
@@ -289,11 +293,12 @@ class GatewayProcess:
     def _write(self, work: Callable[[WriteTransaction], T]) -> T:
         return self._engine.store.provider.write(work, isolated=False)
 
-    # ── drain ─────────────────────────────────────────────────────────────────────────────────
+    # Drain
 
     def begin_drain(self, reason: DrainReason) -> list[Lane]:
-        """Mark the lanes that this process runs turns on, so that not even a kill in the middle of
-        the drain leaves them without a mark; return them.
+        """Mark and return the lanes that this process runs turns on.
+
+        The marks exist before the drain, so that even a kill during the drain leaves them.
         """
         mark = f"{reason}_timeout"
         marked = []
@@ -315,8 +320,8 @@ class GatewayProcess:
             tx, self._engine, lane, "resume_pending", cause, self._engine.store.clock()
         )
 
-    def end_drain(self) -> Drained:
-        """Clear the marks of lanes that finished meanwhile, however; the others keep theirs."""
+    def end_drain(self) -> DrainReport:
+        """Clear the marks of lanes whose turns have ended in any way; the others keep theirs."""
         finished: list[Lane] = []
         unfinished: list[Lane] = []
         for lane_id, mark in self._marked.items():
@@ -326,7 +331,7 @@ class GatewayProcess:
         self._marked.clear()
         self._is_overdue = bool(unfinished)
         self._engine.changed()
-        return Drained(finished, unfinished)
+        return DrainReport(finished, unfinished)
 
     def _clear(self, tx: WriteTransaction, lane_id: int, mark: str) -> tuple[Lane | None, bool]:
         lane = self._engine.lanes.lock_by_id(tx, lane_id)
@@ -343,11 +348,13 @@ class GatewayProcess:
             )
         return lane, False
 
-    # ── going on ──────────────────────────────────────────────────────────────────────────────
+    # Resuming
 
     def resumable(self, lanes: Iterable[Lane], freshness: float) -> list[Lane]:
-        """Return those of *lanes* in which the agent goes on although nobody wrote: interrupted by
-        the end of a gateway, recently enough, known where to answer, and nobody runs them.
+        """Return those of *lanes* in which the agent continues without a new message.
+
+        A gateway's end interrupted them recently enough, the reply address is known, and no process
+        runs them.
         """
         now = self._engine.store.clock()
         return [
@@ -358,12 +365,13 @@ class GatewayProcess:
         ]
 
     def resume(self, *, platform: str | None = None) -> list[Lane]:
-        """Give every lane that should go on something to go on with, at the head of its mailbox;
-        return them. With *platform*, those of a platform that has just been connected.
+        """Put a resume item at the head of the mailbox of every lane that should continue; return
+        them.
 
-        Where the interrupted input waits again, that is it. Asked twice, or by two processes, it
-        is the same item; and a lane that was tried, and whose user was told how that ended, is not
-        asked again for the same interruption. Other lanes are not delayed by any of this.
+        With *platform*, only lanes of a platform that has just connected. If the interrupted input
+        waits again, that is the item. Calling this twice, or from two processes, adds the item
+        once. A lane that was tried, and whose user was told the outcome, is not resumed again for
+        the same interruption. Other lanes are not delayed.
         """
         engine = self._engine
         with engine.store.provider.read() as tx:
@@ -371,7 +379,7 @@ class GatewayProcess:
         wanted = [lane for lane in marked if platform in {None, lane.key.platform}]
         going_on = self.resumable(wanted, engine.config.auto_continue_freshness)
         with engine.store.provider.read() as tx:
-            # At every heartbeat the same lanes are found, and need nothing more.
+            # Every heartbeat finds the same lanes; they need nothing more.
             asked = {
                 lane.id
                 for lane in going_on
@@ -387,7 +395,7 @@ class GatewayProcess:
         if lane is None or lane.status != "resume_pending" or self._is_tried_again(tx, lane):
             return
         if self._turns.running_on(lane_id=lane.id, tx=tx) is not None:
-            # Somebody took it since it was looked at: the lane goes on already.
+            # It was taken since the lane was read, so the lane continues already.
             return
         self._mailbox.put(tx, lane.id, kind="resume", dedupe=resume_dedupe_key(lane), limit=None)
 

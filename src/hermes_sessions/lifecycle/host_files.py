@@ -1,7 +1,7 @@
-"""What a gateway shows of itself on its host: two small files.
+"""Files that a gateway writes on its host for users and scripts.
 
-``.clean_shutdown`` and ``restart_counts.json`` mirror what the database knows, for people and
-scripts that look there; nothing but the first start after an upgrade reads them.
+``.clean_shutdown`` and ``restart_counts.json`` mirror the database; only the first start after an
+upgrade reads them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Any, Final
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.logs import Logger
 
-# ``sessions.json``: the lanes as a file, for people and programs that read the documented format.
+# ``sessions.json``: the lanes as a file, for users and programs that read the documented format.
 #
-# It is an export of the database, never a second truth. It is replaced as a whole, so that a reader
-# sees the old one or the new one, in the background and only so often: a thousand messages do not
-# rewrite it a thousand times.
+# It is an export of the database, never a second source of truth. It is replaced as a whole, so
+# that a reader sees the old or the new one. A background thread writes it at bounded intervals: a
+# thousand messages do not rewrite it a thousand times.
 
 
 logger = Logger(__name__)
 
 
 SESSIONS_JSON: Final = "sessions.json"
-#: Seconds in which changes are collected before they are written.
+#: Seconds during which changes are collected before they are written.
 DEFAULT_INTERVAL: Final = 2.0
-#: Writing takes at most this part of the time, however many lanes there are.
+#: Writing takes at most this share of the time, however many lanes there are.
 _SHARE_OF_TIME: Final = 0.05
-#: A target that cannot be replaced: on another file system, or mounted by itself.
+#: The target cannot be replaced: it is on another file system or a mount point.
 _NOT_REPLACEABLE: Final = frozenset({errno.EXDEV, errno.EBUSY})
 
 
@@ -43,9 +43,9 @@ Document = Mapping[str, Any]
 
 
 class SessionsJsonFile:
-    """Writes what *document* returns to *path*, some time after `changed` was called.
+    """Writes the result of *document* to *path*, some time after `changed` was called.
 
-    *pause* waits so many seconds, or until it is told to stop; tests have their own.
+    *pause* waits this many seconds or until stopped; tests pass their own.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class SessionsJsonFile:
         self._lock = threading.Lock()
         self._is_dirty = False
         self._thread: threading.Thread | None = None
-        #: Nobody writes while somebody else does.
+        #: Only one thread writes at a time.
         self._writing = threading.Lock()
 
     def changed(self) -> None:
-        """Have the file written soon; returns at once."""
+        """Schedule a write; returns at once."""
         with self._lock:
             self._is_dirty = True
-            # After a fork the thread is the parent's.
+            # After a fork the thread exists only in the parent.
             if not self._stopped.is_set() and not (self._thread and self._thread.is_alive()):
                 self._thread = threading.Thread(
                     target=self._run, name="hermes-sessions-json", daemon=True
@@ -100,7 +100,7 @@ class SessionsJsonFile:
                 raise
 
     def close(self) -> None:
-        """Write what has changed and stop; a second call does nothing."""
+        """Write pending changes and stop; a second call does nothing."""
         self._stopped.set()
         self._flush_or_warn()
 
@@ -115,7 +115,7 @@ class SessionsJsonFile:
             took = self._stopwatch() - began
             interval = max(self._interval, took / _SHARE_OF_TIME)
             with self._lock:
-                # What could not be written is not tried over and over again.
+                # A failed write waits for the next change.
                 if not self._is_dirty or not is_written:
                     self._thread = None
                     return
@@ -126,7 +126,7 @@ class SessionsJsonFile:
             return True
         except (OSError, StoreError) as error:
             logger.warning(
-                "%s was not written, and is behind the database until the next change: %s",
+                "%s was not written and stays out of date until the next change: %s",
                 self._path,
                 error,
             )
@@ -134,9 +134,9 @@ class SessionsJsonFile:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a file, which nobody else may read, by another one; a link keeps pointing at it.
+    """Replace a file atomically, readable by its owner only; a link keeps pointing at it.
 
-    What was there is there until the new one is on the disk.
+    The old content stays until the new one is on disk.
     """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -165,19 +165,19 @@ RESTART_COUNTS: Final = "restart_counts.json"
 
 
 class HostFiles:
-    """The files in a home; without one, there are none."""
+    """The mirror files in a home directory; with None nothing is written."""
 
     def __init__(self, home: Path | None) -> None:
         self._home = home
 
     def write_clean_shutdown_mark(self) -> None:
-        """Leave the mark of a gateway that finished what it did."""
+        """Create the mark of a gateway that finished all its work."""
         if self._home is not None:
             self._home.mkdir(parents=True, exist_ok=True)
             (self._home / CLEAN_SHUTDOWN).touch()
 
     def pop_clean_shutdown_mark(self) -> bool:
-        """Remove the mark and tell whether it was there."""
+        """Remove the mark and return whether it existed."""
         if self._home is None:
             return False
         try:
@@ -187,7 +187,7 @@ class HostFiles:
         return True
 
     def show_counts(self, counts: Mapping[str, int]) -> None:
-        """Show how often lanes were found unfinished; an empty list is no file."""
+        """Write how often lanes were found unfinished; with an empty mapping, remove the file."""
         if self._home is None:
             return
         file = self._home / RESTART_COUNTS

@@ -1,4 +1,4 @@
-"""What the parts of the lifecycle share: the store, the configuration, and who is asked."""
+"""What the parts of the lifecycle share: the store, the configuration, and callbacks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes_sessions.storage.store import Store
 
 logger = Logger(__name__)
 
-#: Tells whether background processes of a lane run, by its key.
+#: Tells by a lane's key whether background processes of it are running.
 HasActiveProcesses = Callable[[str], bool]
 
 
@@ -27,17 +27,17 @@ class LaneEngine(NamedTuple):
     store: Store
     config: GatewayConfig
     lanes: Lanes
-    #: Chooses one id for people who have several.
+    #: Chooses one id for users who have several.
     canonical: CanonicalIdChooser
     active_processes: HasActiveProcesses | None = None
-    #: So many random bytes, in hex.
+    #: Returns n random bytes in hex.
     random_hex: Callable[[int], str] = token_hex
-    #: Told after lanes were changed by others than `SessionStore`, which then exports them.
+    #: Called after a change of lanes outside `SessionStore`, which then exports them.
     changed: Callable[[], None] = lambda: None
 
     @property
     def namespace(self) -> str:
-        """The bot whose lanes these are."""
+        """The bot that the lanes belong to."""
         return self.config.namespace
 
     def key_of(self, source: SessionSource) -> LaneKey:
@@ -50,18 +50,18 @@ class LaneEngine(NamedTuple):
         )
 
     def policy_for(self, key: LaneKey) -> SessionResetPolicy:
-        """Return when a lane starts anew."""
+        """Return the reset policy of a lane."""
         return self.config.get_reset_policy(key.platform, key.chat_type)
 
     def owner_of(self, key: LaneKey, source: SessionSource | None) -> str | None:
-        """Return the person whose sessions these are; None where several share the lane.
+        """Return the user who owns the lane's sessions; None if several users share the lane.
 
-        To be asked before a transaction that asks it: who somebody is with several ids is decided
-        once, in a transaction of its own.
+        Call it before the transaction that uses the result: the choice among several ids of a user
+        is stored in a transaction of its own.
         """
         if key.participant_id or key.chat_type != "dm":
             return key.participant_id
-        # In a private chat, the chat stands for a person whom the platform does not name.
+        # In a private chat, the chat represents a user whom the platform does not name.
         named = None if source is None else participant_id(source, self.canonical)
         return named or key.chat_id
 
@@ -70,15 +70,15 @@ class LaneEngine(NamedTuple):
         return new_session_id(now, self.random_hex)
 
     def has_processes(self, lane: Lane | str) -> bool:
-        """Ask whether background processes of a lane run; who cannot answer might have some.
+        """Tell whether background processes of a lane are running; an error counts as yes.
 
-        Never inside a transaction: the answer comes from outside and may take long.
+        Never call this inside a transaction: the answer comes from outside and may take long.
         """
         key = lane if isinstance(lane, str) else lane.session_key
         if self.active_processes is None:
             return False
         try:
             return bool(self.active_processes(key))
-        except Exception as error:  # noqa: BLE001 - it is another program's; nothing is lost so
-            logger.warning("cannot tell whether %s has active processes: %s", key, error)
+        except Exception as error:  # noqa: BLE001 - third-party code; assuming yes loses nothing
+            logger.warning("Cannot tell whether %s has active processes: %s", key, error)
             return True

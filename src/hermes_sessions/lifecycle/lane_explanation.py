@@ -1,4 +1,4 @@
-"""Why a conversation is where it is: the transitions of its lane in words, and nothing else."""
+"""Explains why a conversation is in its session, from the transitions of its lane."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from hermes_sessions.storage.repositories.lane_transitions import Transition
 from hermes_sessions.storage.repositories.lanes import NO_SESSION, Lanes
 from hermes_sessions.storage.store import Store
 
-#: Why a lane is suspended when somebody asked for it.
+#: The reason of a lane that a user suspended.
 STOPPED: Final = "stopped"
 
 
 class ExplanationStep(NamedTuple):
-    """One thing that happened to a lane."""
+    """One change of a lane."""
 
     at: datetime
     #: What happened, as a sentence.
     what: str
-    #: Why, as a sentence; None where there is nothing to add.
+    #: Why, as a sentence; None if there is nothing to add.
     why: str | None
     transition: Transition
 
 
-class Explanation(NamedTuple):
-    """Everything that happened to a lane, oldest first."""
+class LaneExplanation(NamedTuple):
+    """The history of a lane, oldest first."""
 
     lane: Lane
-    #: What holds now, as a sentence.
+    #: The current state, as a sentence.
     state: str
     steps: tuple[ExplanationStep, ...]
 
@@ -45,8 +45,8 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
-def explain_lane(store: Store, namespace: str, key: LaneKey | str) -> Explanation | None:
-    """Return what happened to a lane; None when there is no such lane."""
+def explain_lane(store: Store, namespace: str, key: LaneKey | str) -> LaneExplanation | None:
+    """Return the history of a lane; None if it does not exist."""
     lanes = Lanes(store)
     with store.provider.read() as tx:
         lane = lanes.find(tx, namespace, key)
@@ -54,16 +54,18 @@ def explain_lane(store: Store, namespace: str, key: LaneKey | str) -> Explanatio
 
 
 class LaneMatches(NamedTuple):
-    """The lanes that somebody may mean."""
+    """The lanes that a reference may mean."""
 
-    explanations: list[Explanation]
-    #: Otherwise they only begin so.
+    explanations: list[LaneExplanation]
+    #: Otherwise they only start with the reference.
     is_exact: bool = True
 
 
 def find_lanes(store: Store, reference: str, limit: int) -> LaneMatches:
-    """Return the lanes of all bots that somebody may mean: by key, by a session that they are or
-    were in, or, where nothing else matches, by the beginning of either.
+    """Return the lanes of all bots that a reference may mean.
+
+    It may be a lane key, a current or former session or, if nothing else matches, a prefix of
+    either.
     """
     lanes = Lanes(store)
     with store.provider.read() as tx:
@@ -94,27 +96,27 @@ def _by_beginning(tx: ReadTransaction, lanes: Lanes, reference: str, limit: int)
     )
 
 
-def explanation_of(tx: ReadTransaction, lane: Lane) -> Explanation:
-    """Return what happened to a lane."""
+def explanation_of(tx: ReadTransaction, lane: Lane) -> LaneExplanation:
+    """Return the history of a lane."""
     steps = tuple(_step(one) for one in lane_transitions.history(tx, lane.id))
-    return Explanation(lane, _state(lane, _current(tx, lane)), steps)
+    return LaneExplanation(lane, _state(lane, _current(tx, lane)), steps)
 
 
 def _current(tx: ReadTransaction, lane: Lane) -> str:
-    """Return the session that a lane is in: where it was continued by compaction, the latest."""
+    """Return the session of a lane; after compaction, its latest continuation."""
     session = lane_sessions.find(tx, lane.session_id)
     return lane.session_id if session is None else lane_sessions.tip_of(tx, session).id
 
 
 def _state(lane: Lane, session_id: str) -> str:
     if lane.session_id == NO_SESSION:
-        return "Something was received, and no session has begun yet."
+        return "A message was received, but no session has begun yet."
     if lane.status == "suspended":
         because = f" ({lane.status_reason})" if lane.status_reason else ""
         return f"Stopped{because}: the next message starts a new session."
     if lane.status == "resume_pending":
         because = f" ({lane.status_reason})" if lane.status_reason else ""
-        return f"Interrupted{because}: the next message goes on in session {session_id}."
+        return f"Interrupted{because}: the next message continues session {session_id}."
     return f"In session {session_id}, last used {_moment(lane.updated_at)}."
 
 
@@ -142,16 +144,14 @@ def _begun(transition: Transition) -> tuple[str, str | None]:
 def _was_idle(transition: Transition) -> str:
     facts, policy = transition.facts or {}, transition.policy or {}
     allowed = _duration(float(policy.get("idle_minutes", 0)) * 60)
-    return (
-        f"Nothing had been said since {_moment(facts.get('updated_at'))}, for more than {allowed}."
-    )
+    return f"No activity since {_moment(facts.get('updated_at'))}, for more than {allowed}."
 
 
 def _was_daily(transition: Transition) -> str:
     facts, policy = transition.facts or {}, transition.policy or {}
     zone = f" ({policy['timezone']})" if policy.get("timezone") else ""
     return (
-        f"The last message of {_moment(facts.get('updated_at'))} was before the daily reset at "
+        f"The last message ({_moment(facts.get('updated_at'))}) was before the daily reset at "
         f"{int(policy.get('at_hour', 0)):02}:00{zone}."
     )
 
@@ -165,28 +165,28 @@ _WHY_RESET: Final[dict[str, Callable[[Transition], str]]] = {
     "idle": _was_idle,
     "daily": _was_daily,
     "suspended": _was_suspended,
-    "force_new": lambda _: "The program asked for a new session.",
-    "requested": lambda _: "Somebody asked for a new conversation.",
-    "session_missing": lambda _: "The session before was deleted, or is in the trash.",
+    "force_new": lambda _: "The program requested a new session.",
+    "requested": lambda _: "The user requested a new conversation.",
+    "session_missing": lambda _: "The previous session was deleted, or is in the trash.",
 }
 
 
 def _switched(transition: Transition) -> tuple[str, str | None]:
     if transition.from_session_id == transition.to_session_id:
-        return f"Session {transition.to_session_id} goes on.", "Somebody asked for it."
+        return f"Session {transition.to_session_id} continues.", "The user requested it."
     before = f" from session {transition.from_session_id}" if transition.from_session_id else ""
     what = f"Switched{before} to {transition.to_session_id}."
     if transition.reason == "handoff":
         return what, "It was handed over to this chat."
     if transition.reason == "topic":
         return what, "This topic was bound to it."
-    return what, "Somebody asked for it."
+    return what, "The user requested it."
 
 
 def _suspended(transition: Transition) -> tuple[str, str | None]:
     why = {
-        STOPPED: "Somebody stopped it.",
-        "stuck_loop": "Again and again, a turn in it was not finished.",
+        STOPPED: "The user stopped it.",
+        "stuck_loop": "Its turns repeatedly failed to finish.",
     }.get(transition.reason or "", f"Reason: {transition.reason}." if transition.reason else None)
     return "Stopped: the next message starts a new session.", why
 
@@ -200,19 +200,19 @@ _WHY_INTERRUPTED: Final = {
 
 def _marked(transition: Transition) -> tuple[str, str | None]:
     why = _WHY_INTERRUPTED.get(transition.reason or "", f"Reason: {transition.reason}.")
-    return f"Interrupted: session {transition.to_session_id} is to go on.", why
+    return f"Interrupted: session {transition.to_session_id} will be resumed.", why
 
 
 def _unmarked(transition: Transition) -> tuple[str, str | None]:
     if transition.reason == "stale":
-        return "The interruption was forgotten.", "It was too long ago."
+        return "The interruption was ignored.", "It was too long ago."
     if transition.reason == "drained":
-        return "Was not interrupted after all.", "Its turn ended before the gateway did."
-    return "Went on after the interruption.", "A turn succeeded."
+        return "It was not interrupted after all.", "Its turn ended before the gateway did."
+    return "Resumed after the interruption.", "A turn succeeded."
 
 
 def _followed(transition: Transition) -> tuple[str, str | None]:
-    what = f"Session {transition.from_session_id} goes on as {transition.to_session_id}."
+    what = f"Session {transition.from_session_id} continues as {transition.to_session_id}."
     return what, "It was compacted."
 
 
@@ -229,7 +229,7 @@ def _kept(transition: Transition) -> tuple[str, str | None]:
 
 
 def _imported(transition: Transition) -> tuple[str, str | None]:
-    return f"Taken over in session {transition.to_session_id}.", f"It stood in {transition.reason}."
+    return f"Imported in session {transition.to_session_id}.", f"Found in {transition.reason}."
 
 
 def _finalized(transition: Transition) -> tuple[str, str | None]:

@@ -1,6 +1,6 @@
-"""What is done to a lane by its key: reset, switch, suspend, mark, clear, note that it was used.
+"""Operations on a lane by its key: reset, switch, suspend, mark, clear, record use.
 
-A key of which nothing is known changes nothing. Every verb is one transaction that locks the lane.
+An unknown key is a no-op. Every operation is one transaction that locks the lane.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from hermes_sessions.storage.repositories.handoffs import Handoffs
 from hermes_sessions.storage.repositories.lane_sessions import LaneSession
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 
-# Lanes, looked at: nothing here changes one.
+# Reading lanes
 
 #: Lanes read at a time.
 _PAGE: Final = 200
 
 
 class LaneReader:
-    """Verbs of `SessionStore` that read."""
+    """The reading methods of `SessionStore`."""
 
     def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
@@ -61,7 +61,7 @@ class LaneReader:
         with engine.store.provider.read() as tx:
             lane = engine.lanes.by_session(tx, engine.namespace, session_id)
             if lane is None:
-                # After compaction, a lane goes on to the continuation with its next message.
+                # After compaction, a lane moves to the continuation with its next message.
                 others = [
                     engine.lanes.by_session(tx, engine.namespace, other)
                     for other in lane_sessions.in_thread(tx, session_id)
@@ -71,7 +71,7 @@ class LaneReader:
             return _entry(tx, lane)
 
     def entries(self, active_minutes: float | None) -> Iterator[SessionEntry]:
-        """Yield what `SessionStore.list_sessions` returns, of one consistent state."""
+        """Yield the entries of `SessionStore.list_sessions` from one consistent snapshot."""
         engine = self._engine
         since = None if active_minutes is None else engine.store.clock() - active_minutes * 60
         last: Lane | None = None
@@ -101,8 +101,9 @@ def _entry(tx: ReadTransaction, lane: Lane | None) -> SessionEntry | None:
 
 
 def _shown(tx: ReadTransaction, lane: Lane, session: LaneSession | None) -> SessionEntry:
-    """Return a lane as the next message would find it after compaction: where its session goes on.
-    Until then, the lane itself is in the one before.
+    """Return a lane as the next message would find it: in the continuation after compaction.
+
+    Until then, the stored lane points at the previous session.
     """
     if session is not None and session.is_there:
         lane, session, _ = follow(tx, lane, session)
@@ -111,13 +112,12 @@ def _shown(tx: ReadTransaction, lane: Lane, session: LaneSession | None) -> Sess
 
 T = TypeVar("T")
 
-#: Something to be done first in the transaction of a change, on the lane, which is locked; False:
-#: nothing else is to be changed.
+#: Runs first in the transaction of a change, with the lane locked; False cancels the change.
 Precondition = Callable[[WriteTransaction, Lane], bool]
 
 
 class LaneChanges:
-    """Verbs of `SessionStore` that change one lane."""
+    """The methods of `SessionStore` that change one lane."""
 
     def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
@@ -125,7 +125,7 @@ class LaneChanges:
     def _on_lane(
         self, session_key: str, otherwise: T, work: Callable[[WriteTransaction, Lane, float], T]
     ) -> T:
-        """Run *work* on the locked lane, or return *otherwise* when there is none."""
+        """Run *work* on the locked lane, or return *otherwise* for an unknown key."""
         engine, now = self._engine, self._engine.store.clock()
 
         def unit(tx: WriteTransaction) -> T:
@@ -160,7 +160,7 @@ class LaneChanges:
         return self._on_lane(session_key, None, work)
 
     def _settle_owner(self, session_key: str) -> None:
-        """Have it decided who is in a lane, before the transaction that asks for it."""
+        """Store who owns a lane, before the transaction that needs it."""
         engine = self._engine
         try:
             if parse_key(session_key).platform not in WITH_ALIASES:
@@ -180,7 +180,7 @@ class LaneChanges:
             if found is None:
                 raise NotFound(
                     f"There is no session {target_id!r} to switch to. It may be in the trash, or "
-                    f"belong to somebody else; see: hermes sessions list"
+                    f"belong to another user; see: hermes sessions list"
                 )
             target = lane_sessions.tip_of(tx, found)
             if not target.is_there:
@@ -191,7 +191,7 @@ class LaneChanges:
                     tx, self._engine, lane, target, cause, now, leaves=_current(tx, lane)
                 )
             if lane.status != "active":
-                # Who asks for the session that is there wants to go on with it.
+                # Switching to the current session means continuing it.
                 lane = set_status(tx, self._engine, lane, "active", cause, now)
             return LaneWithSession(lane, target)
 
@@ -205,7 +205,7 @@ class LaneChanges:
         def work(tx: WriteTransaction) -> LaneWithSession | None:
             if not Handoffs.is_pending(tx, session_id, key.platform):
                 return None
-            # Lanes are locked before sessions, by everybody.
+            # All code locks lanes before sessions, to avoid deadlocks.
             lane = engine.lanes.ensure(tx, engine.namespace, key, now=now, origin=source)
             found = lane_sessions.find(tx, session_id)
             if found is None or not Handoffs.accept(tx, session_id, key.platform):
@@ -301,20 +301,20 @@ class LaneChanges:
 
 
 def _current(tx: WriteTransaction, lane: Lane) -> LaneSession | None:
-    """Return the session that a lane is in: where it was continued by compaction, the latest."""
+    """Return the session of a lane; after compaction, its latest continuation."""
     found = None if lane.session_id == NO_SESSION else lane_sessions.find(tx, lane.session_id)
     return lane_sessions.tip_of(tx, found) if found is not None and found.is_there else found
 
 
 def _require_count(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidInput(f"last_prompt_tokens must be a whole number from 0 on, not {value!r}.")
+        raise InvalidInput(f"last_prompt_tokens must be a non-negative integer, not {value!r}.")
     return value
 
 
-# What is done to many lanes at once: marking after a crash, forgetting what is old.
+# Operations on many lanes: marking after a crash, removing old ones
 
-#: Lanes looked at in one transaction.
+#: Lanes per transaction.
 _SWEEP_PAGE: Final = 100
 
 
@@ -322,7 +322,7 @@ _DAY: Final = 86_400.0
 
 
 class LaneSweeps:
-    """Verbs of `SessionStore` that go through the lanes of a bot."""
+    """The methods of `SessionStore` that go through all lanes of a bot."""
 
     def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
@@ -372,7 +372,7 @@ class LaneSweeps:
             if not lanes:
                 return pruned
             last = lanes[-1]
-            # Outside of the transaction: the answers come from elsewhere.
+            # Outside the transaction, because the answers come from callbacks.
             idle = [
                 lane
                 for lane in lanes

@@ -1,7 +1,7 @@
-"""Changes of lanes, applied inside a transaction with all their effects.
+"""Changes of lanes inside a transaction, with all their effects.
 
-A lane that gets another session: the old session's row is ended, the new one's is there, the lane
-points at it, and the transition says why; all of it or nothing.
+When a lane gets another session, the old session is ended, the new one exists, the lane points at
+it, and a transition records why: all of it or nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from hermes_sessions.storage.repositories.lane_sessions import LaneSession
 from hermes_sessions.storage.repositories.lane_transitions import Transition
 from hermes_sessions.storage.repositories.lanes import NO_SESSION
 
-#: How sessions end that a lane left behind, as documented.
+#: End reasons of sessions that a lane left, as documented.
 SESSION_RESET: Final = "session_reset"
 SESSION_SWITCH: Final = "session_switch"
-#: The lane itself was forgotten.
+#: The lane itself was removed.
 LANE_PRUNED: Final = "lane_pruned"
 
-#: What a session of its own starts with.
+#: Initial lane state for a new session.
 _NEW_SESSION_STATE: Final[dict[str, Any]] = {
     "status": "active",
     "status_reason": None,
@@ -42,9 +42,9 @@ class TransitionCause(NamedTuple):
 
     action: str
     reason: str | None = None
-    #: The part of the program that asked for it.
+    #: The part of the program that requested it.
     actor: str = "store"
-    #: What a decision looked at; the policy among them is kept apart.
+    #: The facts of a decision; its policy is stored separately.
     facts: Mapping[str, Any] | None = None
 
 
@@ -64,7 +64,7 @@ def record(
     *,
     to_session_id: str | None = None,
 ) -> None:
-    """Write down why *lane*, as it was before, changes; without another session, it keeps its."""
+    """Record why *lane*, given in its previous state, changes; by default it keeps its session."""
     facts = dict(cause.facts or {})
     policy = facts.pop("policy", None)
     from_id = None if lane.session_id == NO_SESSION else lane.session_id
@@ -111,8 +111,10 @@ def begin_session(
 
 
 def _unused_id(tx: WriteTransaction, engine: LaneEngine, now: float) -> str:
-    """Return an id for a new session. Of thousands made in a second, two may be the same; if the
-    other is made at the same moment elsewhere, the database says so, and this is done again.
+    """Return an unused id for a new session.
+
+    Among thousands created in one second, two ids may collide. If another process creates the
+    same id concurrently, the database refuses it and the transaction is repeated.
     """
     while lane_sessions.exists(tx, session_id := engine.new_session_id(now)):
         pass
@@ -129,9 +131,9 @@ def switch_session(
     *,
     leaves: LaneSession | None,
 ) -> LaneWithSession:
-    """Point a locked lane at a session that there is, and end the one it *leaves*."""
-    # Also one that is open: its row is locked so, and whoever leaves it now, and would end it, sees
-    # first that this lane is in it.
+    """Point a locked lane at an existing session, and end the one it *leaves*."""
+    # Reopen even an open session: this locks its row. A concurrent lane that leaves the session,
+    # and would end it, then sees first that this lane uses it.
     lane_sessions.reopen(tx, target.id)
     return _point(tx, engine, lane, target, cause, now, leaves, "switched", SESSION_SWITCH, {})
 
@@ -175,7 +177,7 @@ def _point(
 def follow(
     tx: ReadTransaction, lane: Lane, current: LaneSession
 ) -> tuple[Lane, LaneSession, dict[str, Any]]:
-    """Go on where the session was continued by compaction; returns what is to be written, too."""
+    """Follow the session to its continuation; also returns the columns to write."""
     tip = lane_sessions.tip_of(tx, current)
     if tip.id == current.id or not tip.is_there:
         return lane, current, {}
@@ -191,7 +193,7 @@ def set_status(
     cause: TransitionCause,
     now: float,
 ) -> Lane:
-    """Bring a locked lane into another state, or into the same for another reason."""
+    """Change the status of a locked lane, or the reason of the same status."""
     record(tx, engine, lane, cause, now)
     marked = {"status_reason": cause.reason, "status_at": now}
     if status == "active":

@@ -1,10 +1,10 @@
-"""Holding a conversation while something is done in it: a lease, kept alive and then given back.
+"""A conversation lease that is renewed in the background and released at the end.
 
 >>> from hermes_sessions import SessionDB
 >>> db = SessionDB(":memory:")
 >>> db.create_session("s", source="cli")
 's'
->>> with Holding(db, "s", "the chat in terminal 1") as held:
+>>> with ConversationLease(db, "s", "the chat in terminal 1") as held:
 ...     message = db.append_message("s", "user", "Mine alone.", fence=held.token)
 ...     db.lease_of("s").holder
 'the chat in terminal 1'
@@ -25,21 +25,20 @@ from hermes_sessions.storage.sessiondb import SessionDB
 
 logger = Logger(__name__)
 
-#: Seconds that a lease outlives the last sign of life of its holder.
+#: Seconds that a lease lasts after its last renewal.
 TTL: Final = 60.0
-#: Signs of life in that time: one may get lost.
+#: Renewals within that time, so that one may fail.
 _BEATS: Final = 3
-#: Waits for an event to be set, for so many seconds at most; returns whether it was.
+#: Waits at most this many seconds for an event; returns whether it was set.
 Wait = Callable[[threading.Event, float], bool]
 
 
-class Holding:
-    """A context manager: takes the lease of a session's conversation, renews it in a thread of its
-    own, and gives it back at the end.
+class ConversationLease:
+    """Context manager that takes the lease of a session's conversation and renews it in a thread.
 
-    Between the two, ``lost`` tells whether it was taken away, which can happen when the process
-    slept, or the store was out of reach, for longer than the lease lasts. From then on every write
-    with its token is refused, so that whoever runs a turn should stop.
+    ``lost`` tells whether the lease was lost meanwhile. This can happen when the process slept, or
+    the store was unreachable, for longer than the lease lasts. From then on every write with its
+    token is refused, and the caller should stop its turn.
     """
 
     def __init__(
@@ -52,8 +51,8 @@ class Holding:
         on_lost: Callable[[], None] = lambda: None,
         wait: Wait = threading.Event.wait,
     ) -> None:
-        """*holder* tells people who holds the conversation. *on_lost* is called once, in the thread
-        that notices the loss.
+        """*holder* describes the holder to users. *on_lost* is called once, in the thread that
+        notices the loss.
         """
         self._db = db
         self._session_id = session_id
@@ -64,29 +63,31 @@ class Holding:
         self._lease: Lease | None = None
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
-        #: Set when the lease does not hold the conversation any more.
+        #: Set when the lease no longer holds the conversation.
         self.lost = threading.Event()
-        #: A lease that could not be given back, because the store was out of reach.
+        #: A lease that could not be released, because the store was unreachable.
         self.left: Lease | None = None
 
     @property
     def lease(self) -> Lease:
-        """The lease, as it was renewed last."""
+        """The lease as of its last renewal."""
         if self._lease is None:
-            raise RuntimeError("Nothing is held: use `with Holding(…) as held`, or start() first.")
+            raise RuntimeError(
+                "No lease is held: use `with ConversationLease(…) as held`, or call start() first."
+            )
         return self._lease
 
     @property
     def token(self) -> int:
-        """What to pass as ``fence`` to every write."""
+        """The fencing token to pass as ``fence`` to every write."""
         return self.lease.token
 
     def start(self) -> Self:
-        """Take the lease and keep it alive.
+        """Take the lease and start renewing it.
 
         Raises:
-            ConversationHeld: somebody else holds the conversation; the error says who.
-            UnknownSession: there is no such session.
+            ConversationHeld: another process holds the conversation; the message names it.
+            UnknownSession: the session does not exist.
         """
         self._lease = self._db.take_lease(self._session_id, self._holder, ttl=self._ttl)
         self._ending.clear()
@@ -95,9 +96,9 @@ class Holding:
         return self
 
     def stop(self) -> None:
-        """Give the lease back. A second call does nothing.
+        """Release the lease. A second call does nothing.
 
-        Where the store cannot be reached, the lease ends by itself.
+        If the store is unreachable, the lease expires by itself.
         """
         thread, self._thread = self._thread, None
         if thread is None:
@@ -114,10 +115,10 @@ class Holding:
             logger.warning("%s stays held until its lease expires: %s", self._session_id, error)
 
     def renew(self) -> bool:
-        """Give a sign of life now; return whether the conversation is still held.
+        """Renew the lease now; return whether the conversation is still held.
 
         Raises:
-            StoreError: the store could not be asked.
+            StoreError: the store could not be reached.
         """
         try:
             self._lease = self._db.renew_lease(self.lease, ttl=self._ttl)
@@ -134,11 +135,15 @@ class Holding:
                 if not self.renew():
                     return
             except HermesSessionsError as error:
-                # As long as nobody else comes, even an expired lease can still be renewed.
-                logger.warning("the lease of %s was not renewed: %s", self._session_id, error)
+                # Until another process takes it, even an expired lease can be renewed.
+                logger.warning("The lease of %s was not renewed: %s", self._session_id, error)
 
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_exc: object) -> None:
         self.stop()
+
+
+#: The former name.
+Holding = ConversationLease

@@ -1,8 +1,9 @@
-"""What an older installation left: its ``sessions.json``, and transcripts, ``{session_id}.jsonl``.
+"""Import of files from older installations: ``sessions.json`` and ``{session_id}.jsonl``
+transcripts.
 
-It is taken over once, before anything is written there. What the database knows already stays as it
-is. An entry or a transcript that cannot be read costs itself alone, and is reported; the entry goes
-on standing in the file.
+They are imported once, before the new version writes there. Existing database rows stay as they
+are. An entry or transcript that cannot be read is skipped and reported; the entry stays in the
+file.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.transfer.copy_ledger import identity
 
-# The files in which older installations kept which of WhatsApp's ids are the same person.
+# The files in which older installations stored which WhatsApp ids belong to the same user.
 #
-# ``<home>/whatsapp/session/lid-mapping-<id>.json``, and the same with ``_reverse``, each holding
-# another id of the one in its name. They are read, never written, and nothing outside that
-# directory is: not by a name with slashes, and not by a link.
+# ``<home>/whatsapp/session/lid-mapping-<id>.json``, and the same with ``_reverse``, each contain
+# another id of the user in their name. They are only read. Nothing outside that directory is read,
+# neither through a name with slashes nor through a link.
 
 
 _MAX_BYTES: Final = 4096
-#: A person has two or three; files that chain more together are damaged or somebody's joke.
+#: A user has two or three ids; files that link more are damaged or forged.
 _MAX_ALIASES: Final = 16
 
 
@@ -54,13 +55,13 @@ _FILE: Final = re.compile(rf"lid-mapping-({_ID}?)(?:_reverse)?\.json")
 
 
 class LidMapping:
-    """The mapping files of one home directory; they need not exist."""
+    """The mapping files of one home directory; they may be missing."""
 
     def __init__(self, home: Path) -> None:
         self._directory = home / "whatsapp" / "session"
 
     def aliases_of(self, identifier: str) -> tuple[str, ...]:
-        """Return the ids of the same person, the given one first, each once."""
+        """Return the ids of the same user, the given one first, each once."""
         found = [normalise_whatsapp(identifier)]
         for alias in found:
             for name in (f"lid-mapping-{alias}.json", f"lid-mapping-{alias}_reverse.json"):
@@ -70,7 +71,7 @@ class LidMapping:
         return tuple(found)
 
     def people(self) -> Iterator[tuple[str, ...]]:
-        """Yield the ids of every person that the files speak of, each person once."""
+        """Yield the ids of every user in the files, each user once."""
         seen: set[str] = set()
         for name in self._names():
             match = _FILE.fullmatch(name)
@@ -90,7 +91,7 @@ class LidMapping:
             return []
 
     def _read(self, name: str) -> str | None:
-        """Return the id in a file, or None when there is no such file or nothing usable in it."""
+        """Return the id in a file, or None if it is missing or unusable."""
         if not _FILE.fullmatch(name):
             return None
         try:
@@ -99,7 +100,7 @@ class LidMapping:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            logger.warning("Left out %s: it cannot be read (%s)", name, type(error).__name__)
+            logger.warning("Skipped %s: it cannot be read (%s)", name, type(error).__name__)
             return None
         text = str(value) if isinstance(value, (str, int)) else ""
         alias = normalise_whatsapp(text)
@@ -107,7 +108,7 @@ class LidMapping:
 
 
 def _content(path: Path) -> bytes | None:
-    # A link would lead elsewhere, and a pipe would never end: refused when opening, not before.
+    # A link could lead elsewhere and a pipe never ends, so opening must refuse both.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -119,12 +120,12 @@ def _content(path: Path) -> bytes | None:
 logger = Logger(__name__)
 
 _SESSION_ID: Final = re.compile(r"\d{8}_\d{6}_[0-9a-f]{6,8}")
-#: Lines that describe a transcript instead of being part of it.
+#: Lines that describe a transcript instead of being messages.
 _NO_MESSAGES: Final = frozenset({"session_meta"})
 
 
-class Skipped(NamedTuple):
-    """Something that could not be taken over."""
+class SkippedItem(NamedTuple):
+    """An entry or a file that was not imported."""
 
     #: A key of ``sessions.json``, or the name of a file.
     what: str
@@ -132,14 +133,14 @@ class Skipped(NamedTuple):
 
 
 class ImportReport(NamedTuple):
-    """What was taken over from an older installation."""
+    """The result of an import from an older installation."""
 
-    #: Lanes that there are now.
+    #: Imported lanes.
     entries: int = 0
-    #: Sessions whose messages came from files.
+    #: Sessions whose messages were imported from files.
     transcripts: int = 0
-    skipped: tuple[Skipped, ...] = ()
-    #: ``sessions.json`` as a whole cannot be read; it is left alone.
+    skipped: tuple[SkippedItem, ...] = ()
+    #: Why ``sessions.json`` as a whole cannot be read; it is then left alone.
     unreadable: str | None = None
 
 
@@ -154,10 +155,10 @@ class LegacyFiles:
 
     @cached_property
     def _mark(self) -> str:
-        """The name under which the database knows that these files were taken over.
+        """The key under which the database records that these files were imported.
 
-        It names the database, too: after sessions were moved to another one, the lanes come from
-        the file that the first one left.
+        It includes the database: after a migration to another one, the lanes are imported from the
+        file that the first one wrote.
         """
         return _named("sessions_json_imported", [self._engine.namespace, *self._place])
 
@@ -170,10 +171,10 @@ class LegacyFiles:
         ]
 
     def owner(self) -> str:
-        """Return the bot whose files these are: of several in one directory, the first.
+        """Return the bot that owns these files: the first of several in one directory.
 
-        Otherwise one would take over the lanes that another wrote down, and people who know both
-        would go on with one in what they had said to the other.
+        Otherwise one bot would import the lanes of another, and users of both would continue with
+        one bot a conversation they had with the other.
         """
         mark = _named("sessions_json_owner", self._place)
         return self._meta.find(mark) or self._engine.store.provider.write(
@@ -188,12 +189,12 @@ class LegacyFiles:
         return self._engine.namespace
 
     def are_there(self) -> bool:
-        """Tell whether the directory has any such file."""
+        """Tell whether the directory has any importable file."""
         has_transcripts = next(self._directory.glob("*.jsonl"), None) is not None
         return has_transcripts or (self._directory / SESSIONS_JSON).exists()
 
     def import_once(self) -> ImportReport | None:
-        """Take over what is there, unless that was done before; None when there is nothing to do.
+        """Import the files unless that was done before; None if there is nothing to do.
 
         Raises:
             StoreError: the database failed; the next start tries again.
@@ -213,35 +214,35 @@ class LegacyFiles:
         return report
 
     def kept_entries(self) -> dict[str, Any]:
-        """Return what could not be read in ``sessions.json``, to be written there again."""
+        """Return the unreadable entries of ``sessions.json``, to be written there again."""
         remembered = from_json(self._meta.find(self._mark), {})
         kept = remembered.get("kept") if isinstance(remembered, dict) else None
         return kept if isinstance(kept, dict) else {}
 
     def _read(self) -> dict[str, Any]:
         try:
-            # A name that was cut inside a character, or an editor's mark, costs no entry.
+            # Tolerate a name cut inside a character and an editor's byte order mark.
             file = self._directory / SESSIONS_JSON
             text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
         except FileNotFoundError:
             return {}
         found = json.loads(text)
         if not isinstance(found, dict):
-            raise InvalidInput(f"it holds a {type(found).__name__} instead of an object")
+            raise InvalidInput(f"it contains a {type(found).__name__} instead of an object")
         return found
 
     def _take_over(self, found: dict[str, Any], transcripts: Iterable[Path]) -> ImportReport:
         entries: dict[str, tuple[SessionEntry, LaneKey]] = {}
-        skipped: list[Skipped] = []
+        skipped: list[SkippedItem] = []
         for name, value in found.items():
             if name.startswith("_"):
-                continue  # A remark for readers, which later versions write.
+                continue  # A comment for readers, which later versions write.
             try:
                 entry = SessionEntry.from_dict(value)
                 require_id(entry.session_id)
                 entries[name] = entry, _key_of(self._engine, entry)
             except InvalidInput as error:
-                skipped.append(Skipped(name, str(error)))
+                skipped.append(SkippedItem(name, str(error)))
         imported = self._import_transcripts(
             transcripts, {entry.session_id: entry for entry, _ in entries.values()}, skipped
         )
@@ -256,7 +257,7 @@ class LegacyFiles:
         return ImportReport(taken, imported, tuple(skipped))
 
     def _import_transcripts(
-        self, files: Iterable[Path], entries: Mapping[str, SessionEntry], skipped: list[Skipped]
+        self, files: Iterable[Path], entries: Mapping[str, SessionEntry], skipped: list[SkippedItem]
     ) -> int:
         wanted = {
             file.stem: file
@@ -273,7 +274,7 @@ class LegacyFiles:
                 self._import_transcript(session_id, file, entries.get(session_id))
                 imported += 1
             except (OSError, ValueError, RecursionError) as error:
-                skipped.append(Skipped(file.name, str(error)))
+                skipped.append(SkippedItem(file.name, str(error)))
         return imported
 
     def _import_transcript(self, session_id: str, file: Path, entry: SessionEntry | None) -> None:
@@ -282,7 +283,7 @@ class LegacyFiles:
         known = [message["timestamp"] for message in messages if "timestamp" in message]
         started = entry.created_at.timestamp() if entry else file.stat().st_mtime
         began = min([started, *known])
-        # Those without a time are as old as the one before.
+        # Messages without a time get the time of the one before.
         latest = began
         for message in messages:
             latest = message.setdefault("timestamp", latest)
@@ -293,7 +294,7 @@ class LegacyFiles:
                     "source": origin.platform.value if origin else "unknown",
                     "user_id": origin and (origin.user_id_alt or origin.user_id),
                     "started_at": began,
-                    # Nobody uses it any more where no lane points at it.
+                    # A session without a lane is no longer in use.
                     "ended_at": None if entry else latest,
                     "end_reason": None if entry else "imported",
                     "messages": messages,
@@ -308,15 +309,15 @@ class LegacyFiles:
         file = self._directory / SESSIONS_JSON
         if report.unreadable is not None:
             logger.warning(
-                "%s cannot be read and is left alone: %s. Repair it, or move it away.",
+                "%s cannot be read and is left alone: %s. Repair or remove it.",
                 file,
                 report.unreadable,
             )
         for what, why in report.skipped:
-            logger.warning("%s: %s was not taken over: %s", self._directory, what, why)
+            logger.warning("%s: %s was not imported: %s", self._directory, what, why)
         if report.entries or report.transcripts:
             logger.info(
-                "%s: took over %d lanes and %d transcripts",
+                "%s: imported %d lanes and %d transcripts",
                 self._directory,
                 report.entries,
                 report.transcripts,
@@ -328,10 +329,10 @@ def _named(what: str, facts: list[str]) -> str:
 
 
 def _messages(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a transcript; a last line that was cut off is left out.
+    """Yield the messages of a transcript; a truncated last line is ignored.
 
     Raises:
-        InvalidInput: something else in it is no message.
+        InvalidInput: any other line is not a message.
     """
     lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     for number, line in enumerate(lines, 1):
@@ -342,7 +343,7 @@ def _messages(file: Path) -> Iterator[dict[str, Any]]:
         except ValueError as error:
             if number == len(lines):
                 return
-            raise InvalidInput(f"line {number} is no JSON: {error}") from error
+            raise InvalidInput(f"line {number} is not JSON: {error}") from error
         role = value.get("role") if isinstance(value, dict) else None
         if isinstance(role, str) and role in _NO_MESSAGES:
             continue
@@ -350,10 +351,10 @@ def _messages(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _key_of(engine: LaneEngine, entry: SessionEntry) -> LaneKey:
-    """Return the key of an entry; older keys did not escape what their parts contain.
+    """Return the key of an entry; older keys did not escape colons in their parts.
 
     Raises:
-        InvalidInput: it is no key.
+        InvalidInput: not a valid key.
     """
     if entry.origin is not None:
         key = engine.key_of(entry.origin)
@@ -365,7 +366,7 @@ def _key_of(engine: LaneEngine, entry: SessionEntry) -> LaneKey:
 
 
 def _add(tx: WriteTransaction, engine: LaneEngine, entry: SessionEntry, key: LaneKey) -> bool:
-    """Make the lane of an entry, unless there is one; return whether it was made."""
+    """Create the lane of an entry unless it exists; return whether it was created."""
     used = entry.updated_at.timestamp()
     lane = engine.lanes.ensure(tx, engine.namespace, key, now=used, origin=entry.origin)
     if lane.session_id != NO_SESSION:

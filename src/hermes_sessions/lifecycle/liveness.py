@@ -1,7 +1,7 @@
-"""Whether the silence of others means anything.
+"""Decides when a missed heartbeat counts, after clock jumps and outages.
 
-It does not when the clock was put forward, because the machine slept or somebody set it, nor when
-the store was away: then everybody looks silent who had no chance to say anything.
+It does not count after the clock jumped forward, because the machine slept or the clock was set,
+nor after the store was unavailable: then other processes had no chance to send a heartbeat.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from hermes_sessions.errors import StoreError
 
 
 class Liveness:
-    """What one process knows about how it hears others, by a clock and by a stopwatch, which does
-    not jump and stands still while a machine sleeps.
+    """How reliably one process receives the heartbeats of others.
+
+    It compares the clock with a monotonic stopwatch, which does not jump and stops while the
+    machine sleeps.
     """
 
     def __init__(
         self, clock: Callable[[], float], stopwatch: Callable[[], float], seconds: float
     ) -> None:
-        """Others may be silent for *seconds*. Half of that is a disturbance, and for so long after
-        one, silence means nothing.
+        """A heartbeat is missed after *seconds*. A deviation of half of that is a disturbance, and
+        for *seconds* after it missed heartbeats do not count.
         """
         self._clock = clock
         self._stopwatch = stopwatch
@@ -31,7 +33,7 @@ class Liveness:
 
     @contextmanager
     def timing_heartbeat(self) -> Iterator[None]:
-        """Notice when what this process says of itself does not get through, or takes long."""
+        """Detect heartbeats of this process that fail or take long."""
         began = self._stopwatch()
         try:
             yield
@@ -42,7 +44,7 @@ class Liveness:
             self._disturbed_at = self._stopwatch()
 
     def can_trust_heartbeats(self) -> bool:
-        """Tell whether nothing has disturbed it lately, as far as this was asked before that."""
+        """Tell whether there was no recent disturbance; detects clock jumps since the last call."""
         watch = self._stopwatch()
         before, self._ahead = self._ahead, self._clock() - watch
         if self._ahead - before > self._seconds / 2:

@@ -1,8 +1,8 @@
-"""Mailboxes: what lanes have received, taken as turns, each of which is finished once.
+"""Mailboxes: received messages of lanes, processed as turns that each finish once.
 
-Every verb is one transaction that locks the lane's row first. A message is received once, is in
-one turn at a time, and has one committed turn, however often it is tried: whether a turn is
-committed is decided by its row, and by the token of the lease under which it runs.
+Every operation is one transaction that locks the lane's row first. A message is received once, is
+in one turn at a time, and has one committed turn, however often it is tried. The row of a turn, and
+the token of the lease under which it runs, decide whether it is committed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from hermes_sessions.storage.repositories.mailbox import (
 )
 from hermes_sessions.storage.repositories.turns import Outcome, Turn, Turns
 
-#: How long a message that is delivered again is recognised after it was answered.
+#: How long an answered message is remembered, to recognise repeated delivery.
 DEFAULT_REMEMBERED_DAYS: Final = 30.0
 _DAY: Final = 86_400.0
 _ACTOR: Final = "mailbox"
 
-#: Something to be written in the same transaction.
+#: An additional write in the same transaction.
 ExtraWrite = Callable[[WriteTransaction], None]
 
 
 class StartedTurn(NamedTuple):
-    """A turn that has begun, and what it answers."""
+    """A turn that has begun, and its input."""
 
     turn: Turn
     input: TurnInput
@@ -47,30 +47,30 @@ class StartedTurn(NamedTuple):
 
     @property
     def is_resumed(self) -> bool:
-        """Whether a turn before it was interrupted: the transcript may end in the middle."""
+        """Whether a previous turn was interrupted: the transcript may then end in the middle."""
         return self.input.is_retry or self.lane.status == "resume_pending"
 
 
 class TurnEnding(NamedTuple):
-    """What became of the end of a turn."""
+    """The result of ending a turn."""
 
-    #: The turn was the lane's, and ended as asked. Otherwise its reply must not be delivered.
+    #: The turn still owned the lane and ended as requested. Otherwise its reply must not be sent.
     is_accepted: bool
-    #: How it ended, by whomever that was noted.
+    #: The recorded outcome, whichever process recorded it.
     outcome: str | None
-    #: How many wait in the lane.
+    #: Number of waiting items in the lane.
     depth: int
-    #: It was not finished for the third time in a row: its input was dropped, which somebody should
-    #: be told, and the next message starts a new session.
+    #: The third unfinished turn in a row: its input was dropped, the user should be told, and the
+    #: next message starts a new session.
     is_stuck: bool = False
 
 
-class Stopped(NamedTuple):
+class StopResult(NamedTuple):
     """What was stopped in a lane."""
 
-    #: The turn that ran.
+    #: The turn that was running.
     turn: Turn | None
-    #: How many items waited and were dropped.
+    #: Number of waiting items that were dropped.
     dropped: int
 
 
@@ -80,8 +80,8 @@ class Mailboxes:
     def __init__(
         self, engine: LaneEngine, *, remembered_days: float = DEFAULT_REMEMBERED_DAYS
     ) -> None:
-        """At most ``mailbox_limit`` items wait in a lane. What was answered is remembered for
-        *remembered_days*, so that it is not answered again.
+        """At most ``mailbox_limit`` items wait in a lane. Answered messages are remembered for
+        *remembered_days*, so that a repeated delivery is not answered again.
         """
         self._engine = engine
         self._store = engine.store
@@ -91,7 +91,7 @@ class Mailboxes:
         self._turns = Turns(engine.store)
         self._unfinished = UnfinishedTurns(engine)
 
-    # ── receiving ─────────────────────────────────────────────────────────────────────────────
+    # Receiving
 
     def put(
         self,
@@ -102,13 +102,13 @@ class Mailboxes:
         payload: Mapping[str, Any] | None = None,
         dedupe: str | None = None,
     ) -> EnqueueResult:
-        """Add to a lane's mailbox; durable when it returns.
+        """Add an item to a lane's mailbox; durable when it returns.
 
-        *dedupe* is what `dedupe_mark` makes of a platform's message id. A full mailbox refuses
-        everything but ``resume``, and says so in what is returned.
+        *dedupe* is the `dedupe_mark` of a platform's message id. A full mailbox refuses everything
+        but ``resume``; the result says so.
 
         Raises:
-            NotFound: there is no such lane.
+            NotFound: the lane does not exist.
             MessageTooLarge, InvalidInput: it cannot be stored.
         """
         return self._put(
@@ -127,9 +127,10 @@ class Mailboxes:
         also: Sequence[str | None] = (),
         origin: SessionSource | None = None,
     ) -> EnqueueResult:
-        """Do the same for the lane with a key, which is made if there is none: it gets a session
-        when somebody asks for one. *also* are marks of further messages that this one contains:
-        when one of them is received by itself, it is a duplicate.
+        """Add an item to the mailbox of the lane with a key; creates the lane if needed.
+
+        The lane gets a session when one is requested. *also* are the marks of further messages that
+        this one contains: when one of them arrives by itself, it is a duplicate.
         """
         now = self._store.clock()
         return self._put(
@@ -172,23 +173,24 @@ class Mailboxes:
         try:
             return self._store.provider.write(work, isolated=False)
         except ConstraintViolated:
-            # The same message for another lane, at the very same moment: that one was first.
+            # The same message was stored for another lane at the same moment; that one wins.
             with self._store.provider.read() as tx:
                 if (known := self._rows.find_duplicate(tx, dedupe)) is None:
                     raise
             return EnqueueResult(known, 0, is_duplicate=True)
 
-    # ── turns ─────────────────────────────────────────────────────────────────────────────────
+    # Turns
 
     def take(self, lane: Lane | int, lease: Lease) -> StartedTurn | None:
-        """Begin the next turn of a lane under a lease on its session; see `next_input` for what it
-        takes. None when nothing waits, when the same lease runs a turn already, and when the lane
-        is suspended: then it needs a new session first.
+        """Begin the next turn of a lane under a lease on its session; `next_input` selects its
+        input.
 
-        A turn that another holder left unfinished is set aside, and what it had is taken again.
+        Returns None if nothing waits, if the same lease already runs a turn, or if the lane is
+        suspended and needs a new session first. A turn that another holder left unfinished is set
+        aside, and its input is taken again.
 
         Raises:
-            NotFound: there is no such lane.
+            NotFound: the lane does not exist.
             StaleFence: the lease does not hold the session that the lane points at now.
         """
         lane_id = _id_of(lane)
@@ -197,8 +199,8 @@ class Mailboxes:
             found = self._lock(tx, lane_id)
             if self._chain(tx, found) != lease.chain_id:
                 raise StaleFence(
-                    f"Lane {found.session_key} points at session {found.session_id!r} now, which "
-                    f"this lease does not hold. Ask for the lane's session and take its lease."
+                    f"Lane {found.session_key} now points at session {found.session_id!r}, which "
+                    f"this lease does not hold. Get the lane's session and take its lease."
                 )
             while (turn := self._turns.running_on(lane_id=found.id, tx=tx)) is not None:
                 if (turn.chain_id, turn.token) == (lease.chain_id, lease.token):
@@ -212,7 +214,7 @@ class Mailboxes:
             )
             self._rows.give_to(tx, turn.id, taken.item_ids)
             if not taken.is_retry and list(taken.item_ids) != sorted(taken.item_ids):
-                # Another attempt must find the same order.
+                # A retry must see the same order.
                 for place, item in enumerate(taken.items):
                     self._rows.change_payload(tx, item.id, {**item.payload, "place": place})
             return StartedTurn(turn, taken, found)
@@ -221,7 +223,7 @@ class Mailboxes:
 
     def _take_over(self, tx: WriteTransaction, lane: Lane, turn: Turn, lease: Lease) -> Lane:
         if turn.chain_id != lease.chain_id:
-            # It runs in the session before this one, for nobody.
+            # It runs in the previous session, where no reply is expected.
             self._supersede(tx, turn)
             return lane
         aside = self._unfinished.set_aside(tx, lane, turn, actor=_ACTOR)
@@ -242,18 +244,18 @@ class Mailboxes:
         unused: Iterable[int] = (),
         also: ExtraWrite | None = None,
     ) -> TurnEnding:
-        """End a turn and what it had, together with what *also* writes.
+        """End a turn and settle its input, together with what *also* writes.
 
-        ``completed``: its input is done, the lane is active again and no longer suspected.
-        ``interrupted`` and ``failed``: its input is done, too, because the sender was told; with
-        *again* it waits for another attempt. ``abandoned``: it waits, see `UnfinishedTurns`.
-        *unused* are items that were steered into the turn and that it did not see: they wait.
+        ``completed``: the input is done, and the lane is active again. ``interrupted`` and
+        ``failed``: the input is done too, because the sender was told; with *again* it waits for
+        another attempt. ``abandoned``: it waits, see `UnfinishedTurns`. *unused* are items that
+        were steered into the turn but not seen by it: they wait again.
 
-        Nothing but the fact is kept of what was answered; it is in the transcript.
+        Of an answered message only the fact is kept; its text is in the transcript.
 
-        The end is accepted once, and only while the turn is the lane's: not when the lane has gone
-        on to another session, was stopped, or its lease was lost meanwhile. Then *also* is not
-        called, and the reply must not be delivered.
+        The end is accepted once, and only while the turn owns the lane: not after the lane moved to
+        another session, was stopped, or its lease was lost. Then *also* is not called, and the
+        reply must not be sent.
         """
         given_back = list(unused)
 
@@ -270,7 +272,8 @@ class Mailboxes:
             self._rows.give_back(tx, turn.id, given_back)
             is_stuck = False
             if not self._holds(tx, turn):
-                # Taken away, and nobody has taken over yet. What it says of itself does not count.
+                # The lease was lost and not taken over yet, so the turn's own outcome does not
+                # count.
                 is_stuck = self._set_aside(tx, lane, turn, "lease_lost")
                 return self._finished(tx, turn, accepted=False)._replace(is_stuck=is_stuck)
             if outcome == "abandoned":
@@ -322,8 +325,8 @@ class Mailboxes:
         self._lanes.change(tx, lane, updated_at=max(lane.updated_at, now), unfinished_starts=starts)
 
     def _cancel_auto_resume(self, tx: WriteTransaction, lane: Lane) -> None:
-        """Let nobody begin by itself what was interrupted in a lane: somebody was told how the next
-        attempt ended, or ended it, and decides how to go on.
+        """Prevent an automatic resume of the lane: the user was told how the last attempt ended, or
+        ended it, and decides how to continue.
         """
         if lane.status == "resume_pending":
             self._rows.note(tx, lane.id, resume_dedupe_key(lane), reason=TOLD, kind="resume")
@@ -338,8 +341,9 @@ class Mailboxes:
         return TurnEnding(accepted, stored.outcome if stored else None, depth)
 
     def steer(self, turn: Turn, item_id: int) -> bool:
-        """Give a plain message that waits to the turn that runs; False when it has to wait: the
-        turn has ended, or another plain message was there before it.
+        """Pass a waiting plain message to the running turn.
+
+        False if it must wait: the turn has ended, or another plain message was before it.
         """
         lane_id = turn.lane_id
         if lane_id is None:
@@ -359,10 +363,10 @@ class Mailboxes:
 
         return self._store.provider.write(work, isolated=False)
 
-    # ── stopping ──────────────────────────────────────────────────────────────────────────────
+    # Stopping
 
     def clear(self, lane: Lane | int, reason: str) -> int:
-        """Drop what waits in a lane; return how many items that were, to tell the user."""
+        """Drop the waiting items of a lane; return how many, to tell the user."""
         lane_id = _id_of(lane)
 
         def work(tx: WriteTransaction) -> int:
@@ -371,13 +375,17 @@ class Mailboxes:
 
         return self._store.provider.write(work, isolated=False)
 
-    def stop(self, lane: Lane | int, reason: str, *, tx: WriteTransaction | None = None) -> Stopped:
-        """End the turn that runs in a lane and drop what waits there; inside an open transaction
-        with *tx*. The turn's own end is not accepted afterwards.
+    def stop(
+        self, lane: Lane | int, reason: str, *, tx: WriteTransaction | None = None
+    ) -> StopResult:
+        """End the running turn of a lane and drop the waiting items; with *tx*, in that
+        transaction.
+
+        The turn's own end is not accepted afterwards.
         """
         lane_id = _id_of(lane)
 
-        def work(tx: WriteTransaction) -> Stopped:
+        def work(tx: WriteTransaction) -> StopResult:
             self._cancel_auto_resume(tx, self._lock(tx, lane_id))
             now = self._store.clock()
             stopped = None
@@ -385,24 +393,24 @@ class Mailboxes:
                 self._turns.end(turn, "interrupted", reason, tx=tx)
                 self._rows.settle(tx, turn.id, now, reason=reason, keep_text=True)
                 stopped = turn
-            return Stopped(stopped, self._rows.drop(tx, lane_id, now, reason=reason))
+            return StopResult(stopped, self._rows.drop(tx, lane_id, now, reason=reason))
 
         return work(tx) if tx is not None else self._store.provider.write(work, isolated=False)
 
-    # ── looking ───────────────────────────────────────────────────────────────────────────────
+    # Reading
 
     def depth(self, lane: Lane | int) -> int:
-        """Return how many items wait in a lane."""
+        """Return the number of items waiting in a lane."""
         with self._store.provider.read() as tx:
             return self._rows.depth(tx, _id_of(lane))
 
     def waiting_lanes(self, *, limit: int = 1_000) -> list[WaitingLane]:
-        """Return this bot's lanes in which something waits, the longest waiting first."""
+        """Return this bot's lanes with waiting items, longest waiting first."""
         with self._store.provider.read() as tx:
             return self._rows.waiting_lanes(tx, self._engine.namespace, limit)
 
     def forget(self, now: float | None = None) -> int:
-        """Delete what was finished longer ago than is remembered; return how many items."""
+        """Delete items that finished before the remembered period; return how many."""
         moment = self._store.clock() if now is None else now
         oldest = moment - self._remembered_days * _DAY
         return self._rows.forget(self._engine.namespace, oldest)

@@ -1,9 +1,9 @@
-"""Sessions that a message left behind before the watcher came by: their hooks are owed, too.
+"""Finalize hooks for sessions that a message ended before the expiry watcher did.
 
-Whoever writes to an expired lane gets a new session at once and does not wait for hooks. The
-watcher finds the old session in the lane's transitions, in their order, and remembers up to which
-one it has seen. One process at a time is at it; a hook that fails is called again in a later pass,
-and given up after the third time.
+A message to an expired lane gets a new session at once and does not wait for hooks. The watcher
+finds the old session in the lane's transitions, in their order, and remembers its position. One
+process at a time works on it. A failed hook is called again in a later pass and given up after the
+third attempt.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_sessions.lifecycle.decide import Decision
 from hermes_sessions.lifecycle.lane_engine import LaneEngine
-from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, Claim
+from hermes_sessions.lifecycle.session_finalization import ATTEMPTS, FinalizationClaim
 from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.model.lane import Lane, key_hash
 from hermes_sessions.storage.batched_work import stuck_message
@@ -25,26 +25,26 @@ from hermes_sessions.storage.repositories.meta import Meta
 
 logger = Logger(__name__)
 
-#: Transitions become visible in the order of their numbers after so many seconds, on any database.
+#: After this many seconds transitions are visible in the order of their ids on any database.
 _SETTLED_AFTER: Final = 60.0
 _PAGE: Final = 200
-#: Why sessions are left without anybody having asked for it.
+#: Reasons for which sessions end automatically.
 _AUTOMATIC: Final = frozenset({"idle", "daily", "suspended"})
 
 
 class _Progress(NamedTuple):
-    """What is remembered between passes."""
+    """The state kept between passes."""
 
-    #: Transitions up to this one are seen to.
+    #: Transitions up to this id are processed.
     through: int
-    #: How often the next one was tried.
+    #: Attempts at the next one.
     attempts: int = 0
     claimed_by: str | None = None
     until: float = 0.0
 
 
 def _key(namespace: str) -> str:
-    """Return under which name the progress of a bot is kept, whatever the bot is called."""
+    """Return the key of a bot's progress, for any name of the bot."""
     plain = f"lifecycle.left_behind:{namespace}"
     if stored_length(plain) <= MAX_ID_LENGTH:
         return plain
@@ -52,10 +52,10 @@ def _key(namespace: str) -> str:
 
 
 class OrphanedSessions:
-    """Claims sessions that were left behind, one after the other."""
+    """Claims orphaned sessions one after the other."""
 
     def __init__(self, engine: LaneEngine, who: str, claim_seconds: float) -> None:
-        """*who* claims, for *claim_seconds*."""
+        """*who* is the claimant; a claim lasts *claim_seconds*."""
         self._engine = engine
         self._who = who
         self._claim_seconds = claim_seconds
@@ -63,15 +63,17 @@ class OrphanedSessions:
         self._key = _key(engine.namespace)
         self._claimed = self._closed = 0
 
-    def claim(self, now: float) -> Claim | None:
-        """Claim the next session that was left behind; None when there is none, when another
-        process is at it, or when the last one is claimed again because its end was undone.
+    def claim(self, now: float) -> FinalizationClaim | None:
+        """Claim the next orphaned session.
+
+        None if there is none, if another process holds the claim, or if the last one is claimed
+        again because its end was rolled back.
         """
 
-        def work(tx: WriteTransaction) -> tuple[int, Claim | None]:
+        def work(tx: WriteTransaction) -> tuple[int, FinalizationClaim | None]:
             progress = self._progress(tx)
             if progress is None:
-                # Nothing is owed for the time before the first watcher.
+                # Hooks are not owed for the time before the first watcher.
                 newest = tx.one("SELECT MAX(id) FROM lane_transitions")
                 self._note(tx, _Progress(int(newest[0] or 0) if newest else 0))
                 return 0, None
@@ -88,7 +90,7 @@ class OrphanedSessions:
                 return 0, None
             number, claim = found
             if number <= self._closed:
-                logger.warning("%s", stuck_message("Finalizing sessions that were left", 1))
+                logger.warning("%s", stuck_message("Finalizing orphaned sessions", 1))
                 return 0, None
             attempts = progress.attempts if seen == progress.through else 0
             self._note(tx, _Progress(seen, attempts + 1, self._who, now + self._claim_seconds))
@@ -97,9 +99,9 @@ class OrphanedSessions:
         self._claimed, claim = self._engine.store.provider.write(work)
         return claim
 
-    def close(self, claim: Claim, *, error: str | None = None) -> bool:
-        """Note that the hooks of what was claimed last were called; with an *error* only after the
-        last attempt. Return whether it is done with.
+    def close(self, claim: FinalizationClaim, *, error: str | None = None) -> bool:
+        """Record that the hooks of the last claim were called; with an *error* only after the last
+        attempt. Returns whether the session is finished.
         """
         is_done = error is None or claim.attempt >= ATTEMPTS
 
@@ -118,8 +120,8 @@ class OrphanedSessions:
 
     def _next(
         self, tx: ReadTransaction, progress: _Progress, now: float
-    ) -> tuple[tuple[int, Claim] | None, int]:
-        """Return the next transition that left a session behind, and up to which all are seen."""
+    ) -> tuple[tuple[int, FinalizationClaim] | None, int]:
+        """Return the next transition that orphaned a session, and the last id that is done."""
         seen = progress.through
         while rows := tx.all(
             "SELECT id, lane_id, at, action, reason, from_session_id FROM lane_transitions "
@@ -127,7 +129,7 @@ class OrphanedSessions:
             (seen, _PAGE),
         ):
             for number, lane_id, at, action, reason, session_id in rows:
-                # Either way: the clock of who wrote it may be ahead of this one.
+                # In either direction, because the writer's clock may be ahead.
                 if abs(now - at) < _SETTLED_AFTER:
                     return None, seen
                 if action == "reset" and reason in _AUTOMATIC and session_id:
@@ -139,7 +141,7 @@ class OrphanedSessions:
 
     def _owed(
         self, tx: ReadTransaction, lane_id: int, session_id: str, reason: str
-    ) -> Claim | None:
+    ) -> FinalizationClaim | None:
         lane: Lane | None = self._engine.lanes.find_by_id(tx, lane_id)
         session = lane_sessions.find(tx, session_id)
         if lane is None or lane.namespace != self._engine.namespace or session is None:
@@ -152,7 +154,7 @@ class OrphanedSessions:
         if finalized is not None:
             return None
         left = lane._replace(session_id=session_id)
-        return Claim(left, Decision("reset", reason, {}), 1, session.message_count)
+        return FinalizationClaim(left, Decision("reset", reason, {}), 1, session.message_count)
 
     def _progress(self, tx: WriteTransaction) -> _Progress | None:
         for_update = self._engine.store.provider.dialect.for_update

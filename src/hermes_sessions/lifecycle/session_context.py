@@ -1,4 +1,4 @@
-"""What an agent is told about where it is: the chat, who is there, and what else it can reach."""
+"""The context of an agent: the chat, its users, and what else the agent can reach."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
 from hermes_sessions.model.lane import lane_key
 from hermes_sessions.model.source import Platform, SessionSource
 
-# Names that stand for ids of people and chats where the ids themselves are kept from the model.
+# Pseudonyms that replace the ids of users and chats when these are hidden from the model.
 #
-# The same id always has the same pseudonym, so that an agent can tell people apart. It is a short
-# digest: not readable, but whoever has a list of ids can find out which of them it is.
+# The same id always has the same pseudonym, so that an agent can tell users apart. It is a short
+# digest: not readable, but a list of known ids is enough to find out which one it is.
 
 
 def pseudonym(identifier: str) -> str:
@@ -31,42 +31,42 @@ def pseudonym(identifier: str) -> str:
 
 
 def user_pseudonym(identifier: str) -> str:
-    """Return what stands for a person: ``user_`` and the digest."""
+    """Return the pseudonym of a user: ``user_`` and the digest."""
     return f"user_{pseudonym(identifier)}"
 
 
 def chat_pseudonym(identifier: str) -> str:
-    """Return what stands for a chat: the digest, after the platform if the id begins with one.
+    """Return the pseudonym of a chat: the digest, after the platform if the id starts with one.
 
     >>> chat_pseudonym("12345"), chat_pseudonym("telegram:12345")
     ('5994471abb01', 'telegram:5994471abb01')
     """
     platform, colon, rest = identifier.partition(":")
-    # Anything else before a colon may be the id itself, like the room in a Matrix id.
+    # Any other text before a colon may be the id itself, like the room in a Matrix id.
     if colon and rest and platform in Platform.known():
         return f"{platform}:{pseudonym(rest)}"
     return pseudonym(identifier)
 
 
-# Names, topics and ids in a prompt: data that somebody else wrote, and shown as such.
+# Names, topics and ids in a prompt are untrusted data and shown as such.
 #
-# A chat can be called anything, "ignore all instructions" included. So a label stands in quotes, on
-# one line, without characters that are not seen, and is not longer than `MAX_LABEL`.
+# A chat can have any name, including "ignore all instructions". So a label is quoted, on one line,
+# without invisible characters, and at most `MAX_LABEL` characters long.
 
 
 MAX_LABEL: Final = 240
 
 #: Control characters, and separators of lines and paragraphs.
 _BREAKS: Final = frozenset({"Cc", "Zl", "Zp"})
-#: What turns the direction of text around or is not seen, lone surrogates, private use.
+#: Bidirectional overrides and invisible characters, lone surrogates, private use.
 _UNSEEN: Final = frozenset({"Cf", "Cs", "Co", "Cn"})
-#: Parts of emoji and of some scripts' words, although they are not seen.
+#: Invisible parts of emoji and of words in some scripts.
 _JOINERS: Final = "\u200c\u200d"
 
 
 def cleaned(text: str) -> str:
-    """Return a text on one line, without what is not seen, at most `MAX_LABEL` characters long."""
-    # Far more than can be shown is not even looked at.
+    """Return a text on one line, without invisible characters, cut to `MAX_LABEL` characters."""
+    # Bounds the work on very long texts.
     line = " ".join("".join(map(_visible, text[: MAX_LABEL * 16])).split())
     return line if len(line) <= MAX_LABEL else line[: MAX_LABEL - 1].rstrip() + "…"
 
@@ -75,27 +75,27 @@ def _visible(character: str) -> str:
     category = unicodedata.category(character)
     if category in _BREAKS:
         return " "
-    # The last are variants of characters that exist only in theory, and carry hidden text.
+    # The latter are variation selectors that no font uses and that can carry hidden text.
     is_unseen = category in _UNSEEN or "\U000e0100" <= character <= "\U000e01ef"
     return "" if is_unseen and character not in _JOINERS else character
 
 
 def quoted(text: str) -> str:
-    """Return a text as a label: cleaned, and in quotes that it cannot end."""
+    """Return a text as a label: cleaned, in quotes that it cannot close."""
     return json.dumps(cleaned(text), ensure_ascii=False)
 
 
 def bracketed(name: str) -> str:
-    """Return a name as it stands before a message in a chat that several people share."""
+    """Return a sender's name as the prefix of a message in a shared chat."""
     plain = cleaned(name).replace("[", "(").replace("]", ")")
     return f"[{plain}]"
 
 
-# The section of the system prompt that says where the agent is.
+# The section of the system prompt that describes the chat.
 #
-# It is the same from turn to turn, so that a model's prompt cache stays useful: no time, and no
-# name of who wrote last where several do. Names, topics and ids are labels (see `labels`). With
-# redaction they are pseudonyms or left out; routing is not touched by that.
+# It is the same from turn to turn, so that a model's prompt cache stays useful: it contains no
+# time, and in shared chats no name of the last sender. Names, topics and ids are labels (see
+# `quoted`). With redaction they are pseudonyms or omitted; routing is unaffected.
 
 
 _TITLES: Final = {
@@ -115,12 +115,12 @@ _TITLES: Final = {
 
 
 _NOTES: Final = {
-    "bluebubbles": "Answers are shown as message bubbles: keep them short, one thought in each.",
+    "bluebubbles": "Replies are shown as message bubbles: keep them short, one thought in each.",
     "matrix": (
         "Stay within this room: what was said in other rooms is not for the people in this one."
     ),
 }
-#: Other types are an adapter's words.
+#: Other types are defined by an adapter.
 _CHAT_TYPES: Final = frozenset({"group", "channel", "thread"})
 
 
@@ -135,9 +135,9 @@ def build_session_context_prompt(
 ) -> str:
     """Return the section ``## Current Session Context`` of the system prompt.
 
-    *redact_pii* keeps ids, names and topics from the model, on every platform that is not one where
-    people are mentioned by id (`Platform.pii_safe`), and those of home channels on all platforms.
-    *platform_tools* says that the agent has tools that act on the source's platform and take ids.
+    *redact_pii* hides ids, names and topics from the model, except on platforms that mention users
+    by id (see `Platform.pii_safe`), and those of home channels on all platforms.
+    *platform_tools* says that the agent has tools for the source's platform, which take ids.
     """
     shown = _SourceText(context.source, redact_pii=redact_pii and context.source.platform.pii_safe)
     parts = [
@@ -153,9 +153,9 @@ def build_session_context_prompt(
 
 
 def prefixed_with_sender(text: str, source: SessionSource, *, redact_pii: bool = False) -> str:
-    """Return what somebody wrote in a shared conversation, with their name before it if known.
+    """Return a message of a shared conversation, prefixed with the sender's name if known.
 
-    The name is shown as in the prompt: a pseudonym with redaction, where the platform allows it.
+    The name appears as in the prompt: as a pseudonym with redaction, where the platform allows it.
     """
     if redact_pii and source.platform.pii_safe:
         identifier = source.user_id or source.user_name
@@ -166,7 +166,7 @@ def prefixed_with_sender(text: str, source: SessionSource, *, redact_pii: bool =
 
 
 class _SourceText:
-    """A source as the model may see it."""
+    """The description of a source for the model."""
 
     def __init__(self, source: SessionSource, *, redact_pii: bool) -> None:
         self._source = source
@@ -204,7 +204,7 @@ class _SourceText:
         if self._redact:
             return user_pseudonym(known)
         name = quoted(source.user_name or known)
-        # Where people are mentioned by their id, the agent cannot address them without it.
+        # Where mentions use ids, the agent cannot address users without them.
         if source.user_id and source.user_name and not source.platform.pii_safe:
             return f"{name} (id {quoted(source.user_id)})"
         return name
@@ -226,7 +226,7 @@ class _SourceText:
 
     @property
     def ids(self) -> list[str]:
-        """The ids that tools of the platform take; none with redaction."""
+        """The ids that tools of the platform take; empty with redaction."""
         source = self._source
         values = {
             "guild": source.guild_id,
@@ -240,7 +240,7 @@ class _SourceText:
 
 
 def title_of(platform: str) -> str:
-    """Return the name of a platform as people write it."""
+    """Return the display name of a platform."""
     return _TITLES.get(platform) or platform.replace("_", " ").replace("-", " ").title()
 
 
@@ -248,7 +248,7 @@ def _notes(platform: Platform, *, has_tools: bool) -> list[str]:
     note = _NOTES.get(platform)
     if platform in {"discord", "slack"} and not has_tools:
         note = (
-            f"You have no access to {title_of(platform)}'s API: you cannot look at its history, "
+            f"You have no access to {title_of(platform)}'s API: you cannot read its history, "
             "members or channels, nor change them. Say so if you are asked to."
         )
     return [f"**Note:** {note}"] if note else []
@@ -278,7 +278,7 @@ def _home(channel: HomeChannel, *, redact: bool) -> str:
 
 
 class EntryLike(Protocol):
-    """What is needed of a `SessionEntry`."""
+    """The attributes of a `SessionEntry` that are needed here."""
 
     @property
     def session_key(self) -> str: ...  # noqa: D102
@@ -302,7 +302,7 @@ class SessionContext:
     connected_platforms: tuple[str, ...] = ()
     #: By the name of the platform.
     home_channels: Mapping[str, HomeChannel] = field(default_factory=dict, hash=False)
-    #: Several people write in this conversation.
+    #: Several users write in this conversation.
     shared_multi_user_session: bool = False
     session_key: str = ""
     session_id: str = ""
@@ -313,7 +313,7 @@ class SessionContext:
         object.__setattr__(self, "home_channels", MappingProxyType(dict(self.home_channels)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the context as JSON can hold it; times in ISO 8601."""
+        """Return the context as JSON-serialisable values; times in ISO 8601."""
         return {
             "source": self.source.to_dict(),
             "connected_platforms": list(self.connected_platforms),
@@ -329,10 +329,10 @@ class SessionContext:
 def build_session_context(
     source: SessionSource, config: GatewayConfig, session_entry: EntryLike | None = None
 ) -> SessionContext:
-    """Return the context of a message from *source*, with the session's if its entry is given.
+    """Return the context of a message from *source*; with *session_entry*, also the session's.
 
-    The conversation counts as shared when its key names no person: as configured, or because the
-    platform did not say who wrote.
+    The conversation counts as shared when its key contains no user: by configuration, or because
+    the platform did not name the sender.
     """
     key = lane_key(source, config.group_sessions_per_user, config.thread_sessions_per_user)
     context = SessionContext(

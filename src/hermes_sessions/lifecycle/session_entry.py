@@ -1,4 +1,4 @@
-"""SessionEntry: a lane as the documented API shows it, and the form it has in ``sessions.json``."""
+"""SessionEntry: a lane in the form of the documented API and of ``sessions.json``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from hermes_sessions.storage.repositories.lane_sessions import LaneSession
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """A lane and its session at one moment. Times have a time zone; nothing here changes later.
+    """A lane and its session at one moment. Immutable; times have a time zone.
 
-    The flags are derived from the lane's status and from its notice: `was_auto_reset`,
-    `is_fresh_reset` and what belongs to them are set until `SessionStore.take_notice` handed the
-    notice out.
+    The flags are derived from the lane's status and its notice: `was_auto_reset`, `is_fresh_reset`
+    and related fields are set until `SessionStore.take_notice` returned the notice.
     """
 
     session_key: str
     session_id: str
     created_at: datetime
     updated_at: datetime
-    #: The source that the session came from.
+    #: The source of the session.
     origin: SessionSource | None = None
     display_name: str | None = None
     platform: Platform | None = None
@@ -38,15 +37,15 @@ class SessionEntry:
     total_tokens: int = 0
     estimated_cost_usd: float = 0.0
     cost_status: str = "unknown"
-    #: Of the last call of the model.
+    #: Of the last model call.
     last_prompt_tokens: int = 0
-    #: The session before was ended by the lane's policy, by `suspended`, or is gone.
+    #: The previous session was ended by the policy or by `suspended`, or is missing.
     was_auto_reset: bool = False
     #: ``idle``, ``daily``, ``suspended``, ``session_missing``.
     auto_reset_reason: str | None = None
-    #: Whether the session before had messages.
+    #: Whether the previous session had messages.
     reset_had_activity: bool = False
-    #: Somebody asked for a new session.
+    #: The user requested a new session.
     is_fresh_reset: bool = False
     #: The expiry watcher has ended this session.
     expiry_finalized: bool = False
@@ -56,7 +55,7 @@ class SessionEntry:
     last_resume_marked_at: datetime | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the entry as ``sessions.json`` holds it: times are the host's, without a zone."""
+        """Return the entry as in ``sessions.json``: times are local, without a zone."""
         values: dict[str, Any] = {name: getattr(self, name) for name in _WRITTEN}
         for name in ("created_at", "updated_at", "last_resume_marked_at"):
             values[name] = _local_text(values[name])
@@ -70,7 +69,7 @@ class SessionEntry:
         """Return the entry that `to_dict`, or the documented system, wrote.
 
         Raises:
-            InvalidInput: no mapping, a required value is missing, or one cannot be used.
+            InvalidInput: not a mapping, a required value is missing, or a value is invalid.
         """
         if not isinstance(values, Mapping):
             raise InvalidInput(f"An entry must be an object, not {type(values).__name__}.")
@@ -93,7 +92,7 @@ class SessionEntry:
             estimated_cost_usd=_cost(values),
             cost_status=_optional_text(values, "cost_status") or "unknown",
             **flags,
-            # Older versions called it so.
+            # The name in older versions.
             expiry_finalized=bool(values.get("expiry_finalized", values.get("memory_flushed"))),
             auto_reset_reason=_optional_text(values, "auto_reset_reason"),
             resume_reason=_optional_text(values, "resume_reason"),
@@ -102,7 +101,7 @@ class SessionEntry:
 
 
 def entry_of(lane: Lane, session: LaneSession | None) -> SessionEntry:
-    """Return what a lane and the session it points at look like from outside."""
+    """Return the entry for a lane and the session it points at."""
     notice = lane.notice
     was_auto_reset = notice is not None and notice.kind in {"auto_reset", "lost"}
     resume_pending = lane.status == "resume_pending"
@@ -139,7 +138,7 @@ def entry_of(lane: Lane, session: LaneSession | None) -> SessionEntry:
 
 
 def utc_datetime(moment: float) -> datetime:
-    """Return seconds since the epoch as a time in UTC."""
+    """Return seconds since the epoch as a UTC datetime."""
     return datetime.fromtimestamp(moment, UTC)
 
 
@@ -152,9 +151,9 @@ _COUNTS: Final = (
     "total_tokens",
     "last_prompt_tokens",
 )
-#: What a column for whole numbers takes.
+#: The largest value of an integer column.
 _MOST: Final = 2**63 - 1
-#: In the one after it, not every zone has all days.
+#: In year 9999, conversion between time zones can overflow.
 _LATEST_YEAR: Final = 9998
 _FLAGS: Final = (
     "suspended",
@@ -163,7 +162,7 @@ _FLAGS: Final = (
     "was_auto_reset",
     "reset_had_activity",
 )
-#: In the order of the documented file; ``origin`` follows where there is one.
+#: In the order of the documented file; ``origin`` follows if it is set.
 _WRITTEN: Final = (
     *_REQUIRED,
     "display_name",
@@ -187,7 +186,7 @@ _WRITTEN: Final = (
 def _platform(name: object) -> Platform | None:
     try:
         return Platform(name)
-    except InvalidInput:  # Of a plug-in that is not loaded here.
+    except InvalidInput:  # A platform of a plug-in that is not loaded here.
         return None
 
 
@@ -201,10 +200,10 @@ def _moment(values: Mapping[str, Any], name: str) -> datetime:
         moment = datetime.fromisoformat(text)
         if moment.year > _LATEST_YEAR:
             raise ValueError("the year is too late")
-        # Without a zone it is the host's.
+        # Without a zone it is local time.
         return (moment if moment.tzinfo else moment.astimezone()).astimezone(UTC)
     except (TypeError, ValueError, OverflowError, OSError) as error:
-        raise InvalidInput(f"{name} is {text!r}, which is no time: {error}.") from error
+        raise InvalidInput(f"{name} is {text!r}, which is not a time: {error}.") from error
 
 
 def _moment_or_none(values: Mapping[str, Any], name: str) -> datetime | None:
@@ -229,7 +228,7 @@ def _count(values: Mapping[str, Any], name: str) -> int:
     value = values.get(name) or 0
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidInput(f"{name} must be a number, not {type(value).__name__}.")
-    # Neither NaN, which JSON as Python reads it can hold, nor what no column takes.
+    # Excludes NaN, which Python's JSON accepts, and values too large for a column.
     if not 0 <= value <= _MOST:
         raise InvalidInput(f"{name} is {value!r}; allowed: a number from 0 to {_MOST}.")
     return int(value)
@@ -242,5 +241,5 @@ def _cost(values: Mapping[str, Any]) -> float:
     try:
         return float(value)
     except OverflowError as error:
-        # JSON has whole numbers of any length.
+        # JSON integers may have any length.
         raise InvalidInput(f"estimated_cost_usd is too large: {error}.") from error

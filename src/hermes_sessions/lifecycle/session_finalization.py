@@ -1,9 +1,9 @@
-"""Ending the session of a lane that has expired: exactly once, with hooks that may fail.
+"""Ends the session of an expired lane exactly once, with hooks that may fail.
 
-A lane is claimed in the transaction that decides about it; the claim lapses, so that a process that
-dies in the middle holds up nobody: on its own host at once. Hooks run outside of any transaction.
-They are called at least once: again in a later pass when one failed, and after the third time the
-lane is finalised nevertheless, which is written down and reported.
+A lane is claimed in the transaction that decides about it. Claims expire, so that a dead process
+blocks no other; on the same host they expire at once. Hooks run outside any transaction and at
+least once: after a failure a later pass calls them again. After the third failure the lane is
+finalised nevertheless, which is recorded and reported.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ ATTEMPTS: Final = 3
 _ACTOR: Final = "expiry"
 
 
-class Claim(NamedTuple):
+class FinalizationClaim(NamedTuple):
     """A lane whose session this process may end."""
 
     lane: Lane
     decision: Decision
-    #: The first is 1.
+    #: Starts at 1.
     attempt: int
     message_count: int
 
@@ -50,17 +50,19 @@ class SessionFinalizer:
     """Claims lanes and closes them, one transaction each."""
 
     def __init__(self, engine: LaneEngine, who: str, claim_seconds: float) -> None:
-        """*who* claims, for *claim_seconds*."""
+        """*who* is the claimant; a claim lasts *claim_seconds*."""
         self._engine = engine
         self._who = who
         self._claim_seconds = claim_seconds
 
-    def claim(self, seen: Lane, now: float, *, has_processes: bool) -> Claim | None:
-        """Decide about a lane and claim it; None when its session goes on, when something of it
-        runs or waits, or when somebody else is at it.
+    def claim(self, seen: Lane, now: float, *, has_processes: bool) -> FinalizationClaim | None:
+        """Decide about a lane and claim it.
+
+        None if its session continues, if a turn, process or message of it is pending, or if another
+        process holds the claim.
         """
 
-        def work(tx: WriteTransaction) -> Claim | None:
+        def work(tx: WriteTransaction) -> FinalizationClaim | None:
             lane = self._engine.lanes.lock_by_id(tx, seen.id)
             if lane is None or lane.finalized_at is not None or lane.session_id == NO_SESSION:
                 return None
@@ -78,15 +80,15 @@ class SessionFinalizer:
                 session_exists=session is not None,
             )
             if session is None:
-                # Somebody deleted it: there is nothing to save and nothing to end.
+                # The session was deleted: there is nothing to save and nothing to end.
                 self._close(
                     tx, lane, TransitionCause("finalize", "session_missing", _ACTOR), now, None
                 )
                 return None
             if decision.action != "reset" or busy:
                 return None
-            # What ends is the session in which the thread goes on: that one has what was said last,
-            # and is what a message would leave behind.
+            # The continuation ends: it has the latest messages, and it is the session that a
+            # message would leave.
             as_it_was = lane
             lane, session, followed = follow(tx, lane, session)
             if followed:
@@ -96,13 +98,14 @@ class SessionFinalizer:
             claim = {"claimed_by": self._who, "until": now + self._claim_seconds}
             changes = {"finalize_attempts": attempt, "finalize_error": json.dumps(claim)}
             lane = self._engine.lanes.change(tx, lane, **followed, **changes)
-            return Claim(lane, decision, attempt, session.message_count)
+            return FinalizationClaim(lane, decision, attempt, session.message_count)
 
         return self._engine.store.provider.write(work, isolated=False)
 
-    def close(self, claim: Claim, now: float, *, error: str | None = None) -> bool:
-        """End what was claimed; with an *error* only after the last attempt. Return whether the
-        lane is finalised: not when it has gone on meanwhile, or is to be tried again.
+    def close(self, claim: FinalizationClaim, now: float, *, error: str | None = None) -> bool:
+        """End the claimed session; with an *error* only after the last attempt.
+
+        Returns whether the lane is finalised: not if it was used meanwhile, or will be tried again.
         """
 
         def work(tx: WriteTransaction) -> bool:
@@ -134,7 +137,7 @@ class SessionFinalizer:
     ) -> None:
         session = lane_sessions.find(tx, lane.session_id)
         if session is not None:
-            # Where it was continued by compaction, the earlier parts have ended already.
+            # After compaction, the earlier sessions of the chain have already ended.
             tip = lane_sessions.tip_of(tx, session)
             lane_sessions.end(tx, tip.id, SESSION_RESET, now=now, left_by=lane.id)
         record(tx, self._engine, lane, cause, now)
@@ -146,7 +149,7 @@ class SessionFinalizer:
             return False
         if has_ended(str(claim["claimed_by"])):
             return False
-        # A clock that was set back does not make a claim last for ever.
+        # A clock that was set back must not make a claim last forever.
         return 0 < float(claim["until"]) - now <= self._claim_seconds
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A message arrives: which session does it belong to? Load, decide, apply, in one transaction."""
+"""Routes an incoming message to its session: load, decide, apply, in one transaction."""
 
 from __future__ import annotations
 
@@ -24,80 +24,87 @@ from hermes_sessions.storage.repositories.lanes import NO_SESSION
 _ACTOR = "message"
 
 
-class _Arrival(NamedTuple):
-    """What is known before the lane is looked at."""
+class _IncomingMessage(NamedTuple):
+    """What is known before the lane is read."""
 
     source: SessionSource
     key: LaneKey
     now: float
     force_new: bool
-    #: Whether processes of the lane run; None: nobody was asked yet.
+    #: Whether background processes of the lane are running; None if not checked yet.
     has_processes: bool | None = None
 
 
-def place(engine: LaneEngine, source: SessionSource, *, force_new: bool) -> LaneWithSession:
-    """Return the lane of *source*, in the session that a message from there belongs to now.
+def route_to_session(
+    engine: LaneEngine, source: SessionSource, *, force_new: bool
+) -> LaneWithSession:
+    """Return the lane of *source*, with the session that a message from there belongs to now.
 
-    One transaction; a second one only when a lane would expire and somebody has to be asked
-    whether processes of it run.
+    One transaction; a second one only if the lane would expire and its background processes must
+    be checked first.
     """
-    arrival = _Arrival(source, engine.key_of(source), engine.store.clock(), force_new)
-    engine.owner_of(arrival.key, source)
-    placed = _placed(engine, arrival)
+    incoming = _IncomingMessage(source, engine.key_of(source), engine.store.clock(), force_new)
+    engine.owner_of(incoming.key, source)
+    placed = _try_route(engine, incoming)
     if placed is None:
-        asked = arrival._replace(has_processes=engine.has_processes(arrival.key.render()))
-        placed = _placed(engine, asked)
+        asked = incoming._replace(has_processes=engine.has_processes(incoming.key.render()))
+        placed = _try_route(engine, asked)
     if placed is None:
         raise AssertionError("a decision was not made although everything was known")
     return placed
 
 
-def _placed(engine: LaneEngine, arrival: _Arrival) -> LaneWithSession | None:
-    return engine.store.provider.write(lambda tx: _place(tx, engine, arrival), isolated=False)
+def _try_route(engine: LaneEngine, incoming: _IncomingMessage) -> LaneWithSession | None:
+    return engine.store.provider.write(lambda tx: _route(tx, engine, incoming), isolated=False)
 
 
-def _place(tx: WriteTransaction, engine: LaneEngine, arrival: _Arrival) -> LaneWithSession | None:
+def _route(
+    tx: WriteTransaction, engine: LaneEngine, incoming: _IncomingMessage
+) -> LaneWithSession | None:
     lane = engine.lanes.ensure(
-        tx, engine.namespace, arrival.key, now=arrival.now, origin=arrival.source
+        tx, engine.namespace, incoming.key, now=incoming.now, origin=incoming.source
     )
     if lane.session_id == NO_SESSION:
-        bound = None if arrival.force_new else _bound(tx, engine, arrival)
+        bound = None if incoming.force_new else _bound(tx, engine, incoming)
         if bound is not None:
             cause = TransitionCause("switch", "topic", _ACTOR)
-            return switch_session(tx, engine, lane, bound, cause, arrival.now, leaves=None)
-        decision = _decided(engine, None, arrival, busy=False)
-        return _begin(tx, engine, lane, None, arrival, decision, "new")
+            return switch_session(tx, engine, lane, bound, cause, incoming.now, leaves=None)
+        decision = _decided(engine, None, incoming, busy=False)
+        return _begin(tx, engine, lane, None, incoming, decision, "new")
     found = lane_sessions.find(tx, lane.session_id)
     current = found if found is not None and found.is_there else None
     followed: dict[str, Any] = {}
     as_it_was = lane
     if current is not None:
         lane, current, followed = follow(tx, lane, current)
-    decision = _decided(engine, lane, arrival, busy=False, exists=current is not None)
+    decision = _decided(engine, lane, incoming, busy=False, exists=current is not None)
     if current is not None and decision.reason in {"idle", "daily"}:
-        is_running = lane_sessions.is_running(tx, current.chain_id, arrival.now)
-        if not is_running and arrival.has_processes is None and engine.active_processes:
+        is_running = lane_sessions.is_running(tx, current.chain_id, incoming.now)
+        if not is_running and incoming.has_processes is None and engine.active_processes:
             return None
-        if is_running or arrival.has_processes:
-            decision = _decided(engine, lane, arrival, busy=True)
-    # From here on there is no way back.
+        if is_running or incoming.has_processes:
+            decision = _decided(engine, lane, incoming, busy=True)
+    # The decision is final from here on.
     if followed:
         cause = TransitionCause("follow", "compaction", _ACTOR)
-        record(tx, engine, as_it_was, cause, arrival.now, to_session_id=lane.session_id)
+        record(tx, engine, as_it_was, cause, incoming.now, to_session_id=lane.session_id)
     if decision.action == "create":
-        # In the trash it keeps its end as it is; gone, there is nothing to end.
-        return _begin(tx, engine, lane, found, arrival, decision, "lost")
+        # A session in the trash keeps its end; a deleted one has none.
+        return _begin(tx, engine, lane, found, incoming, decision, "lost")
     if decision.action == "reset":
-        kind: NoticeKind = "fresh_reset" if arrival.force_new else "auto_reset"
-        return _begin(tx, engine, lane, current, arrival, decision, kind)
-    return _keep(tx, engine, lane, current, arrival, decision, followed)
+        kind: NoticeKind = "fresh_reset" if incoming.force_new else "auto_reset"
+        return _begin(tx, engine, lane, current, incoming, decision, kind)
+    return _keep(tx, engine, lane, current, incoming, decision, followed)
 
 
-def _bound(tx: WriteTransaction, engine: LaneEngine, arrival: _Arrival) -> LaneSession | None:
-    """Return the open session that the topic of a private Telegram chat is bound to, if it is the
-    user's and no lane is in it: an import has brought both.
+def _bound(
+    tx: WriteTransaction, engine: LaneEngine, incoming: _IncomingMessage
+) -> LaneSession | None:
+    """Return the open session that the topic of a private Telegram chat is bound to.
+
+    Only if it belongs to the user and no lane uses it: both come from an import.
     """
-    source = arrival.source
+    source = incoming.source
     is_private = source.platform is Platform.TELEGRAM and source.chat_type == "dm"
     if not is_private or not source.thread_id or not source.user_id:
         return None
@@ -106,22 +113,27 @@ def _bound(tx: WriteTransaction, engine: LaneEngine, arrival: _Arrival) -> LaneS
     if found is None or not found.is_there:
         return None
     session = lane_sessions.tip_of(tx, found)
-    is_theirs = session.user_id in (None, engine.owner_of(arrival.key, source))
+    is_theirs = session.user_id in (None, engine.owner_of(incoming.key, source))
     is_free = tx.one("SELECT 1 FROM lanes WHERE session_id = ?", (session.id,)) is None
     is_open = session.is_there and session.ended_at is None
     return session if is_theirs and is_free and is_open else None
 
 
 def _decided(
-    engine: LaneEngine, lane: Lane | None, arrival: _Arrival, *, busy: bool, exists: bool = True
+    engine: LaneEngine,
+    lane: Lane | None,
+    incoming: _IncomingMessage,
+    *,
+    busy: bool,
+    exists: bool = True,
 ) -> Decision:
     return decide(
         lane,
-        engine.policy_for(arrival.key),
-        arrival.now,
+        engine.policy_for(incoming.key),
+        incoming.now,
         busy=busy,
         freshness=engine.config.auto_continue_freshness,
-        force_new=arrival.force_new,
+        force_new=incoming.force_new,
         session_exists=exists,
     )
 
@@ -131,7 +143,7 @@ def _begin(
     engine: LaneEngine,
     lane: Lane,
     leaves: LaneSession | None,
-    arrival: _Arrival,
+    incoming: _IncomingMessage,
     decision: Decision,
     notice: NoticeKind,
 ) -> LaneWithSession:
@@ -140,10 +152,10 @@ def _begin(
         engine,
         lane,
         TransitionCause(decision.action, decision.reason, _ACTOR, decision.facts),
-        arrival.now,
+        incoming.now,
         leaves=leaves,
         notice=notice,
-        source=arrival.source,
+        source=incoming.source,
     )
 
 
@@ -152,23 +164,23 @@ def _keep(
     engine: LaneEngine,
     lane: Lane,
     current: LaneSession | None,
-    arrival: _Arrival,
+    incoming: _IncomingMessage,
     decision: Decision,
     followed: dict[str, Any],
 ) -> LaneWithSession:
-    changes = {**followed, "updated_at": arrival.now}
+    changes = {**followed, "updated_at": incoming.now}
     cause = TransitionCause(decision.action, decision.reason, _ACTOR, decision.facts)
     if decision.facts["expired"] is not None:
-        # Worth telling: by its policy alone it would have been reset.
-        record(tx, engine, lane, cause, arrival.now)
+        # Recorded because the policy alone would have reset it.
+        record(tx, engine, lane, cause, incoming.now)
     if lane.status == "resume_pending" and decision.action == "keep":
-        # The mark is too old to mean anything; otherwise it stays until a turn succeeds.
-        record(tx, engine, lane, cause._replace(action="unmark", reason="stale"), arrival.now)
+        # The mark is too old to count; otherwise it stays until a turn succeeds.
+        record(tx, engine, lane, cause._replace(action="unmark", reason="stale"), incoming.now)
         changes |= {"status": "active", "status_reason": None, "status_at": None}
     if lane.finalized_at is not None:
         changes |= {"finalized_at": None, "finalize_attempts": 0, "finalize_error": None}
     if current is not None and (current.ended_at or lane.finalized_at) is not None:
-        # Also when another lane kept it open, which may leave it just now.
+        # Also if another lane keeps it open, because that lane may leave it concurrently.
         lane_sessions.reopen(tx, current.id)
         current = current._replace(ended_at=None)
     return LaneWithSession(engine.lanes.change(tx, lane, **changes), current)

@@ -1,8 +1,8 @@
 """SessionStore: which session each conversation is in.
 
-The documented verbs, each one line of delegation. Lanes are rows beside the sessions they point at,
-so that a change of both is one transaction, and two processes on one lane agree. Every verb is safe
-to call from any thread.
+The documented methods, each one line of delegation. Lanes are rows beside the sessions they point
+at, so a change of both is one transaction, and two processes on one lane agree. Every method is
+thread-safe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.config.paths import hermes_home
 from hermes_sessions.lifecycle.host_files import SESSIONS_JSON, SessionsJsonFile
 from hermes_sessions.lifecycle.lane_engine import HasActiveProcesses, LaneEngine
-from hermes_sessions.lifecycle.lane_explanation import STOPPED, Explanation, explain_lane
+from hermes_sessions.lifecycle.lane_explanation import STOPPED, LaneExplanation, explain_lane
 from hermes_sessions.lifecycle.lane_operations import (
     LaneChanges,
     LaneReader,
@@ -30,7 +30,7 @@ from hermes_sessions.lifecycle.lane_operations import (
 from hermes_sessions.lifecycle.lane_updates import LaneWithSession
 from hermes_sessions.lifecycle.legacy_files import ImportReport, LegacyFiles, LidMapping
 from hermes_sessions.lifecycle.session_entry import SessionEntry, entry_of
-from hermes_sessions.lifecycle.session_routing import place
+from hermes_sessions.lifecycle.session_routing import route_to_session
 from hermes_sessions.lifecycle.transcript_messages import Transcripts
 from hermes_sessions.model.lane import LaneNotice
 from hermes_sessions.model.scope import OWNER, Scope
@@ -40,7 +40,7 @@ from hermes_sessions.storage.repositories.identities import Identities
 from hermes_sessions.storage.repositories.lanes import Lanes
 from hermes_sessions.storage.sessiondb import SessionDB
 
-# Which database the lanes of a directory are in, when none is given.
+# The default database of a sessions directory.
 
 
 SESSIONS_DIRECTORY = "sessions"
@@ -50,12 +50,12 @@ STORE_FILE = "state.db"
 
 
 def open_database(sessions_dir: Path, clock: Callable[[], float]) -> SessionDB:
-    """Open the configured store. Where the configuration names none, it is that of the home for the
-    home's own ``sessions`` folder, and a file inside any other.
+    """Open the configured store. Without configuration, the home's ``sessions`` directory uses the
+    store of the home, and any other directory a file inside it.
 
     Raises:
         StoreError: it cannot be opened.
-        ConfigError: config.yaml is wrong.
+        ConfigError: config.yaml is invalid.
     """
     settings = load_settings()
     configured = settings.sessiondb
@@ -94,21 +94,22 @@ class SessionStore:
         db: SessionDB | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Open the lanes; what an older installation left in *sessions_dir* is taken over first.
+        """Open the lanes; imports files of an older installation in *sessions_dir* first.
 
         Args:
-            sessions_dir: where ``sessions.json`` is.
-            config: policies, isolation, namespace; the documented defaults without one.
-            has_active_processes_fn: tells by a lane's key whether background processes of it run:
-                then it neither expires nor is pruned. One that raises might have some.
-            db: the store, which stays open when this is closed. Without it, the configured one;
-                where none is, ``state.db`` beside the home's own ``sessions`` folder, and inside
-                any other.
-            clock: seconds since the epoch; the store's without one.
+            sessions_dir: the directory of ``sessions.json``.
+            config: policies, isolation, namespace; the documented defaults by default.
+            has_active_processes_fn: tells by a lane's key whether background processes of it are
+                running; such a lane neither expires nor is pruned. If it raises, the lane counts as
+                having some.
+            db: the store, which stays open when this is closed. By default the configured one;
+                without configuration, ``state.db`` beside the home's ``sessions`` directory, and
+                inside any other.
+            clock: seconds since the epoch; the store's clock by default.
 
         Raises:
             StoreError: the store cannot be used.
-            ConfigError: config.yaml is wrong.
+            ConfigError: config.yaml is invalid.
         """
         directory = Path(sessions_dir)
         self._owns_db = db is None
@@ -132,8 +133,8 @@ class SessionStore:
             raise
 
     _index: SessionsJsonFile | None = None
-    #: What was taken over from an older installation just now; None: nothing was there, or it had
-    #: been done before.
+    #: The import from an older installation when this store was opened; None if there was nothing
+    #: to import.
     import_report: ImportReport | None = None
 
     def _open_files(self, directory: Path) -> SessionsJsonFile | None:
@@ -145,7 +146,7 @@ class SessionStore:
             wanted = self.db.provider.name == "sqlite"
         if (wanted or older.are_there()) and (owner := older.owner()) != self.engine.namespace:
             logger.info(
-                "%s is kept for the bot %r, not for this one", directory / SESSIONS_JSON, owner
+                "%s belongs to the bot %r, not to this one", directory / SESSIONS_JSON, owner
             )
             return None
         self.import_report = older.import_once()
@@ -153,7 +154,7 @@ class SessionStore:
             return None
         index = SessionsJsonFile(directory / SESSIONS_JSON, lambda: self._document(older))
         if (directory / SESSIONS_JSON).exists():
-            # It may be older than the database: of a process that died, or of another installation.
+            # The file may be older than the database, after a crash or from another installation.
             index.changed()
         return index
 
@@ -161,7 +162,7 @@ class SessionStore:
         document = dict(older.kept_entries())
         lanes: Record = {}
         for entry in self._lane_reader.entries(None):
-            # Of two lanes with the same string, the one that was used last.
+            # Of two lanes with the same string, keep the one used last.
             lanes.setdefault(entry.session_key, entry.to_dict())
         return document | lanes
 
@@ -171,8 +172,8 @@ class SessionStore:
         return self.engine.config
 
     def close(self) -> None:
-        """Write ``sessions.json`` if something changed, and release the store if it was opened
-        here. A second call does nothing.
+        """Write ``sessions.json`` if something changed, and close the store if it was opened here.
+        A second call does nothing.
         """
         if self._index is not None:
             self._index.close()
@@ -186,7 +187,7 @@ class SessionStore:
         self.close()
 
     def flush(self) -> None:
-        """Write ``sessions.json`` now, where it is written at all and something changed.
+        """Write ``sessions.json`` now if it is enabled and something changed.
 
         Raises:
             OSError: it cannot be written.
@@ -209,28 +210,28 @@ class SessionStore:
             self._changed()
         return has_changed
 
-    # ── the session of a lane ─────────────────────────────────────────────────────────────────
+    # The session of a lane
 
     def session_key(self, source: SessionSource) -> str:
         """Return the key of the lane that messages from *source* belong to."""
         return self.engine.key_of(source).render()
 
     def get_or_create_session(self, source: SessionSource, force_new: bool = False) -> SessionEntry:
-        """Return the lane of *source* in the session that a message from there belongs to now.
+        """Return the lane of *source*, with the session that a message from there belongs to now.
 
-        A suspended lane gets a new session; one that was interrupted goes on, if that was recent;
-        an expired one gets a new session, unless a turn or a process of it runs; any other goes on.
-        A lane whose session was compacted follows it; one whose session is gone or in the trash
-        gets a new one. *force_new* begins one in any case. What happens is one transaction: the old
-        session ended, the new one created, the lane changed, and why.
+        A suspended lane gets a new session; a recently interrupted one continues; an expired one
+        gets a new session, unless a turn or process of it is running; any other continues. A lane
+        whose session was compacted follows it; one whose session is missing or in the trash gets a
+        new one. *force_new* always begins a new one. Everything happens in one transaction: the old
+        session is ended, the new one created, the lane changed, and the reason recorded.
         """
-        placed = place(self.engine, source, force_new=force_new)
+        placed = route_to_session(self.engine, source, force_new=force_new)
         self._changed()
         return entry_of(*placed)
 
     def peek(self, source: SessionSource) -> SessionEntry | None:
-        """Return the lane of *source* as it is, without deciding or changing anything; None when it
-        has had no session. After compaction it is in the continuation.
+        """Return the lane of *source* without changing anything; None if it never had a session.
+        After compaction it is in the continuation.
         """
         return self._lane_reader.find(self.engine.key_of(source))
 
@@ -241,12 +242,11 @@ class SessionStore:
         *,
         session_id: str | None = None,
     ) -> bool:
-        """Note that a lane was used just now, and how long the last prompt was; return whether
-        there is such a lane.
+        """Record that a lane was used now, and the length of its last prompt; returns whether the
+        lane exists.
 
-        With *session_id*, only if the lane is still in that session, or in one that this continues
-        or is continued by after compaction: a run that ends after a reset must not touch the new
-        session.
+        With *session_id*, only if the lane is still in that session or another one of its chain: a
+        run that ends after a reset must not touch the new session.
         """
         return self._noted(self._changes.used(session_key, last_prompt_tokens, session_id))
 
@@ -257,82 +257,81 @@ class SessionStore:
         *,
         first: Precondition | None = None,
     ) -> SessionEntry | None:
-        """Give a lane a new session because somebody asked for it; None for an unknown key.
+        """Give a lane a new session at the user's request; None for an unknown key.
 
-        *first* is done before, in the same transaction; where it says False, nothing else is.
+        *first* runs before, in the same transaction; if it returns False, nothing else changes.
         """
         return self._shown(self._changes.reset(session_key, display_name, first))
 
     def switch_session(
         self, session_key: str, target_session_id: str, *, scope: Scope = OWNER
     ) -> SessionEntry | None:
-        """Point a lane at another session, or where that is continued now; None for an unknown key.
+        """Point a lane at another session, or its latest continuation; None for an unknown key.
 
-        The current session ends, the other one is open again.
+        Ends the current session and reopens the other one.
 
         Raises:
-            NotFound: there is no such session, it is in the trash, or out of *scope*; nothing has
+            NotFound: the session does not exist, is in the trash or out of *scope*; nothing was
                 changed.
         """
         return self._shown(self._changes.switch(session_key, target_session_id, scope))
 
     def accept_handoff(self, session_id: str, source: SessionSource) -> SessionEntry | None:
-        """Let a session that was handed to the platform of *source* go on in its lane; None when
-        that is not asked for (any more): of several who accept it, one does.
+        """Continue a session that was handed off to the platform of *source* in its lane.
 
-        One transaction: the handoff is completed and the lane is in the session, or neither. So
-        nothing is left half handed over, whoever dies.
+        None if no handoff is pending (any more): of several processes that accept it, one succeeds.
+        One transaction: either the handoff is completed and the lane is in the session, or neither.
         """
         return self._shown(self._changes.accept_handoff(session_id, source))
 
     def suspend_session(
         self, session_key: str, reason: str = STOPPED, *, first: Precondition | None = None
     ) -> bool:
-        """Have the next message start a new session, whatever else holds; False for an unknown
-        key. *first* is as in `reset_session`.
+        """Make the next message start a new session in any case; False for an unknown key.
+        *first* is as in `reset_session`.
         """
         return self._noted(self._changes.suspend(session_key, reason, first))
 
     def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
-        """Have an interrupted lane go on in its session; False when it is suspended or unknown."""
+        """Let an interrupted lane resume its session; False if it is suspended or unknown."""
         return self._noted(self._changes.mark_resume(session_key, reason))
 
     def clear_resume_pending(self, session_key: str, *, session_id: str | None = None) -> bool:
-        """Take the mark away after a turn that succeeded; return whether it was there.
+        """Remove the resume mark after a successful turn; returns whether there was one.
 
         With *session_id*, only if the lane is still in that session, as in `update_session`.
         """
         return self._noted(self._changes.clear_resume(session_key, session_id))
 
     def take_notice(self, session_key: str) -> LaneNotice | None:
-        """Return what is to be said about the lane's last change, and never again: of any number
-        of callers, in any process, one gets it.
+        """Return the pending notice about the lane's last change, once: of any number of callers,
+        in any process, one gets it.
         """
         notice = self._changes.take_notice(session_key)
         self._noted(notice is not None)
         return notice
 
-    def explain(self, session_key: str) -> Explanation | None:
-        """Return everything that happened to a lane and why, in words; None for an unknown key."""
+    def explain(self, session_key: str) -> LaneExplanation | None:
+        """Return the history of a lane with reasons, in words; None for an unknown key."""
         return explain_lane(self.engine.store, self.engine.namespace, session_key)
 
-    # ── many lanes ────────────────────────────────────────────────────────────────────────────
+    # Many lanes
 
     def suspend_recently_active(self, max_age_seconds: float = 120) -> int:
         """Mark lanes used in the last *max_age_seconds* as interrupted; return how many.
 
-        For a start after a crash, when nothing more is known; suspended lanes and those marked
-        already stay as they are.
+        For a start after a crash without process records. Suspended lanes, and those already
+        marked, stay as they are.
         """
         marked = self._sweeps.mark_recent(max_age_seconds, "restart_interrupted")
         self._noted(marked > 0)
         return marked
 
     def prune_old_entries(self, max_age_days: float | None = None) -> int:
-        """Forget lanes that were not used for so many days (as configured, unless given) and end
-        their sessions, so that retention sees them; return how many. 0 forgets none.
+        """Remove lanes unused for *max_age_days* (by default as configured); returns how many.
 
-        Lanes stay that are suspended, have something to do, or run a process or might.
+        Their sessions end, so that retention applies to them. 0 removes none. Lanes stay that are
+        suspended, have pending work, or have or may have a running process.
         """
         days = self.config.session_store_max_age_days if max_age_days is None else max_age_days
         if days <= 0:
@@ -346,16 +345,14 @@ class SessionStore:
         return list(self._lane_reader.entries(active_minutes))
 
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
-        """Return the lane that is in this session, or in one that it continues or is continued by
-        after compaction; None when none is.
-        """
+        """Return the lane in this session or another one of its chain; None if there is none."""
         return self._lane_reader.by_session(session_id)
 
     def has_any_sessions(self, *, besides: str | None = None) -> bool:
-        """Return whether any session was ever stored, *besides* the one with this id."""
+        """Return whether any session other than *besides* was ever stored."""
         return self._lane_reader.has_any_sessions(besides)
 
-    # ── transcripts ───────────────────────────────────────────────────────────────────────────
+    # Transcripts
 
     @cached_property
     def _transcripts(self) -> Transcripts:
@@ -369,15 +366,16 @@ class SessionStore:
         *,
         fence: int | None = None,
     ) -> int | None:
-        """Store a message at the end of a session and return its id; with *skip_db* the agent has
-        stored it, and nothing is done.
+        """Append a message to a session and return its id; with *skip_db*, when the agent has
+        already stored it, do nothing.
 
-        A message without a role is ``unknown``. One with ``platform_message_id`` or ``message_id``
-        is stored once.
+        A message without a role is stored as ``unknown``. One with ``platform_message_id`` or
+        ``message_id`` is stored once.
 
         Raises:
             UnknownSession, InvalidInput, MessageTooLarge: nothing was written.
-            StaleFence, ConversationHeld: another holds the conversation; nothing was written.
+            StaleFence, ConversationHeld: another process holds the conversation; nothing was
+            written.
         """
         return None if skip_db else self._transcripts.append(session_id, message, fence)
 
@@ -392,15 +390,15 @@ class SessionStore:
         self._transcripts.rewrite(session_id, messages, fence)
 
     def load_transcript(self, session_id: str) -> list[Record]:
-        """Return the messages of a session in the form that models take; [] for an unknown id."""
+        """Return the messages of a session in the form for models; [] for an unknown id."""
         return self._transcripts.load(session_id)
 
     def rewind_session(
         self, session_id: str, n: int = 1, *, fence: int | None = None
     ) -> Record | None:
-        """Take back the last *n* user turns, at least one and at most all; nothing is deleted.
+        """Undo the last *n* user turns, at least one and at most all; nothing is deleted.
 
-        Returns ``rewound_count``, ``turns_undone`` and ``target_text``; None when nobody has said
-        anything yet.
+        Returns ``rewound_count``, ``turns_undone`` and ``target_text``; None if there is no user
+        message yet.
         """
         return self._transcripts.rewind(session_id, n, fence)

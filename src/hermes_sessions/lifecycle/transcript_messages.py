@@ -1,4 +1,4 @@
-"""Transcripts as the documented `SessionStore` reads and writes them: messages are mappings."""
+"""Reading and writing of transcripts in the documented form: messages are mappings."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _ASSISTANT_FIELDS: Final = (
     "codex_reasoning_items",
     "codex_message_items",
 )
-#: Names of a platform's own id of a message.
+#: Keys of a platform's own message id.
 _EXTERNAL_IDS: Final = ("external_id", "platform_message_id", "message_id")
 
 
 def stored_form(message: Mapping[str, Any]) -> Record:
-    """Return a message with the names under which it is stored.
+    """Return a message with the keys under which it is stored.
 
-    Without a role it is ``unknown``; reasoning is an assistant's alone; a platform's own id makes
-    it stored once; other names are left out.
+    The default role is ``unknown``; only assistant messages keep reasoning; a platform's own id
+    makes the append idempotent; unknown keys are ignored.
 
     Raises:
-        InvalidInput: it is no mapping, or its time cannot be read.
+        InvalidInput: not a mapping, or its time cannot be read.
     """
     if not isinstance(message, Mapping):
         raise InvalidInput(f"A message must be a mapping, not {type(message).__name__}.")
@@ -57,12 +57,12 @@ def stored_form(message: Mapping[str, Any]) -> Record:
 
 
 def moment_of(value: object) -> float:
-    """Return seconds since the epoch: of a number, of ISO text, or of a `datetime`.
+    """Return a number, ISO 8601 text or `datetime` as seconds since the epoch.
 
-    Without a zone, a time is the host's.
+    A time without a zone is local.
 
     Raises:
-        InvalidInput: it is none of these.
+        InvalidInput: any other value.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
@@ -71,12 +71,12 @@ def moment_of(value: object) -> float:
         if isinstance(moment, datetime):
             return moment.timestamp()
     except (ValueError, OverflowError, OSError) as error:
-        raise InvalidInput(f"{value!r} is no time: {error}.") from error
-    raise InvalidInput(f"{value!r} is no time; use seconds since the epoch or ISO 8601.")
+        raise InvalidInput(f"{value!r} is not a time: {error}.") from error
+    raise InvalidInput(f"{value!r} is not a time; use seconds since the epoch or ISO 8601.")
 
 
 class Transcripts:
-    """Verbs of `SessionStore` about messages."""
+    """The methods of `SessionStore` for messages."""
 
     def __init__(self, db: SessionDB) -> None:
         self._db = db
@@ -111,7 +111,7 @@ class Transcripts:
 
 
 def _typed(content: object) -> str | None:
-    """Return what somebody typed, a line for each part of a message that has several."""
+    """Return the typed text, one line for each part of a structured message."""
     if not isinstance(content, list):
         return None
     texts = [part.get("text") for part in content if isinstance(part, dict)]

@@ -1,13 +1,13 @@
-"""What of a mailbox becomes the next turn: pure rules.
+"""Rules that select the next turn's input from a mailbox; pure.
 
-1. What a turn had that did not finish is taken together again, before everything else, in the order
-   that it had.
-2. Going on after an interruption comes before what arrived meanwhile.
-3. Consecutive plain messages of one sender are one turn. Two senders are never merged, and somebody
-   who is not known might be two.
-4. Everything else is a turn of its own.
-5. What waits side by side and comes from one chat is in the order of its platform, where that has
-   one (``order`` in the payload); otherwise as it came. Two gateways may have brought it.
+1. The input of an unfinished turn is taken again as a whole, before everything else, in its
+   original order.
+2. Resuming after an interruption comes before messages that arrived meanwhile.
+3. Consecutive plain messages of one sender form one turn. Two senders are never merged; unknown
+   senders count as different.
+4. Every other item is a turn of its own.
+5. Adjacent items of one chat are in their platform's order if it has one (``order`` in the
+   payload), otherwise in order of arrival. Two gateways may have delivered them.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ from hermes_sessions.storage.repositories.mailbox import Kind, MailboxItem
 
 
 class TurnInput(NamedTuple):
-    """What a turn answers: items that are taken together, as one message."""
+    """The input of a turn: one or more items combined into one message."""
 
     kind: Kind
     items: tuple[MailboxItem, ...]
 
     @property
     def item_ids(self) -> tuple[int, ...]:
-        """Their numbers in the mailbox, in order."""
+        """Their mailbox ids, in order."""
         return tuple(item.id for item in self.items)
 
     @property
     def sender(self) -> str | None:
-        """Who sent them."""
+        """The sender of the items."""
         return self.items[0].sender
 
     @property
     def text(self) -> str:
-        """Their texts, a line each."""
+        """Their texts, one per line."""
         return "\n".join(item.text for item in self.items if item.text)
 
     @property
     def media(self) -> list[Any]:
-        """Their files, in order: what the payloads have under ``media``."""
+        """Their files, in order: the values of ``media`` in the payloads."""
         return [file for item in self.items for file in item.payload.get("media") or ()]
 
     @property
     def payloads(self) -> list[dict[str, Any]]:
-        """What came with each of them."""
+        """The payload of each item."""
         return [item.payload for item in self.items]
 
     @property
     def is_retry(self) -> bool:
-        """Whether a turn had them already and did not finish."""
+        """Whether an unfinished turn already had them."""
         return self.items[0].turn_id is not None
 
 
 def next_input(waiting: Sequence[MailboxItem]) -> TurnInput | None:
-    """Return what the next turn takes of what waits, in order; None when nothing does."""
+    """Return the next turn's input from the waiting items; None if there are none."""
     if not waiting:
         return None
     tried = next((item for item in waiting if item.turn_id is not None), None)
@@ -82,9 +82,7 @@ def next_input(waiting: Sequence[MailboxItem]) -> TurnInput | None:
 
 
 def in_platform_order(waiting: Sequence[MailboxItem]) -> list[MailboxItem]:
-    """Return items, given as they came, with those side by side in their platform's order that come
-    from one chat and have one.
-    """
+    """Return items, given in order of arrival, with adjacent ones of a chat in platform order."""
     ordered: list[MailboxItem] = []
     for (chat, _), side_by_side in groupby(waiting, key=_chat):
         some = list(side_by_side)
@@ -93,7 +91,7 @@ def in_platform_order(waiting: Sequence[MailboxItem]) -> list[MailboxItem]:
 
 
 def _chat(item: MailboxItem) -> tuple[str | None, object]:
-    """Return the chat in which an item has a place; None where it has none."""
+    """Return the chat whose order applies to an item; None without an order."""
     source, order = item.payload.get("source"), item.payload.get("order")
     if isinstance(order, float):
         is_placed = math.isfinite(order)
@@ -105,20 +103,19 @@ def _chat(item: MailboxItem) -> tuple[str | None, object]:
 
 
 def _place(item: MailboxItem) -> tuple[float, int]:
-    """Return where an item was in the turn that had it; what was put into the turn later has no
-    place, and comes after it.
-    """
+    """Return an item's position in its previous turn; items steered into that turn come last."""
     return item.payload.get("place", math.inf), item.id
 
 
 def _input(items: Iterable[MailboxItem]) -> TurnInput:
     taken = tuple(items)
-    # A message that was put into a running turn shares its fate; the turn is what it began as.
+    # A message steered into a running turn belongs to it; the turn keeps its initial kind.
     return TurnInput(taken[0].kind, taken)
 
 
 def dedupe_mark(namespace: str, platform: str, chat_id: str, message_id: str | None) -> str | None:
-    """Return what tells a message that is delivered again from a new one, whatever the ids contain;
+    """Return a mark that identifies a repeated delivery of a message, for ids of any form.
+
     None for a message without an id.
     """
     if not message_id:
@@ -128,9 +125,9 @@ def dedupe_mark(namespace: str, platform: str, chat_id: str, message_id: str | N
 
 
 def sender_of(source: SessionSource) -> str | None:
-    """Return who wrote, for the rule that two senders are never merged.
+    """Return the sender, for the rule that two senders are never merged.
 
-    In a private chat that is the chat, even where the platform names nobody.
+    In a private chat this is the chat, even if the platform names no user.
     """
     if source.user_id_alt or source.user_id:
         return source.user_id_alt or source.user_id

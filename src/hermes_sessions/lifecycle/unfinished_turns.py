@@ -1,9 +1,9 @@
-"""What becomes of a turn that nobody will finish: one rule, whoever finds it.
+"""One rule for turns that will not be finished.
 
-Its input waits again, in its place, and the lane is to be resumed. A lane that was found so three
-times without a good turn in between is suspended, so that a message that kills its gateway does so
-three times and not for ever: then that input is dropped, the user is told, and what waits behind it
-is answered in a new session.
+The input waits again at its position, and the lane is marked for resuming. After three unfinished
+turns without a successful one in between, the lane is suspended, so that a message that kills its
+gateway does so three times and not forever. That input is then dropped, the user is told, and the
+messages after it are answered in a new session.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.mailbox import Mailbox
 from hermes_sessions.storage.repositories.turns import Turn, Turns
 
-#: So many times a lane may be found with an unfinished turn.
+#: The number of unfinished turns in a row after which a lane is suspended.
 STUCK_AFTER: Final = 3
 STUCK: Final = "stuck_loop"
 INTERRUPTED: Final = "restart_interrupted"
 
 
 class AbandonedTurn(NamedTuple):
-    """A turn that was ended for a process that cannot."""
+    """A turn that was ended on behalf of a dead process."""
 
     turn: Turn
-    #: As it is afterwards; None when it is gone.
+    #: The lane afterwards; None if it was deleted.
     lane: Lane | None
-    #: How many items of the mailbox wait again.
+    #: Mailbox items that wait again.
     returned: int = 0
-    #: How many were dropped, because the lane is stuck or gone.
+    #: Items dropped because the lane is stuck or deleted.
     dropped: int = 0
-    #: The lane was suspended because of it.
+    #: The lane was suspended because of this turn.
     is_stuck: bool = False
 
 
 class UnfinishedTurns:
-    """Sets turns aside, in somebody's transaction."""
+    """Sets turns aside inside the caller's transaction."""
 
     def __init__(self, engine: LaneEngine) -> None:
         self._engine = engine
@@ -56,11 +56,11 @@ class UnfinishedTurns:
         detail: str | None = None,
         actor: str,
     ) -> AbandonedTurn | None:
-        """End a turn that nobody will finish, on its lane, which is locked; None when it had ended.
+        """End a turn that will not be finished, on its locked lane; None if it had already ended.
 
-        The lane is marked with *detail*, if that is a reason to go on by itself, and otherwise as
-        interrupted. One that a drain marked keeps its reason and time, one that was marked before
-        the turn its reason, and a suspended one stays so.
+        The lane is marked with *detail* if that allows an automatic resume, otherwise as
+        interrupted. A lane marked by a drain keeps its reason and time, one marked before the turn
+        its reason, and a suspended one stays suspended.
         """
         if not self._turns.end(turn, "abandoned", detail, tx=tx):
             return None
@@ -82,7 +82,7 @@ class UnfinishedTurns:
             dropped = self._mailbox.drop_turn(tx, turn.id, now, reason=STUCK)
             cause = TransitionCause("suspend", STUCK, actor, facts)
             lane = set_status(tx, self._engine, lane, "suspended", cause, now)
-            # The next session begins with a clean slate.
+            # The next session starts without earlier failures.
             lane = self._engine.lanes.change(tx, lane, unfinished_starts=0)
             return AbandonedTurn(turn, lane, dropped=dropped, is_stuck=True)
         returned = self._mailbox.give_back(tx, turn.id)
@@ -92,17 +92,18 @@ class UnfinishedTurns:
         elif lane.status == "resume_pending":
             cause = TransitionCause("mark", lane.status_reason, actor, facts)
             if lane.status_at is None or turn.started_at > lane.status_at:
-                # It went on, and was interrupted again: what counts is how long ago that was.
+                # It was resumed and interrupted again; the time of the latest interruption counts.
                 lane = set_status(tx, self._engine, lane, "resume_pending", cause, now)
             else:
-                # A drain marked it while the turn ran.
+                # A drain marked it while the turn was running.
                 record(tx, self._engine, lane, cause, now)
         lane = self._engine.lanes.change(tx, lane, unfinished_starts=starts)
         return AbandonedTurn(turn, lane, returned)
 
 
 def resume_dedupe_key(lane: Lane) -> str:
-    """Return what tells one interruption of a lane from the next, for the mailbox: what is there
-    under this mark goes on after it, or says that somebody did.
+    """Return the dedupe key of one interruption of a lane.
+
+    A mailbox item with this key resumes the lane, or records that it was resumed.
     """
     return f"resume:{lane.id}:{lane.status_at!r}"

@@ -67,7 +67,7 @@ def require_new_id(value: object) -> str:
     """Return *value* when it may be the id of a new session.
 
     Raises:
-            InvalidInput: it cannot be stored, or it is only white space, which users cannot type.
+        InvalidInput: it cannot be stored, or it is only white space, which users cannot type.
     """
     session_id = require_id(value)
     if not session_id.strip():

@@ -1,8 +1,7 @@
 """The store within one scope.
 
 Recall reads only through this class, so that no mode can forget the scope: outside the scope
-nothing
-exists.
+nothing exists.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ class RecallContext:
         """Return a session.
 
         Raises:
-                NotFound: it does not exist or is out of scope; the message is the same.
+            NotFound: it does not exist or is out of scope; the message is the same.
             InvalidInput: it belongs to the current conversation.
         """
         session = self.store.find_session(session_id)

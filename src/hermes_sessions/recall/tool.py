@@ -55,9 +55,9 @@ def session_search(
     conversation of *current_session_id* never appears.
 
     Args:
-            summarise: an auxiliary model that summarises the results of a query.
-            zone: the time zone of dates; the host's by default.
-            clock: the current time, from which ages such as ``after="7d"`` count.
+        summarise: an auxiliary model that summarises the results of a query.
+        zone: the time zone of dates; the host's by default.
+        clock: the current time, from which ages such as ``after="7d"`` count.
 
     Raises:
         StoreError: the store cannot be read.

@@ -111,8 +111,7 @@ class Redactor:
         """Return an export record with the rules applied to every text.
 
         Binary values cannot be inspected and are replaced as a whole. Ids, roles, sources, and
-        names
-        of models and tools stay.
+        names of models and tools stay.
         """
         return {
             key: value if key in _STRUCTURE else self._value(value, key)

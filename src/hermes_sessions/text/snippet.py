@@ -1,9 +1,8 @@
 """Build snippets that show matches in the original text, identical on every database.
 
 Matches are (start, end) offsets into the text, one per phrase. Touching or overlapping matches
-share
-one pair of markers. Text is never cut inside a cluster: a letter keeps its marks and an emoji its
-modifiers.
+share one pair of markers. Text is never cut inside a cluster: a letter keeps its marks and an emoji
+its modifiers.
 """
 
 from __future__ import annotations

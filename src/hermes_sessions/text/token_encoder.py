@@ -2,17 +2,14 @@
 
 An encoded token has 3 to 60 characters of ``a-z``, ``0-9`` and ``_``. Its first letter is its kind:
 ``x`` a word, ``q`` CJK, ``z`` a symbol; other letters are internal markers. So no token is a
-number,
-a server's stop word or query syntax, and none is split or dropped. The index must treat ``_`` as a
-letter (FTS5: ``tokenize="ascii tokenchars '_'"``).
+number, a server's stop word or query syntax, and none is split or dropped. The index must treat
+``_`` as a letter (FTS5: ``tokenize="ascii tokenchars '_'"``).
 
 ASCII letters and digits of words represent themselves. Every other character has a reversible code
 in base 36: ``_`` and 3 digits, or ``__`` and 4, in words; 3 digits, or ``_`` and 4, in CJK; 4
-digits
-in symbols. A code is never cut, so a prefix of a token is a prefix of its encoding. Different
-tokens
-have different encodings unless they are too long: those are cut, and index matches for them must be
-verified.
+digits in symbols. A code is never cut, so a prefix of a token is a prefix of its encoding.
+Different tokens have different encodings unless they are too long: those are cut, and index matches
+for them must be verified.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from hermes_sessions.cli.render.humanize import date_and_time
 from hermes_sessions.cli.render.safe_text import one_line
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import wrap
-from hermes_sessions.lifecycle.lane_explanation import Explanation
+from hermes_sessions.lifecycle.lane_explanation import LaneExplanation
 
 _TIME_WIDTH = len("2025-03-05 15:00:00  ")
 _ID_WIDTH = len("20250305_150000_0123abcd ")
@@ -16,7 +16,7 @@ _ID_WIDTH = len("20250305_150000_0123abcd ")
 _USUAL_NAMESPACE = "default"
 
 
-def lane_history(explanation: Explanation, *, style: Style) -> list[str]:
+def lane_history(explanation: LaneExplanation, *, style: Style) -> list[str]:
     """Return the lines about a lane, oldest step first."""
     lane = explanation.lane
     name = f" ({one_line(lane.display_name)})" if lane.display_name else ""
@@ -45,7 +45,7 @@ def _wrapped(text: str, style: Style, indent: int) -> list[str]:
     return [" " * indent + piece for piece in (wrap(text, room) if room else [text])]
 
 
-def lane_document(explanation: Explanation) -> dict[str, Any]:
+def lane_document(explanation: LaneExplanation) -> dict[str, Any]:
     """Return the JSON about a lane."""
     lane = explanation.lane
     return {

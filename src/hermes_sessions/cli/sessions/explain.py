@@ -9,7 +9,7 @@ from hermes_sessions.cli.options import pass_console
 from hermes_sessions.cli.session_lookup import find_session
 from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.errors import InvalidInput, NotFound
-from hermes_sessions.lifecycle.lane_explanation import Explanation, find_lanes
+from hermes_sessions.lifecycle.lane_explanation import LaneExplanation, find_lanes
 from hermes_sessions.storage.sessiondb import SessionDB
 
 #: How many conversations an ambiguous reference shows.
@@ -41,7 +41,7 @@ def explain(console: Console, *, reference: tuple[str, ...]) -> None:
         console.print(lane_history(explanation, style=console.style))
 
 
-def _found(db: SessionDB, reference: str) -> list[Explanation]:
+def _found(db: SessionDB, reference: str) -> list[LaneExplanation]:
     found = find_lanes(db.store, reference, _SHOWN + 1)
     if not found.explanations:
         session_id = find_session(db, reference)["id"]

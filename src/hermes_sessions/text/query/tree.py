@@ -1,8 +1,7 @@
 """The query tree: terms and operators, and filters beside it.
 
 Databases compile the tree and the shared matcher evaluates it; no other part of the user's text
-goes
-further. Printing a query gives text that parses to the same query.
+goes further. Printing a query gives text that parses to the same query.
 """
 
 from __future__ import annotations
