@@ -19,7 +19,7 @@ from hermes_sessions_testing.scripted_model import (
 )
 from tests.clients.released import Client
 from tests.storage.sqlite.integrity import require_sound
-from tests.storage.sqlite.neighbour_programs import look_elsewhere
+from tests.storage.sqlite.second_sqlite_programs import look_elsewhere
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}
 #: 0.13.0 waits for a subagent; with 0.19.0 that one works in the background, and reports later.

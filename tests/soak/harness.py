@@ -28,7 +28,7 @@ from hermes_sessions.storage.care.backups import (
     verify_backup,
 )
 from tests.lifecycle.lane_worker import chat, open_sessions
-from tests.lifecycle.test_fights import LaneWorker
+from tests.lifecycle.test_competing_processes import LaneWorker
 from tests.servers.server_processes import Server
 from tests.soak.workers import PATIENCE, Worker, reader, writer
 from tests.update.versions import start_writer

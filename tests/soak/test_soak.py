@@ -18,7 +18,7 @@ import pytest
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.backups import create_backup, restore_backup, verify_backup
 from hermes_sessions.storage.care.backups.verification import sums_of
-from tests.lifecycle.test_fights import check as check_lanes
+from tests.lifecycle.test_competing_processes import check as check_lanes
 from tests.servers.server_processes import (
     Server,
     mysql_connection,

@@ -120,7 +120,7 @@ def restore_without_room(backup: str, path: str) -> None:
 
 def migrate(path: str) -> None:
     """Open a store, for which a step is due; say whether it could be."""
-    from tests.care.backups.test_before_migration import with_another_step
+    from tests.care.backups.test_migration_backup import with_another_step
 
     with with_another_step():
         say("ready")

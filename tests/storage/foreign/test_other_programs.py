@@ -442,7 +442,7 @@ def test_killed_while_settling(shared: Shared, sessions: int) -> None:
         [
             sys.executable,
             "-m",
-            "tests.storage.foreign.settling_and_dying",
+            "tests.storage.foreign.killed_listing",
             shared.url,
             f"{sessions}",
         ],

@@ -16,7 +16,7 @@ from hermes_sessions.model.lineage import documented_edge_kind
 from hermes_sessions_testing.clock import NOON, FrozenClock
 from tests.storage.foreign.conftest import Opening
 from tests.storage.foreign.programs import Program, Refused
-from tests.storage.foreign.rebuilding import everything_shown, rebuilt
+from tests.storage.foreign.rebuilt_store import everything_shown, rebuilt
 
 NAMES = ("a", "b", "c", "d")
 Step = tuple[Any, ...]

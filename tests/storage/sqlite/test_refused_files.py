@@ -20,7 +20,7 @@ from hermes_sessions.errors import (
 )
 from hermes_sessions.storage.care.repair.file_repair import check, repair
 from hermes_sessions.storage.sessiondb import SessionDB
-from tests.care.salvage.other_processes import write_and_die
+from tests.care.repair.other_processes import write_and_die
 from tests.fixtures.hermes import content, stored
 from tests.fixtures.hermes.old_process import OldProcess
 from tests.storage.sqlite.hermes_files import LATER, make

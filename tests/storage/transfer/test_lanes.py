@@ -13,7 +13,7 @@ from hermes_sessions.storage.repositories.lanes import Lanes
 from hermes_sessions.storage.repositories.leases import Holder
 from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.turns import Turns
-from tests.servers.test_lifecycle_step import older_store
+from tests.servers.test_lease_migration import older_store
 from tests.storage.transfer.stores import KINDS, NewStore, compared, move, opened, rows
 
 WAYS = [("sqlite", kind) for kind in KINDS] + [("postgresql", "mysql"), ("mysql", "sqlite")]

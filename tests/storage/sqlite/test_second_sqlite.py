@@ -15,8 +15,8 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.sqlite.file_identity import REMOVED_LOGS
-from tests.storage.sqlite.neighbour_programs import MESSAGES
 from tests.storage.sqlite.other_process import ROOT
+from tests.storage.sqlite.second_sqlite_programs import MESSAGES
 
 FAULT = pytest.mark.fault(
     "Another SQLite library in the process opens and closes the store",
@@ -34,7 +34,7 @@ def run(
 ) -> tuple[int, list[str]]:
     """Run a program to its end; return how it ended and what it said."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.storage.sqlite.neighbour_programs", program]
+        [sys.executable, "-m", "tests.storage.sqlite.second_sqlite_programs", program]
         + [str(argument) for argument in arguments],
         cwd=ROOT,
         env=os.environ | {"LOCKS": locks},
@@ -163,7 +163,7 @@ def test_a_fork_beside_a_neighbour(tmp_path: Path) -> None:
 
 def test_a_child_does_not_keep_the_locks_of_a_killed_parent(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    command = [sys.executable, "-m", "tests.storage.sqlite.neighbour_programs", "leave_child"]
+    command = [sys.executable, "-m", "tests.storage.sqlite.second_sqlite_programs", "leave_child"]
     with subprocess.Popen(
         [*command, str(path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as parent:

@@ -22,7 +22,7 @@ from hermes_sessions.storage.care.repair.report import RepairOptions, RepairRepo
 from hermes_sessions.storage.sqlite.inspection import FileInspection
 from hermes_sessions.storage.sqlite.repair import recover_tool
 from hermes_sessions.storage.sqlite.repair.row_file import RowFile
-from tests.care.salvage.damage import (
+from tests.care.repair.damage import (
     MESSAGES,
     PAGE,
     SESSIONS,
@@ -32,12 +32,12 @@ from tests.care.salvage.damage import (
     sound,
     with_table_twice,
 )
-from tests.care.salvage.other_processes import (
+from tests.care.repair.other_processes import (
     repair_what_cannot_be_written,
     store_open_elsewhere,
     write_and_die,
 )
-from tests.care.salvage.recover_tool import recovering_tool
+from tests.care.repair.recover_tool import recovering_tool
 from tests.storage.sqlite.hermes_files import make
 
 ALL = SESSIONS * MESSAGES

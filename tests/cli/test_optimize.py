@@ -2,7 +2,7 @@
 
 from tests.cli.harness import Hermes
 from tests.cli.terminal import SLOW_COMMAND, Terminal
-from tests.cli.test_searching import forget_the_index
+from tests.cli.test_search import forget_the_index
 
 
 def test_what_waits_is_indexed(hermes: Hermes) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.care.salvage.damage import SESSIONS, broken, sound, with_table_twice
-from tests.care.salvage.other_processes import store_open_elsewhere
+from tests.care.repair.damage import SESSIONS, broken, sound, with_table_twice
+from tests.care.repair.other_processes import store_open_elsewhere
 from tests.cli.harness import Hermes
 
 KINDS = (

@@ -1,6 +1,6 @@
 """A list in a process of its own that is killed while it works out derived columns.
 
-python -m tests.storage.foreign.settling_and_dying sqlite:///a.db 3
+python -m tests.storage.foreign.killed_listing sqlite:///a.db 3
 """
 
 from __future__ import annotations

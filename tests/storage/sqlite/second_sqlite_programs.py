@@ -1,6 +1,6 @@
-"""What a process does that has a store open with two copies of SQLite; see `test_neighbours`.
+"""What a process does that has a store open with two copies of SQLite; see `test_second_sqlite`.
 
-python -m tests.storage.sqlite.neighbour_programs visit /some/where/state.db rw alone kill
+python -m tests.storage.sqlite.second_sqlite_programs visit /some/where/state.db rw alone kill
 """
 
 from __future__ import annotations
