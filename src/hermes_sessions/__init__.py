@@ -47,7 +47,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 
 if TYPE_CHECKING:
     from hermes_sessions.agent.tools.registry import Tool
-    from hermes_sessions.agent.turn import Agent
+    from hermes_sessions.agent.turn import Agent, AgentResult
     from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
     from hermes_sessions.lifecycle.agent_cache import AgentCache, agent_signature
     from hermes_sessions.lifecycle.expiry import ExpiryWatcher
@@ -90,6 +90,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Agent",
     "AgentCache",
+    "AgentResult",
     "AsyncSessionDB",
     "Backup",
     "BackupDamaged",
@@ -169,6 +170,7 @@ __all__ = [
 _MODULE_OF = {
     "Agent": "agent.turn",
     "AgentCache": "lifecycle.agent_cache",
+    "AgentResult": "agent.turn",
     "AsyncSessionDB": "storage.async_db",
     "Backup": "storage.care.backups.backup_directory",
     "BackupRule": "storage.care.backups.rotation",

@@ -22,7 +22,7 @@ from hermes_sessions.agent.request_messages import NO_RESULT
 from hermes_sessions.agent.tools.builtin import default_tools
 from hermes_sessions.agent.tools.registry import Surroundings, Tool, ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended, Stored, ToolFinished, ToolStarted
-from hermes_sessions.errors import ConversationHeld
+from hermes_sessions.errors import ConversationHeld, UnknownSession
 from tests.agent.scripted_client import ScriptedClient, says
 
 CALL = ToolCall("c1", "echo", '{"text": "hi"}')
@@ -42,6 +42,48 @@ def agent(db: SessionDB, client: ScriptedClient, *tools: Tool) -> Agent:
 
 def transcript(db: SessionDB) -> list[tuple[str, Any]]:
     return [(message["role"], message["content"]) for message in db.get_messages("s")]
+
+
+class TestRun:
+    def test_a_new_session_is_created_and_continued(self, db: SessionDB) -> None:
+        client = ScriptedClient(says("Noted."), says("Seven."))
+        new = Agent(db, client)
+        first = new.run("Remember seven.")
+        assert (str(first), first.how) == ("Noted.", "answered")
+        assert (db.get_session(first.session_id) or {})["source"] == "python"
+        second = new.run("Which number?", first.session_id)
+        assert (second.text, second.session_id) == ("Seven.", first.session_id)
+        assert len(db.get_messages(first.session_id)) == 4
+        assert db.lease_of(first.session_id) is None
+
+    def test_tools_are_any_iterable(self, db: SessionDB) -> None:
+        client = ScriptedClient([Reply("", tool_calls=(CALL,))], says("It said hi."))
+        listed = Agent(db, client, [ECHO])
+        assert listed.run("Echo hi.", "s").text == "It said hi."
+        assert ("tool", "hi") in transcript(db)
+        assert replace(listed, model="other").tool_registry is listed.tool_registry
+
+    def test_what_happens_can_be_watched(self, db: SessionDB) -> None:
+        events = list(Agent(db, ScriptedClient(says("Done."))).stream("Do it.", "s"))
+        assert [type(event).__name__ for event in events][-2:] == ["Answered", "Ended"]
+        assert transcript(db) == [("user", "Do it."), ("assistant", "Done.")]
+
+    def test_it_holds_the_conversation(self, db: SessionDB) -> None:
+        events = Agent(db, ScriptedClient(says("One."))).stream("First", "s")
+        next(events)
+        with pytest.raises(ConversationHeld, match="an agent on"):
+            Agent(db, ScriptedClient(says("Two."))).run("Second", "s")
+        list(events)
+        assert [content for _, content in transcript(db)] == ["First", "One."]
+
+    def test_a_model_that_fails_raises(self, db: SessionDB) -> None:
+        with pytest.raises(ModelUnavailable, match="overloaded"):
+            Agent(db, ScriptedClient([ModelUnavailable("overloaded")])).run("Hello?", "s")
+        assert transcript(db) == [("user", "Hello?")]
+
+    def test_an_unknown_session_is_refused(self, db: SessionDB) -> None:
+        with pytest.raises(UnknownSession):
+            Agent(db, ScriptedClient()).run("Hello?", "nowhere")
 
 
 class TestAnswer:

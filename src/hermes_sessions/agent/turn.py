@@ -7,10 +7,12 @@ every call that was started has a result, so that the session can go on.
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from hermes_sessions.agent.chat_spool import (
     STORE_UNAVAILABLE_ERRORS,
@@ -30,7 +32,8 @@ from hermes_sessions.agent.clients.port import (
 from hermes_sessions.agent.interrupts import closing_on_interrupt
 from hermes_sessions.agent.pricing import UNPRICED, Pricing, record_call_usage
 from hermes_sessions.agent.request_messages import build_request_messages
-from hermes_sessions.agent.tools.registry import Surroundings, ToolRegistry
+from hermes_sessions.agent.tools.registry import Surroundings, Tool, ToolRegistry
+from hermes_sessions.lifecycle.lease_renewal import Holding
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 
@@ -77,6 +80,20 @@ class Ended:
     error: ModelError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AgentResult:
+    """What `Agent.run` returns."""
+
+    #: The last reply of the model; empty if the turn ended before there was one.
+    text: str
+    #: Where the turn is stored. Pass it to `Agent.run` to continue the conversation.
+    session_id: str
+    how: Literal["answered", "interrupted", "too many steps"]
+
+    def __str__(self) -> str:
+        return self.text
+
+
 TurnEvent = (
     TextPiece | ReasoningPiece | RetryWait | Stored | ToolStarted | ToolFinished | Answered | Ended
 )
@@ -84,11 +101,16 @@ TurnEvent = (
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What answers in a session: the store, the model, the tools, and on whose behalf."""
+    """A model with tools that answers in stored sessions.
+
+    `run` and `stream` create the session if needed and keep other processes from answering in it at
+    the same time. `run_turn` and `answer` are one level below: their caller has done both.
+    """
 
     db: SessionDB
     client: ModelClient
-    tools: ToolRegistry
+    #: What the model may call. Any iterable of tools; `default_tools()` returns the built-in ones.
+    tools: Iterable[Tool] = ()
     #: None asks the client's own.
     model: str | None = None
     scope: Scope = OWNER
@@ -104,6 +126,15 @@ class Agent:
     #: Keeps what the store could not take, so that it can be stored later.
     unstored: UnstoredHandler | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.tools, ToolRegistry):
+            object.__setattr__(self, "tools", ToolRegistry(*self.tools))
+
+    @property
+    def tool_registry(self) -> ToolRegistry:
+        """The tools by name."""
+        return cast("ToolRegistry", self.tools)  # See `__post_init__`.
+
     @property
     def asked_model(self) -> str:
         """The model that is asked."""
@@ -112,6 +143,65 @@ class Agent:
     def with_model(self, model: str) -> Agent:
         """Return the same agent, asking another model."""
         return replace(self, model=model)
+
+    def run(
+        self,
+        content: Any,
+        session_id: str | None = None,
+        *,
+        source: str = "python",
+        interrupt: threading.Event | None = None,
+    ) -> AgentResult:
+        """Store a user's message, answer it, and return the answer; see `stream`.
+
+        Raises:
+            ModelError: the model could not answer. The question and what was said so far are
+                stored.
+            ConversationHeld, UnknownSession, StoreError: as in `stream`.
+        """
+        session_id = session_id or self._new_session(source)
+        text, ended = "", Ended("interrupted")
+        for event in self.stream(content, session_id, interrupt=interrupt):
+            if isinstance(event, Answered):
+                text = event.reply.text
+            elif isinstance(event, Ended):
+                ended = event
+        if ended.how == "failed":
+            raise ended.error or ModelError("The model failed.")
+        return AgentResult(text, self.db.get_compression_tip(session_id), ended.how)
+
+    def stream(
+        self,
+        content: Any,
+        session_id: str | None = None,
+        *,
+        source: str = "python",
+        interrupt: threading.Event | None = None,
+    ) -> Iterator[TurnEvent]:
+        """Store a user's message and answer it; yield what happens, `Ended` last.
+
+        Without *session_id*, a new session from *source* is created. A session that was compacted
+        continues in the one that replaced it. *interrupt* works as in `run_turn`, and is also set
+        when another process takes over the conversation.
+
+        Raises:
+            ConversationHeld: another process or thread answers in the conversation.
+            UnknownSession: there is no session of this id.
+            StoreError: the store refused; what was stored before stays stored.
+        """
+        session_id = session_id or self._new_session(source)
+        session_id = self.db.get_compression_tip(session_id)
+        interrupt = interrupt or threading.Event()
+        if self.fence is not None:
+            yield from self.run_turn(session_id, content, interrupt=interrupt)
+            return
+        holder = f"an agent on {socket.gethostname()} (process {os.getpid()})"
+        with Holding(self.db, session_id, holder, on_lost=interrupt.set) as holding:
+            holding_agent = replace(self, fence=holding.token)
+            yield from holding_agent.run_turn(session_id, content, interrupt=interrupt)
+
+    def _new_session(self, source: str) -> str:
+        return self.db.create_session(source=source, model=self.asked_model)
 
     def run_turn(
         self,
@@ -221,7 +311,7 @@ class _Step:
         request = Request(
             messages=build_request_messages(history, "\n\n".join(filter(None, prompts))),
             model=agent.asked_model,
-            tools=agent.tools.schemas(),
+            tools=agent.tool_registry.schemas(),
             max_tokens=agent.max_tokens,
             temperature=agent.temperature,
         )
@@ -278,7 +368,7 @@ class _Step:
                 self._answer_calls(_INTERRUPTED)
                 return
             yield ToolStarted(call)
-            result = agent.tools.call(call.name, call.arguments, surroundings)
+            result = agent.tool_registry.call(call.name, call.arguments, surroundings)
             self._store_result(call, result)
             yield ToolFinished(call, result)
 
