@@ -20,6 +20,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 _SOURCES: Final = (ROOT / "src", ROOT / "testing" / "src")
 #: A module that more test files than this import is not close to any of them.
 _COMMON: Final = 60
+#: Collecting more files than this takes longer than ./check should.
+_MOST: Final = 40
 
 
 def changed_files(revision: str | None) -> list[Path]:
@@ -97,6 +99,15 @@ def _git(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-if __name__ == "__main__":
-    for file in affected_tests(changed_files(sys.argv[1] if sys.argv[1:] else None)):
+def main(revision: str | None) -> None:
+    """Print the closest test files, and on standard error how many more there are."""
+    found = affected_tests(changed_files(revision))
+    for file in found[:_MOST]:
         print(file.relative_to(ROOT))
+    if len(found) > _MOST:
+        more = len(found) - _MOST
+        print(f"check: {more} more test files are affected; ./test runs them", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if sys.argv[1:] else None)

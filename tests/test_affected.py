@@ -1,7 +1,11 @@
 """Which tests ./check runs for a change."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+
+from scripts import affected_tests as script
 from scripts.affected_tests import ROOT, affected_tests
 
 
@@ -31,3 +35,24 @@ def test_test_tools_select_their_tests() -> None:
 @pytest.mark.parametrize("name", ["README.md", "src/hermes_sessions/errors.py"])
 def test_what_all_tests_depend_on_selects_none(name: str) -> None:
     assert selected_by(name) == []
+
+
+def test_only_the_closest_are_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tests = [ROOT / "tests" / f"test_{number}.py" for number in range(100)]
+    monkeypatch.setattr(script, "changed_files", lambda _revision: list[Path]())
+    monkeypatch.setattr(script, "affected_tests", lambda _changed: tests)
+    script.main(None)
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [f"tests/test_{number}.py" for number in range(40)]
+    assert "60 more test files" in printed.err
+
+
+def test_commits_are_checked_without_the_network() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    (repository,) = config["repos"]
+    assert repository["repo"] == "local"
+    (hook,) = repository["hooks"]
+    assert hook["entry"] == "./check"
+    assert not hook["pass_filenames"]
