@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
     from hermes_sessions.storage.sqlite.raw_sql import BoundStatements, Statements
     from hermes_sessions.storage.sqlite.schema import DOCUMENTED_VERSION as SCHEMA_VERSION
-    from hermes_sessions.storage.sqlite.schema import SCRIPT as SCHEMA_SQL
+
+    SCHEMA_SQL: str
 
 __all__ = [
     "DEFAULT_DB_PATH",
@@ -180,7 +181,7 @@ if not TYPE_CHECKING:  # a type checker would take any name for an existing one
         from hermes_sessions.storage.sqlite import schema
 
         if name == "SCHEMA_SQL":
-            return schema.SCRIPT
+            return schema.script()
         if name == "SCHEMA_VERSION":
             return schema.DOCUMENTED_VERSION
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,28 +13,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from hermes_sessions.storage.postgresql.schema import SENTINEL_WORD
-from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
-    SEARCH_TABLES,
-    STALE_TABLES,
-    TABLES,
-)
+from hermes_sessions.storage.tables import ALL_TABLES
 from tests.servers.server_processes import Server, postgresql_url
 
-_TABLES = (
-    *TABLES,
-    *SEARCH_TABLES,
-    *LIFECYCLE_TABLES,
-    *GATEWAY_TABLES,
-    *ERASURE_TABLES,
-    *HOLD_TABLES,
-    *STALE_TABLES,
-)
-_NAMES = (*(table.name for table in _TABLES), "search_documents")
-_NUMBERED = tuple(table for table in _TABLES if table.columns[0].kind == "serial")
+_NAMES = (*(table.name for table in ALL_TABLES), "search_documents")
+_NUMBERED = tuple(table for table in ALL_TABLES if table.columns[0].kind == "serial")
 #: The rows of a new store.
 _FIRST_ROWS = {
     "search_state": "segmenter = 0 AND indexed_through = 0 AND newest = 0 AND ordered_from = 0"

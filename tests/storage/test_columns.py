@@ -12,19 +12,14 @@ from hermes_sessions.storage.repositories.rows import (
     STORED_FIELDS,
 )
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.tables import MESSAGES
 
 #: Columns that only exports show.
 INTERNAL = {"content_type", "rewind_id", "extra"}
 
 
-def columns_of_the_table() -> set[str]:
-    documented = [line.strip() for line in schema.MESSAGES_COLUMNS.strip().splitlines()]
-    return {declaration.split()[0] for declaration in (*documented, *schema.MESSAGES_ADDED)}
-
-
 def test_every_column_of_the_table_has_a_reader() -> None:
-    assert columns_of_the_table() == {*MESSAGE_COLUMNS, *INTERNAL}
+    assert {column.name for column in MESSAGES.columns} == {*MESSAGE_COLUMNS, *INTERNAL}
 
 
 def test_what_a_caller_says_is_what_append_takes() -> None:

@@ -1,4 +1,4 @@
-"""The tables that servers declare are those of a SQLite file."""
+"""The declared tables are those of a SQLite file."""
 
 from __future__ import annotations
 
@@ -8,35 +8,12 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
-from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    FENCE,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
-    SEARCH_TABLES,
-    SESSIONS,
-    STALE_TABLES,
-    TABLES,
-    Table,
-)
+from hermes_sessions.storage.tables import ALL_TABLES, Table
 
 _KINDS = {"TEXT": {"text", "name"}, "REAL": {"real"}, "INTEGER": {"integer", "serial"}}
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        *TABLES,
-        *SEARCH_TABLES,
-        *LIFECYCLE_TABLES,
-        *GATEWAY_TABLES,
-        *ERASURE_TABLES,
-        *HOLD_TABLES,
-        *STALE_TABLES,
-    ],
-    ids=lambda table: table.name,
-)
+@pytest.mark.parametrize("table", ALL_TABLES, ids=lambda table: table.name)
 def test_columns(tmp_path: Path, table: Table) -> None:
     with SessionDB(tmp_path / "state.db") as db:
         assert isinstance(db.provider, SQLiteSessionDBProvider)
@@ -45,7 +22,7 @@ def test_columns(tmp_path: Path, table: Table) -> None:
                 row[1]: (row[2], bool(row[3]), row[4])
                 for row in connection.execute(f'PRAGMA table_info("{table.name}")')
             }
-    columns = (*table.columns, FENCE) if table is SESSIONS else table.columns
+    columns = [column for column in table.columns if not column.generated]
     assert list(found) == [column.name for column in columns]
     for column in columns:
         kind, required, default = found[column.name]
@@ -64,17 +41,6 @@ def test_every_table_is_declared(tmp_path: Path) -> None:
                 ("table", "sqlite_%"),
             )
         }
-    declared = {
-        table.name
-        for table in (
-            *TABLES,
-            *SEARCH_TABLES,
-            *LIFECYCLE_TABLES,
-            *GATEWAY_TABLES,
-            *ERASURE_TABLES,
-            *HOLD_TABLES,
-            *STALE_TABLES,
-        )
-    }
+    declared = {table.name for table in ALL_TABLES}
     here_only = {"schema_version", "store_migrations"}
     assert {name for name in names if not name.startswith("search_index")} - here_only == declared

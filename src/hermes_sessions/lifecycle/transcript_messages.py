@@ -8,25 +8,13 @@ from typing import Any, Final
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.repositories.rewinds import Rewinds
+from hermes_sessions.storage.repositories.rows import ASSISTANT_FIELDS, MESSAGE_FIELDS
 from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = dict[str, Any]
 
-_FIELDS: Final = (
-    "content",
-    "tool_name",
-    "tool_calls",
-    "tool_call_id",
-    "token_count",
-    "finish_reason",
-)
-_ASSISTANT_FIELDS: Final = (
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-)
+_OWN_RULES: Final = {"role", "timestamp", "external_id"}
+_FIELDS: Final = [name for name in MESSAGE_FIELDS if name not in {*_OWN_RULES, *ASSISTANT_FIELDS}]
 #: Keys of a platform's own message id.
 _EXTERNAL_IDS: Final = ("external_id", "platform_message_id", "message_id")
 
@@ -43,7 +31,7 @@ def stored_form(message: Mapping[str, Any]) -> Record:
     if not isinstance(message, Mapping):
         raise InvalidInput(f"A message must be a mapping, not {type(message).__name__}.")
     role = message.get("role") or "unknown"
-    wanted = (*_FIELDS, *_ASSISTANT_FIELDS) if role == "assistant" else _FIELDS
+    wanted = (*_FIELDS, *ASSISTANT_FIELDS) if role == "assistant" else _FIELDS
     form: Record = {"role": role}
     form |= {name: message[name] for name in wanted if message.get(name) is not None}
     if "tool_name" not in form and role == "tool" and message.get("name"):

@@ -53,7 +53,7 @@ def _put(tx: WriteTransaction, table: Table, rows: list[tuple[Any, ...]]) -> Non
 
 
 def _row(table: Table, number: int) -> tuple[Any, ...]:
-    return tuple(_value(column, number) for column in table.columns)
+    return tuple(_value(column, number) for column in table.copied)
 
 
 def _value(column: Column, number: int) -> Any:

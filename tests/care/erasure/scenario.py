@@ -19,13 +19,7 @@ from hermes_sessions.storage.repositories.identities import Author, Identities, 
 from hermes_sessions.storage.repositories.leases import Lease, Leases
 from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions.storage.repositories.senders import Senders
-from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    GATEWAY_TABLES,
-    LIFECYCLE_TABLES,
-    SEARCH_TABLES,
-    TABLES,
-)
+from hermes_sessions.storage.tables import ALL_TABLES
 
 #: In everything that Ann wrote, or that is about her.
 SECRET: Final = "xylographer"
@@ -164,7 +158,7 @@ class ErasureScenario:
 
 def everything(db: SessionDB, *, but: tuple[str, ...] = ()) -> str:
     """All rows of all tables, as one text."""
-    tables = [*TABLES, *LIFECYCLE_TABLES, *GATEWAY_TABLES, *ERASURE_TABLES, *SEARCH_TABLES]
+    tables = ALL_TABLES
     names = [table.name for table in tables if table.name not in but]
     if db.provider.name != "sqlite":
         names.append("search_documents")

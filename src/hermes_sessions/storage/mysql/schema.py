@@ -34,18 +34,15 @@ from hermes_sessions.storage.servers.migrations import (
 )
 from hermes_sessions.storage.servers.response_timeouts import MIGRATION_TURN_SECONDS
 from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    FENCE,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
+    COLUMN_STEPS,
     SEARCH_TABLES,
     SERVER_TABLES,
-    STALE_TABLES,
     TABLES,
+    TABLES_BY_STEP,
     Column,
     Index,
     Table,
+    added_by,
 )
 
 _NO_TABLE: Final = 1146
@@ -80,7 +77,7 @@ def ascii_lower(expression: str) -> str:
 
 #: What numbered variants of a title share; see model.title.family_key.
 _FAMILY: Final = ascii_lower("REGEXP_REPLACE(title, ' #[0-9]+$', '')")
-_TITLE_KEY: Final = f'"title_key" {_TITLE} GENERATED ALWAYS AS ({_FAMILY}) STORED'
+_GENERATED: Final = {"title_key": f'"title_key" {_TITLE} GENERATED ALWAYS AS ({_FAMILY}) STORED'}
 
 #: The only token of document 0, which every sound index has.
 SENTINEL_WORD: Final = "w__"
@@ -199,6 +196,8 @@ _NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessi
 
 
 def _column(column: Column) -> str:
+    if column.generated:
+        return _GENERATED[column.name]
     kind = _TITLE if column.name == "title" else _TYPES[column.kind]
     parts = [f'"{column.name}"', kind]
     if column.required:
@@ -209,15 +208,13 @@ def _column(column: Column) -> str:
 
 
 def _create(table: Table) -> str:
-    lines = [_column(column) for column in table.columns]
-    if table.name == "sessions":
-        lines.append(_TITLE_KEY)
+    lines = [_column(column) for column in table.created_with()]
     key = ", ".join(f'"{name}"' for name in table.key)
     lines.append(f"PRIMARY KEY ({key})")
     lines += [_index(table, index) for index in table.indexes]
     lines += [
         f'FOREIGN KEY ("{column.name}") REFERENCES {column.references} (id)'
-        for column in table.columns
+        for column in table.created_with()
         if column.references is not None
     ]
     body = ",\n    ".join(lines)
@@ -243,6 +240,14 @@ def _triggers(bodies: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _declared(step: str) -> tuple[str, ...]:
+    """Return what a step does to declared tables: columns are added, tables created."""
+    added = [
+        f"ALTER TABLE {table.name} ADD COLUMN {_column(column)}" for table, column in added_by(step)
+    ]
+    return (*added, *map(_create, TABLES_BY_STEP.get(step, ())))
+
+
 MIGRATIONS: Final = (
     Migration("0001_base", tuple(_create(table) for table in (*TABLES, *SEARCH_TABLES))),
     Migration(
@@ -254,25 +259,20 @@ MIGRATIONS: Final = (
             *_triggers(_TRIGGERS),
         ),
     ),
-    Migration(
-        "0003_lifecycle",
-        (
-            f"ALTER TABLE sessions ADD COLUMN {_column(FENCE)}",
-            *(_create(table) for table in LIFECYCLE_TABLES),
-        ),
-    ),
-    Migration("0004_gateway", tuple(_create(table) for table in GATEWAY_TABLES)),
+    Migration("0003_lifecycle", _declared("0003_lifecycle")),
+    Migration("0004_gateway", _declared("0004_gateway")),
     Migration("0005_append", _triggers(message_append.TRIGGERS)),
-    Migration("0006_erasure", tuple(_create(table) for table in ERASURE_TABLES)),
-    Migration("0007_holds", tuple(_create(table) for table in HOLD_TABLES)),
+    Migration("0006_erasure", _declared("0006_erasure")),
+    Migration("0007_holds", _declared("0007_holds")),
     Migration(
         _CHANGES,
         (
-            *(_create(table) for table in STALE_TABLES),
+            *_declared(_CHANGES),
             *_triggers(_CHANGE_TRIGGERS),
             _NOTE_ALL,
         ),
     ),
+    *(Migration(step, _declared(step)) for step in COLUMN_STEPS),
 )
 
 

@@ -24,17 +24,14 @@ from hermes_sessions.storage.servers.response_timeouts import (
     MIGRATION_TURN_SECONDS,
 )
 from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    FENCE,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
+    COLUMN_STEPS,
     SEARCH_TABLES,
     SERVER_TABLES,
-    STALE_TABLES,
     TABLES,
+    TABLES_BY_STEP,
     Column,
     Table,
+    added_by,
 )
 
 #: Two numbers that stand for "Hermes Sessions changes its tables" among the locks of a database.
@@ -50,12 +47,14 @@ _TYPES: Final = {
     "integer": "BIGINT",
 }
 #: What numbered variants of a title share; see model.title.family_key.
-_TITLE_KEY: Final = """"title_key" TEXT COLLATE "C" GENERATED ALWAYS AS (
+_GENERATED: Final = {
+    "title_key": """"title_key" TEXT COLLATE "C" GENERATED ALWAYS AS (
     CASE WHEN length(rtrim(title, '0123456789')) < length(title)
             AND right(rtrim(title, '0123456789'), 2) = ' #'
         THEN lower(substr(title, 1, length(rtrim(title, '0123456789')) - 2))
         ELSE lower(title)
     END) STORED"""
+}
 
 #: The only lexeme of document 0, which every sound index has.
 SENTINEL_WORD: Final = "w__"
@@ -188,6 +187,8 @@ _NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessi
 
 
 def _column(column: Column) -> str:
+    if column.generated:
+        return _GENERATED[column.name]
     parts = [f'"{column.name}"', _TYPES[column.kind]]
     if column.required:
         parts.append("NOT NULL")
@@ -199,9 +200,7 @@ def _column(column: Column) -> str:
 
 
 def _create(table: Table) -> str:
-    lines = [_column(column) for column in table.columns]
-    if table.name == "sessions":
-        lines.append(_TITLE_KEY)
+    lines = [_column(column) for column in table.created_with()]
     lines.append(f"PRIMARY KEY ({_names(table.key)})")
     statements = [f"CREATE TABLE {table.name} (\n    " + ",\n    ".join(lines) + "\n)"]
     for index in table.indexes:
@@ -214,6 +213,14 @@ def _create(table: Table) -> str:
 
 def _names(columns: tuple[str, ...]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
+
+
+def _declared(step: str) -> tuple[str, ...]:
+    """Return what a step does to declared tables: columns are added, tables created."""
+    added = [
+        f"ALTER TABLE {table.name} ADD COLUMN {_column(column)}" for table, column in added_by(step)
+    ]
+    return (*added, *map(_create, TABLES_BY_STEP.get(step, ())))
 
 
 MIGRATIONS: Final = (
@@ -229,20 +236,15 @@ MIGRATIONS: Final = (
             _TRIGGERS,
         ),
     ),
-    Migration(
-        "0003_lifecycle",
-        (
-            f"ALTER TABLE sessions ADD COLUMN {_column(FENCE)}",
-            *(_create(table) for table in LIFECYCLE_TABLES),
-        ),
-    ),
-    Migration("0004_gateway", tuple(_create(table) for table in GATEWAY_TABLES)),
-    Migration("0006_erasure", tuple(_create(table) for table in ERASURE_TABLES)),
-    Migration("0007_holds", tuple(_create(table) for table in HOLD_TABLES)),
+    Migration("0003_lifecycle", _declared("0003_lifecycle")),
+    Migration("0004_gateway", _declared("0004_gateway")),
+    Migration("0006_erasure", _declared("0006_erasure")),
+    Migration("0007_holds", _declared("0007_holds")),
     Migration(
         "0008_changes",
-        (*(_create(table) for table in STALE_TABLES), _CHANGE_NOTES, _NOTE_ALL),
+        (*_declared("0008_changes"), _CHANGE_NOTES, _NOTE_ALL),
     ),
+    *(Migration(step, _declared(step)) for step in COLUMN_STEPS),
 )
 
 

@@ -16,11 +16,11 @@ from hermes_sessions.storage.codec import from_json
 from hermes_sessions.storage.provider import ReadTransaction, Row
 from hermes_sessions.storage.repositories.lineage import conversation_id_of
 from hermes_sessions.storage.repositories.rows import (
-    MESSAGE_COLUMNS,
-    SESSION_COLUMNS,
+    EXPORTED_MESSAGE_COLUMNS,
+    EXPORTED_SESSION_COLUMNS,
     VISIBLE,
     Record,
-    message_record,
+    decode_message,
     names,
     scope_condition,
 )
@@ -28,19 +28,17 @@ from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import USAGE_COLUMNS
 from hermes_sessions.storage.session_import.run import ImportRun
 from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.tables import MESSAGES, REWINDS, names_of
 
-_SELECT_SESSIONS: Final = f"SELECT {names(SESSION_COLUMNS)}, last_active, extra FROM sessions"
-# The content type comes last, where `message_record` expects it.
+_SELECT_SESSIONS: Final = f"SELECT {names(EXPORTED_SESSION_COLUMNS)} FROM sessions"
 _SELECT_MESSAGES: Final = (
-    f"SELECT {names(MESSAGE_COLUMNS)}, rewind_id, extra, content_type FROM messages "
-    f"WHERE session_id = ? ORDER BY ordinal"
+    f"SELECT {names(EXPORTED_MESSAGE_COLUMNS)} FROM messages WHERE session_id = ? ORDER BY ordinal"
 )
-_REWIND_COLUMNS: Final = (
-    "id target_message_id target_ordinal hidden_count head_ordinal rewound_at restored_at".split()
-)
+#: Left out of a message where they are empty.
+_RARE: Final = names_of(MESSAGES, "exported")
+_REWIND_COLUMNS: Final = names_of(REWINDS, "given")
 _NEWEST_FIRST: Final = "ORDER BY last_active DESC, started_at DESC, id DESC"
-_TITLE: Final = SESSION_COLUMNS.index("title")
-_TOOL_CALLS: Final = MESSAGE_COLUMNS.index("tool_calls")
+_TITLE: Final = EXPORTED_SESSION_COLUMNS.index("title")
 
 
 class ExportImport:
@@ -113,10 +111,10 @@ def export_records(tx: ReadTransaction) -> Iterator[Record]:
 
 def export_record(tx: ReadTransaction, row: Row) -> Record:
     """Return the record of one session of `_SELECT_SESSIONS`."""
-    record = dict(zip(SESSION_COLUMNS, row, strict=False))
-    record["last_active"] = row[-2]
-    if row[-1] is not None:
-        record["extra"] = from_json(row[-1], None)
+    record = dict(zip(EXPORTED_SESSION_COLUMNS, row, strict=True))
+    extra = record.pop("extra")
+    if extra is not None:
+        record["extra"] = from_json(extra, None)
     usage = tx.all(
         f"SELECT {names(USAGE_COLUMNS)} FROM session_model_usage WHERE session_id = ? "
         f"ORDER BY first_at, route_key",
@@ -135,17 +133,17 @@ def export_record(tx: ReadTransaction, row: Row) -> Record:
 
 
 def _message(row: Row) -> Record:
-    record = message_record(row)
-    rewind_id, extra, content_type = row[-3:]
-    if row[_TOOL_CALLS] is not None and not _is_plain_json(record["tool_calls"], row[_TOOL_CALLS]):
+    record = dict(zip(EXPORTED_MESSAGE_COLUMNS, row, strict=True))
+    tool_calls = record["tool_calls"]
+    decode_message(record, record["content_type"])
+    if tool_calls is not None and not _is_plain_json(record["tool_calls"], tool_calls):
         # Text that other tools wrote goes out as it is, so that it can come back as it is.
-        record["tool_calls"] = row[_TOOL_CALLS]
-    if content_type is not None:
-        record["content_type"] = content_type
-    if rewind_id is not None:
-        record["rewind_id"] = rewind_id
-    if extra is not None:
-        record["extra"] = from_json(extra, None)
+        record["tool_calls"] = tool_calls
+    for name in _RARE:
+        if record[name] is None:
+            del record[name]
+        elif name == "extra":
+            record[name] = from_json(record[name], None)
     return record
 
 

@@ -28,6 +28,7 @@ from hermes_sessions.storage.repositories.leases import (
 )
 from hermes_sessions.storage.repositories.new_message import NewMessage, calls_in, prepare
 from hermes_sessions.storage.repositories.rows import (
+    ASSISTANT_FIELDS,
     MESSAGE_FIELDS,
     SELECT_MESSAGE,
     STORED_FIELDS,
@@ -116,13 +117,6 @@ def _newest(tx: ReadTransaction, session_id: str) -> float | None:
 
 
 _KNOWN: Final = frozenset(MESSAGE_FIELDS)
-_ASSISTANT_ONLY: Final = [
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-]
 _INSERT: Final = (
     f"INSERT INTO messages (session_id, ordinal, {names(STORED_FIELDS)}) "
     f"VALUES (?, ?, {placeholders(len(STORED_FIELDS))})"
@@ -203,7 +197,7 @@ class Messages:
             fields = {name: message.get(name) for name in MESSAGE_FIELDS}
             fields["role"] = fields["role"] or "unknown"
             if fields["role"] != "assistant":
-                fields.update(dict.fromkeys(_ASSISTANT_ONLY))
+                fields.update(dict.fromkeys(ASSISTANT_FIELDS))
             prepared.append(self._prepare(fields, now + index * _MICROSECOND))
 
         def work(tx: WriteTransaction) -> None:

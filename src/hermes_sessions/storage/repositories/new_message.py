@@ -7,7 +7,7 @@ written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, MessageTooLarge
 from hermes_sessions.model.ids import require_bounded
@@ -15,6 +15,9 @@ from hermes_sessions.model.message import count_tool_calls, preview_of
 from hermes_sessions.storage.codec import encode_content, encode_text, from_json, to_json
 from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, STORED_FIELDS
 from hermes_sessions.storage.repositories.sessions import require_time
+from hermes_sessions.storage.tables import MESSAGES, given
+
+_COUNTS: Final = given(MESSAGES, "count")
 
 
 class NewMessage(NamedTuple):
@@ -53,8 +56,9 @@ def prepare(message: Mapping[str, Any], *, now: float, max_message_bytes: int) -
     for name in MESSAGE_JSON:
         if value := message.get(name):
             columns[name] = _json(name, value)
-    if (tokens := message.get("token_count")) is not None:
-        columns["token_count"] = _count(tokens)
+    for name in _COUNTS:
+        if (value := message.get(name)) is not None:
+            columns[name] = _count(name, value)
     values = tuple(columns.values())
     require_size(values, max_message_bytes)
     shows = role == "user" and content is not None
@@ -108,7 +112,7 @@ def _json(name: str, value: Any) -> str:
         raise InvalidInput(f"{name} cannot be stored as JSON: {error}.") from error
 
 
-def _count(value: Any) -> int:
+def _count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidInput(f"token_count must be a number, not {type(value).__name__}.")
+        raise InvalidInput(f"{name} must be a number, not {type(value).__name__}.")
     return int(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
@@ -16,17 +16,9 @@ from hermes_sessions.storage.repositories.rows import (
     message_record,
 )
 from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.tables import REWINDS, names_of
 
-_COLUMNS = [
-    "id",
-    "session_id",
-    "target_message_id",
-    "target_ordinal",
-    "hidden_count",
-    "head_ordinal",
-    "rewound_at",
-    "restored_at",
-]
+_COLUMNS: Final = names_of(REWINDS, "given", "shown")
 
 
 class Rewinds:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.codec import decode_content, from_json
 from hermes_sessions.storage.provider import Row, placeholders
+from hermes_sessions.storage.tables import MESSAGES, SESSIONS, given, names_of
 
 # A scope as SQL: which rows of ``sessions`` whoever asks may see.
 
@@ -34,87 +35,19 @@ def scope_condition(
 
 Record = dict[str, Any]
 
-#: Columns of a session that callers see: the documented ones, then ours.
-SESSION_COLUMNS: Final = [
-    "id",
-    "source",
-    "user_id",
-    "model",
-    "model_config",
-    "system_prompt",
-    "parent_session_id",
-    "started_at",
-    "ended_at",
-    "end_reason",
-    "message_count",
-    "tool_call_count",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "billing_provider",
-    "billing_base_url",
-    "billing_mode",
-    "estimated_cost_usd",
-    "actual_cost_usd",
-    "cost_status",
-    "cost_source",
-    "pricing_version",
-    "title",
-    "api_call_count",
-    "handoff_state",
-    "handoff_platform",
-    "handoff_error",
-    "conversation_id",
-    "edge_kind",
-    "archived_at",
-    "pinned_at",
-    "rewind_count",
-]
-
-#: Columns of a message that callers see: the documented ones, then ours.
-MESSAGE_COLUMNS: Final = [
-    "id",
-    "session_id",
-    "role",
-    "content",
-    "tool_call_id",
-    "tool_calls",
-    "tool_name",
-    "timestamp",
-    "token_count",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-    "ordinal",
-    "external_id",
-    "active",
-    "compacted",
-]
-#: Those that hold text, and those that hold JSON as text; content is either, see ``content_type``.
-MESSAGE_TEXTS: Final = [
-    "role",
-    "tool_call_id",
-    "tool_name",
-    "finish_reason",
-    "reasoning",
-    "reasoning_content",
-    "external_id",
-]
-MESSAGE_JSON: Final = [
-    "tool_calls",
-    "reasoning_details",
-    "codex_reasoning_items",
-    "codex_message_items",
-]
-_GIVEN_BY_THE_STORE: Final = ("id", "session_id", "ordinal", "active", "compacted")
-#: What a caller says about a message.
-MESSAGE_FIELDS: Final = [name for name in MESSAGE_COLUMNS if name not in _GIVEN_BY_THE_STORE]
-#: The columns in which that is stored.
+#: Columns that callers see: the documented ones, then ours.
+SESSION_COLUMNS: Final = names_of(SESSIONS, "given", "shown")
+MESSAGE_COLUMNS: Final = names_of(MESSAGES, "given", "shown")
+#: Columns of an export; it leaves the last ones out where they are empty.
+EXPORTED_SESSION_COLUMNS: Final = [*SESSION_COLUMNS, *names_of(SESSIONS, "exported")]
+EXPORTED_MESSAGE_COLUMNS: Final = [*MESSAGE_COLUMNS, *names_of(MESSAGES, "exported")]
+#: What a caller says about a message, and of that: texts, and JSON as text.
+MESSAGE_FIELDS: Final = names_of(MESSAGES, "given")
+MESSAGE_TEXTS: Final = given(MESSAGES, "text")
+MESSAGE_JSON: Final = given(MESSAGES, "json")
+#: Of that, what only an assistant's messages have.
+ASSISTANT_FIELDS: Final = [column.name for column in MESSAGES.columns if column.assistant_only]
+#: The columns in which that is stored; ``content_type`` says what the content is.
 STORED_FIELDS: Final = [*MESSAGE_FIELDS, "content_type"]
 
 #: Verbs see a session only while it is not in the trash.
@@ -129,8 +62,6 @@ def names(columns: list[str] | tuple[str, ...], alias: str = "") -> str:
 
 SELECT_SESSION: Final = f"SELECT {names(SESSION_COLUMNS)} FROM sessions"
 SELECT_MESSAGE: Final = f"SELECT {names(MESSAGE_COLUMNS)}, content_type FROM messages"
-_CONTENT: Final = MESSAGE_COLUMNS.index("content")
-_TOOL_CALLS: Final = MESSAGE_COLUMNS.index("tool_calls")
 
 
 def session_record(row: Row) -> Record:
@@ -141,9 +72,13 @@ def session_record(row: Row) -> Record:
 def message_record(row: Row) -> Record:
     """Return the record for a row of `SELECT_MESSAGE`, content and tool calls decoded."""
     record = dict(zip(MESSAGE_COLUMNS, row, strict=False))
-    content_type = row[-1]
-    if content_type is not None:
-        record["content"] = decode_content(row[_CONTENT], content_type)
-    if row[_TOOL_CALLS] is not None:
-        record["tool_calls"] = from_json(row[_TOOL_CALLS], [])
+    decode_message(record, row[-1])
     return record
+
+
+def decode_message(record: Record, content_type: str | None) -> None:
+    """Put content and tool calls as callers get them in the place of the stored texts."""
+    if content_type is not None:
+        record["content"] = decode_content(record["content"], content_type)
+    if record["tool_calls"] is not None:
+        record["tool_calls"] = from_json(record["tool_calls"], [])

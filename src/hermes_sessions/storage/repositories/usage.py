@@ -10,25 +10,12 @@ from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.rows import VISIBLE, Record
 from hermes_sessions.storage.repositories.sessions import Sessions
 from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.tables import USAGE, given, names_of
 
-TOKEN_COLUMNS: Final = [
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "api_call_count",
-]
+TOKEN_COLUMNS: Final = given(USAGE, "count")
+#: What tells one route from another; their digest is part of the key, so they stay these.
 ROUTE_COLUMNS: Final = ["model", "billing_provider", "billing_base_url", "billing_mode"]
-USAGE_COLUMNS: Final = (
-    *ROUTE_COLUMNS,
-    "task",
-    *TOKEN_COLUMNS,
-    "estimated_cost_usd",
-    "actual_cost_usd",
-    "first_at",
-    "last_at",
-)
+USAGE_COLUMNS: Final = names_of(USAGE, "given")
 
 
 class Usage:

@@ -52,16 +52,7 @@ from hermes_sessions.storage.servers.unit_of_work import (
     new_mark,
     run_unit,
 )
-from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
-    SEARCH_TABLES,
-    SERVER_TABLES,
-    STALE_TABLES,
-    TABLES,
-)
+from hermes_sessions.storage.tables import ALL_TABLES, SERVER_TABLES
 
 logger = logging.getLogger(__name__)
 
@@ -70,22 +61,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 C = TypeVar("C", bound=ConnectionSource)
 
-OUR_TABLES: Final = [
-    *(
-        table.name
-        for table in (
-            *TABLES,
-            *SEARCH_TABLES,
-            *SERVER_TABLES,
-            *LIFECYCLE_TABLES,
-            *GATEWAY_TABLES,
-            *ERASURE_TABLES,
-            *HOLD_TABLES,
-            *STALE_TABLES,
-        )
-    ),
-    "search_documents",
-]
+OUR_TABLES: Final = [*(table.name for table in (*ALL_TABLES, *SERVER_TABLES)), "search_documents"]
 #: Marks of units that ended longer ago than this are of no use; so many units between two looks.
 _MARKS_KEPT: Final = 3600.0
 _UNITS_TO_CLEAN: Final = 1000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeGuard
 
@@ -27,33 +27,46 @@ from hermes_sessions.model.title import MAX_TITLE_LENGTH, sanitize_title
 from hermes_sessions.storage.codec import BASE64, JSON, decode_content, encode_content, to_json
 from hermes_sessions.storage.repositories.new_message import calls_in, require_size
 from hermes_sessions.storage.repositories.rows import (
-    MESSAGE_COLUMNS,
+    EXPORTED_MESSAGE_COLUMNS,
+    EXPORTED_SESSION_COLUMNS,
     MESSAGE_JSON,
     MESSAGE_TEXTS,
-    SESSION_COLUMNS,
     STORED_FIELDS,
 )
-from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, TOKEN_COLUMNS
+from hermes_sessions.storage.repositories.usage import TOKEN_COLUMNS
 from hermes_sessions.storage.session_import import value_checks
+from hermes_sessions.storage.tables import (
+    MESSAGES,
+    REWINDS,
+    SESSIONS,
+    USAGE,
+    Holds,
+    Table,
+    given,
+)
 
 #: Larger ids are not kept: a file must not be able to use up the ids that are left.
 MAX_KEPT_ID: Final = 2**52
 
-SESSION_TEXTS: Final = (
-    "user_id model system_prompt end_reason billing_provider billing_base_url billing_mode "
-    "cost_status cost_source pricing_version handoff_state handoff_platform handoff_error"
-).split()
-SESSION_COUNTERS: Final = (
-    "tool_call_count input_tokens output_tokens cache_read_tokens cache_write_tokens "
-    "reasoning_tokens api_call_count rewind_count"
-).split()
-SESSION_COSTS: Final = ("estimated_cost_usd", "actual_cost_usd")
-
+_CHECKS: Final[dict[Holds, Callable[[str, Any], Any]]] = {
+    "text": value_checks.text,
+    "json": value_checks.json_text,
+    "time": value_checks.time,
+    "count": value_checks.number,
+    "amount": value_checks.number,
+    "number": value_checks.integer,
+}
+#: Columns of a session that are taken as they are; source and title have rules of their own.
+TAKEN: Final = [
+    column
+    for column in SESSIONS.columns
+    if column.access == "given" and column.name not in ("source", "title")
+]
 #: Keys of a session that are not columns of other layouts: ours, parts, and what is derived.
-_SESSION_KEYS: Final = frozenset(SESSION_COLUMNS) | frozenset(
-    "messages model_usage rewinds extra last_active preview archived _lineage_root_id".split()
+_SESSION_KEYS: Final = frozenset(EXPORTED_SESSION_COLUMNS) | frozenset(
+    "messages model_usage rewinds preview archived _lineage_root_id".split()
 )
-_MESSAGE_KEYS: Final = frozenset(MESSAGE_COLUMNS) | {"content_type", "rewind_id", "extra"}
+_MESSAGE_KEYS: Final = frozenset(EXPORTED_MESSAGE_COLUMNS)
 
 
 class IncomingMessage(NamedTuple):
@@ -164,19 +177,12 @@ def _session_columns(record: Mapping[str, Any]) -> dict[str, Any]:
     source = record.get("source")
     columns: dict[str, Any] = {
         "source": require_id(source, "source") if source is not None else "unknown",
-        "model_config": value_checks.json_text("model_config", record.get("model_config")),
-        "started_at": value_checks.time("started_at", record.get("started_at")),
-        "ended_at": value_checks.time("ended_at", record.get("ended_at")),
-        "archived_at": value_checks.time("archived_at", record.get("archived_at")),
-        "pinned_at": value_checks.time("pinned_at", record.get("pinned_at")),
     }
-    for name in SESSION_TEXTS:
-        columns[name] = value_checks.text(name, record.get(name))
-    for name in SESSION_COUNTERS:
-        columns[name] = value_checks.number(name, record.get(name, 0))
-    columns["rewind_count"] = columns["rewind_count"] or 0
-    for name in SESSION_COSTS:
-        columns[name] = value_checks.number(name, record.get(name))
+    for column in TAKEN:
+        value = record.get(column.name, column.default)
+        if value is None and column.required:
+            value = column.default
+        columns[column.name] = _CHECKS[column.holds](column.name, value)
     columns["extra"] = value_checks.extra_text(record, _SESSION_KEYS)
     return columns
 
@@ -241,18 +247,18 @@ def _messages(
     record: Mapping[str, Any], max_message_bytes: int
 ) -> tuple[list[IncomingMessage], bool]:
     """Return the checked messages, and whether they are in our own shape (or there are none)."""
-    given = record.get("messages")
-    if given is None:
-        given = []
-    if not isinstance(given, (list, tuple)):
-        raise InvalidInput(f"messages must be a list, not {type(given).__name__}.")
-    ours = all(isinstance(m, Mapping) and m.get("ordinal") is not None for m in given)
-    ours = ours and (bool(given) or "conversation_id" in record)
+    stated = record.get("messages")
+    if stated is None:
+        stated = []
+    if not isinstance(stated, (list, tuple)):
+        raise InvalidInput(f"messages must be a list, not {type(stated).__name__}.")
+    ours = all(isinstance(m, Mapping) and m.get("ordinal") is not None for m in stated)
+    ours = ours and (bool(stated) or "conversation_id" in record)
     fallback = value_checks.time("started_at", record.get("started_at"))
     messages: list[IncomingMessage] = []
     externals: set[str] = set()
     ordinal = 0
-    for index, raw in enumerate(given):
+    for index, raw in enumerate(stated):
         try:
             message = _message(raw, index, fallback, ours=ours)
             require_size((*message.values, message.extra), max_message_bytes)
@@ -278,7 +284,7 @@ _EXTERNAL_ID: Final = STORED_FIELDS.index("external_id")
 _CHECKED_COLUMNS: Final = (
     *((name, value_checks.text) for name in MESSAGE_TEXTS),
     *((name, value_checks.json_text) for name in MESSAGE_JSON),
-    ("token_count", value_checks.number),
+    *((name, value_checks.number) for name in given(MESSAGES, "count")),
 )
 
 
@@ -344,45 +350,34 @@ def _is_base64(text: str) -> bool:
 # ── usage and rewinds ─────────────────────────────────────────────────────────────────────────
 
 
-def _usage(given: Any, started_at: float) -> list[dict[str, Any]]:
+def _usage(stated: Any, started_at: float) -> list[dict[str, Any]]:
     rows = []
-    for row in _objects("model_usage", given):
-        usage: dict[str, Any] = {
-            name: value_checks.text(name, row.get(name)) for name in ROUTE_COLUMNS
-        }
-        usage["task"] = value_checks.text("task", row.get("task")) or ""
+    for row in _objects("model_usage", stated):
+        usage = _checked(USAGE, row)
+        usage["task"] = usage["task"] or ""
         for name in TOKEN_COLUMNS:
-            usage[name] = value_checks.number(name, row.get(name)) or 0
-        for name in SESSION_COSTS:
-            usage[name] = value_checks.number(name, row.get(name))
-        first = value_checks.first_known(
-            value_checks.time("first_at", row.get("first_at")), started_at
-        )
-        usage["first_at"] = first
-        usage["last_at"] = value_checks.first_known(
-            value_checks.time("last_at", row.get("last_at")), first
-        )
+            usage[name] = usage[name] or 0
+        usage["first_at"] = value_checks.first_known(usage["first_at"], started_at)
+        usage["last_at"] = value_checks.first_known(usage["last_at"], usage["first_at"])
         rows.append(usage)
     return rows
 
 
-def _rewinds(given: Any, *, ours: bool) -> list[dict[str, Any]] | None:
-    if given is None and not ours:
+def _checked(table: Table, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a row that callers state, each as its kind of value."""
+    return {
+        column.name: _CHECKS[column.holds](column.name, row.get(column.name))
+        for column in table.columns
+        if column.access == "given"
+    }
+
+
+def _rewinds(stated: Any, *, ours: bool) -> list[dict[str, Any]] | None:
+    if stated is None and not ours:
         return None
     rows = []
-    for row in _objects("rewinds", given):
-        rewind: dict[str, Any] = {
-            name: value_checks.integer(name, row.get(name))
-            for name in (
-                "id",
-                "target_message_id",
-                "target_ordinal",
-                "hidden_count",
-                "head_ordinal",
-            )
-        }
-        rewind["rewound_at"] = value_checks.time("rewound_at", row.get("rewound_at"))
-        rewind["restored_at"] = value_checks.time("restored_at", row.get("restored_at"))
+    for row in _objects("rewinds", stated):
+        rewind = _checked(REWINDS, row)
         for name in ("target_ordinal", "hidden_count", "rewound_at"):
             if rewind[name] is None:
                 raise InvalidInput(f"A rewind needs {name}.")
@@ -392,9 +387,9 @@ def _rewinds(given: Any, *, ours: bool) -> list[dict[str, Any]] | None:
     return rows
 
 
-def _objects(name: str, given: Any) -> Iterable[Mapping[str, Any]]:
-    if given is None:
+def _objects(name: str, stated: Any) -> Iterable[Mapping[str, Any]]:
+    if stated is None:
         return []
-    if not isinstance(given, (list, tuple)) or not all(isinstance(r, Mapping) for r in given):
+    if not isinstance(stated, (list, tuple)) or not all(isinstance(r, Mapping) for r in stated):
         raise InvalidInput(f"{name} must be a list of objects.")
-    return given
+    return stated

@@ -21,13 +21,12 @@ from hermes_sessions.storage.repositories.usage import ROUTE_COLUMNS, USAGE_COLU
 from hermes_sessions.storage.session_import.comparison import ComparisonResult, Relation
 from hermes_sessions.storage.session_import.incoming_session import (
     MAX_KEPT_ID,
-    SESSION_COSTS,
-    SESSION_COUNTERS,
-    SESSION_TEXTS,
+    TAKEN,
     IncomingMessage,
     IncomingSession,
 )
 from hermes_sessions.storage.store import Store
+from hermes_sessions.storage.tables import REWINDS
 
 _MESSAGE_ROW: Final = (
     "session_id",
@@ -38,6 +37,7 @@ _MESSAGE_ROW: Final = (
     "rewind_id",
     "extra",
 )
+_REWIND_ROW: Final = [column.name for column in REWINDS.columns if column.kind != "serial"]
 _INSERT_GENERATED: Final = (
     f"INSERT INTO messages ({', '.join(_MESSAGE_ROW)}) VALUES ({placeholders(len(_MESSAGE_ROW))})"
 )
@@ -47,11 +47,7 @@ _INSERT_EXPLICIT: Final = (
 )
 #: What a session that has grown elsewhere brings along; its name, start and place stay.
 _GROWS: Final = (
-    *SESSION_TEXTS,
-    *SESSION_COUNTERS,
-    *SESSION_COSTS,
-    "model_config",
-    "ended_at",
+    *(c.name for c in TAKEN if c.name not in ("started_at", "archived_at", "pinned_at")),
     "message_count",
     "preview",
     "last_active",
@@ -190,16 +186,7 @@ def _write_rewinds(
     }
     fresh = [r for r in rewinds if (r["target_ordinal"], r["rewound_at"]) not in stored]
     keep = _rewind_ids_free(tx, [r["id"] for r in fresh])
-    names = [
-        *(("id",) if keep else ()),
-        "session_id",
-        "target_message_id",
-        "target_ordinal",
-        "hidden_count",
-        "head_ordinal",
-        "rewound_at",
-        "restored_at",
-    ]
+    names = [*(("id",) if keep else ()), *_REWIND_ROW]
     insert = f"INSERT INTO rewinds ({', '.join(names)}) VALUES ({placeholders(len(names))})"
     for rewind in rewinds:
         number = stored.get((rewind["target_ordinal"], rewind["rewound_at"]))

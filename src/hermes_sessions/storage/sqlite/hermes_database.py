@@ -21,6 +21,7 @@ import apsw
 from hermes_sessions.errors import ImportRefused, StoreCorrupt
 from hermes_sessions.model.ids import MAX_ID_LENGTH, stored_length
 from hermes_sessions.model.lineage import documented_edge_kind
+from hermes_sessions.storage import tables
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.jsonl import Progress, Record
 from hermes_sessions.storage.provider import WriteTransaction
@@ -67,15 +68,7 @@ from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.upgrade.layout import SEARCH_TABLES
 from hermes_sessions.storage.sqlite.upgrade.topics import BINDINGS, MODES, usable_rows
 from hermes_sessions.storage.sqlite.wal_files import require_intact_wal
-from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
-    STALE_TABLES,
-    TABLES,
-    Table,
-)
+from hermes_sessions.storage.tables import ALL_TABLES, USAGE, Table
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
@@ -90,36 +83,23 @@ __all__ = [
 
 _SESSION_TIMES: Final = ("started_at", "ended_at")
 _USAGE_NAMES: Final = {"first_seen": "first_at", "last_seen": "last_at"}
-_USAGE: Final = next(table for table in TABLES if table.name == "session_model_usage")
 #: Tables that are taken over as what they are, with the columns that have a place here.
 _OWN_COLUMNS: Final = {
     "schema_version": {"version"},
     "state_meta": {"key", "value"},
-    _USAGE.name: {*_USAGE_NAMES, *(column.name for column in _USAGE.columns)},
+    USAGE.name: {*_USAGE_NAMES, *(column.name for column in USAGE.columns)},
 }
 #: Columns that are counted again.
 _COUNTED: Final = ("message_count", "tool_call_count")
 #: Of a store of ours: what belongs to its sessions, beside what an export has.
-_BESIDE_SESSIONS: Final = tuple(
-    table for table in (*ERASURE_TABLES, *HOLD_TABLES) if table.name in ("authors", "holds")
-)
+_BESIDE_SESSIONS: Final = tuple(table for table in ALL_TABLES if table.name in ("authors", "holds"))
 #: Of a store of ours: tables that are copied, each in its own way.
 _COPIED_OF_OURS: Final = frozenset(
     "sessions messages rewinds session_model_usage state_meta foreign_rows topic_modes topics "
     "schema_version store_migrations".split()
 ) | {table.name for table in _BESIDE_SESSIONS}
 _NOT_COPIED_OF_OURS: Final = (
-    frozenset(
-        table.name
-        for table in (
-            *TABLES,
-            *LIFECYCLE_TABLES,
-            *GATEWAY_TABLES,
-            *ERASURE_TABLES,
-            *HOLD_TABLES,
-            *STALE_TABLES,
-        )
-    )
+    frozenset(table.name for table in ALL_TABLES if table not in tables.SEARCH_TABLES)
     - _COPIED_OF_OURS
 )
 _INDEX: Final = "a search index, made again here"
@@ -208,7 +188,7 @@ class HermesDatabase:
                 continue
             known = _OWN_COLUMNS.get(table, set())
             unknown = [name for name in columns if name not in known]
-            if known and not unknown and table != _USAGE.name:
+            if known and not unknown and table != USAGE.name:
                 continue
             self.kept[table] = 0
             for row in self._rows(table, columns):
@@ -227,7 +207,7 @@ class HermesDatabase:
 
     def _has_place(self, table: str, values: Mapping[str, Any]) -> bool:
         """Whether a row of a table of _OWN_COLUMNS was copied: usage goes with its session."""
-        if table != _USAGE.name:
+        if table != USAGE.name:
             return True
         key = values.get("session_id")
         condition = f"WHERE id = {key_placeholder(key)}"
@@ -255,8 +235,12 @@ class HermesDatabase:
     def side_rows_of(self, table: Table) -> Iterator[tuple[Any, ...]]:
         """Yield rows of a table of a store of ours that belong to its sessions."""
         if self.is_ours:
-            for row in self._rows(table.name, [column.name for column in table.columns]):
-                yield tuple(map(decoded, row))
+            there = self._tables.get(table.name, ())
+            names = [column.name for column in table.copied if column.name in there]
+            for row in self._rows(table.name, names):
+                found = dict(zip(names, map(decoded, row), strict=True))
+                # A file that waits for the step which adds a column has its default.
+                yield tuple(found.get(column.name, column.default) for column in table.copied)
 
     # ── sessions of the documented layouts ────────────────────────────────────────────────────
 
@@ -532,7 +516,7 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
             source.other_rows(),
         )
         for table in _BESIDE_SESSIONS:
-            columns = [column.name for column in table.columns]
+            columns = [column.name for column in table.copied]
             _add_rows(db, table.name, columns, table.key, source.side_rows_of(table))
         report["topics"] = _add_topics(db, source)
         report["kept"], report["left_out"] = source.kept, source.left_out

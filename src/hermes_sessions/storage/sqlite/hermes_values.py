@@ -19,12 +19,7 @@ from hermes_sessions.storage.codec import (
     encode_text,
     to_json,
 )
-from hermes_sessions.storage.repositories.rows import MESSAGE_TEXTS
-from hermes_sessions.storage.session_import.incoming_session import (
-    SESSION_COSTS,
-    SESSION_COUNTERS,
-    SESSION_TEXTS,
-)
+from hermes_sessions.storage.tables import MESSAGES, SESSIONS
 
 # What single values of the old layout become in ours; pure.
 
@@ -135,17 +130,22 @@ def tool_calls_in(column: Value) -> Any:
 
 Record = dict[str, Any]
 
-_NUMBERS: Final = frozenset((*SESSION_COUNTERS, *SESSION_COSTS, "message_count", "token_count"))
-_FLAGS: Final = frozenset(("active", "compacted", "archived"))
+#: What our records have, by what it is.
+_COLUMNS: Final = [
+    column for column in (*SESSIONS.columns, *MESSAGES.columns) if column.access != "hidden"
+]
+_NUMBERS: Final = frozenset(c.name for c in _COLUMNS if c.holds in ("count", "amount"))
+_FLAGS: Final = frozenset(c.name for c in _COLUMNS if c.holds == "flag") | {"archived"}
 _TEXTS: Final = frozenset(
-    (*SESSION_TEXTS, *MESSAGE_TEXTS, "model_config", "title", "source", "reasoning_details")
-) | {"codex_reasoning_items", "codex_message_items"}
-#: Keys of our records that are no columns of the documented layouts; a column of a later one that
-#: happens to bear such a name means something else.
-_NOT_THEIRS: Final = frozenset(
-    "messages model_usage rewinds extra last_active preview conversation_id edge_kind archived_at "
-    "pinned_at ordinal external_id content_type rewind_id _lineage_root_id".split()
-)
+    c.name for c in _COLUMNS if c.access == "given" and c.holds in ("text", "json")
+) - {"tool_calls"}
+#: Columns of ours that later releases of Hermes have, too, with the same meaning.
+_ALSO_THEIRS: Final = frozenset(("rewind_count", "active", "compacted"))
+#: Keys of our records that no documented layout has; a column of a later one that happens to bear
+#: such a name means something else.
+_NOT_THEIRS: Final = (
+    frozenset(c.name for c in _COLUMNS if not c.documented) - _ALSO_THEIRS
+) | frozenset("messages model_usage rewinds preview _lineage_root_id".split())
 
 
 def message_record(raw: Mapping[str, Any], before: float) -> Record:

@@ -1,4 +1,4 @@
-"""The tables of a SQLite store, and the ordered steps that lead to them.
+"""The triggers of a SQLite store, and the ordered steps that lead to its tables.
 
 Tables and columns carry the documented names, in the documented order, with ours after them.
 ``schema_version`` says 11, the documented layout that scripts know. Beside it stand our own marks:
@@ -6,8 +6,10 @@ Tables and columns carry the documented names, in the documented order, with our
 ``user_version`` is the level a program must know to be allowed to write.
 
 Triggers complete rows that other programs insert with the documented columns alone, and note which
-sessions such programs changed (`CHANGE_NOTES`). They are plain SQL, so any SQLite library can write
-the file.
+sessions such programs changed (`CHANGE_TRIGGERS`). They are plain SQL, so any SQLite library can
+write the file.
+
+The tables are declared in ``storage/tables.py``; ``table_ddl.py`` renders them.
 """
 
 from __future__ import annotations
@@ -15,200 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from hermes_sessions.storage.tables import COLUMN_STEPS
+
 APPLICATION_ID: Final = 0x48535342  # "HSSB"
 WRITER_LEVEL: Final = 1
 DOCUMENTED_VERSION: Final = 11
-
-SESSIONS_COLUMNS: Final = """
-    id TEXT PRIMARY KEY,
-    source TEXT NOT NULL,
-    user_id TEXT,
-    model TEXT,
-    model_config TEXT,
-    system_prompt TEXT,
-    parent_session_id TEXT,
-    started_at REAL NOT NULL,
-    ended_at REAL,
-    end_reason TEXT,
-    message_count INTEGER DEFAULT 0,
-    tool_call_count INTEGER DEFAULT 0,
-    input_tokens INTEGER DEFAULT 0,
-    output_tokens INTEGER DEFAULT 0,
-    cache_read_tokens INTEGER DEFAULT 0,
-    cache_write_tokens INTEGER DEFAULT 0,
-    reasoning_tokens INTEGER DEFAULT 0,
-    billing_provider TEXT,
-    billing_base_url TEXT,
-    billing_mode TEXT,
-    estimated_cost_usd REAL,
-    actual_cost_usd REAL,
-    cost_status TEXT,
-    cost_source TEXT,
-    pricing_version TEXT,
-    title TEXT,
-    api_call_count INTEGER DEFAULT 0,
-    handoff_state TEXT,
-    handoff_platform TEXT,
-    handoff_error TEXT"""
-
-#: Columns beyond the documented ones; a file of an older layout gains them by ALTER TABLE.
-SESSIONS_ADDED: Final = (
-    # Lineage: the root's id, why there is a parent, head of the compression chain, and on
-    # listed heads the tip that continues it.
-    "conversation_id TEXT",
-    "edge_kind TEXT",
-    "chain_id TEXT",
-    "tip_id TEXT",
-    # Summaries kept by every append, so that no list ever reads messages.
-    "listed INTEGER NOT NULL DEFAULT 0",
-    "last_active REAL",
-    "preview TEXT",
-    "next_ordinal INTEGER NOT NULL DEFAULT 1",
-    "rewind_count INTEGER NOT NULL DEFAULT 0",
-    "archived_at REAL",
-    # Set: never pruned.
-    "pinned_at REAL",
-    "trashed_at REAL",
-    "trashed_title TEXT",
-    # Columns of other layouts that came with an import, as a JSON object.
-    "extra TEXT",
-    # What numbered variants of a title share; see model.title.family_key.
-    """title_key TEXT GENERATED ALWAYS AS (
-        CASE
-            WHEN length(rtrim(title, '0123456789')) < length(title)
-                AND substr(rtrim(title, '0123456789'), -2) = ' #'
-            THEN lower(substr(title, 1, length(rtrim(title, '0123456789')) - 2))
-            ELSE lower(title)
-        END) VIRTUAL""",
-)
-
-MESSAGES_COLUMNS: Final = """
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    session_id TEXT NOT NULL REFERENCES sessions(id),
-    role TEXT NOT NULL,
-    content TEXT,
-    tool_call_id TEXT,
-    tool_calls TEXT,
-    tool_name TEXT,
-    timestamp REAL NOT NULL,
-    token_count INTEGER,
-    finish_reason TEXT,
-    reasoning TEXT,
-    reasoning_content TEXT,
-    reasoning_details TEXT,
-    codex_reasoning_items TEXT,
-    codex_message_items TEXT"""
-
-MESSAGES_ADDED: Final = (
-    # Position in the session, given under the session's lock; order is never a clock.
-    "ordinal INTEGER",
-    "content_type TEXT",
-    # The caller's own id of the message: appending it twice stores it once.
-    "external_id TEXT",
-    # 0 = rewound: hidden from replay and search, kept for audit and restore.
-    "active INTEGER NOT NULL DEFAULT 1",
-    # 1 = replaced by a summary: hidden from replay, still found by search.
-    "compacted INTEGER NOT NULL DEFAULT 0",
-    "rewind_id INTEGER",
-    "extra TEXT",
-)
-
-SIDE_TABLES: Final = """
-CREATE TABLE IF NOT EXISTS state_meta (key TEXT PRIMARY KEY, value TEXT);
-CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS store_migrations (
-    name TEXT PRIMARY KEY,
-    applied_at REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS rewinds (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    session_id TEXT NOT NULL REFERENCES sessions(id),
-    target_message_id INTEGER NOT NULL,
-    target_ordinal INTEGER NOT NULL,
-    hidden_count INTEGER NOT NULL,
-    head_ordinal INTEGER NOT NULL,
-    rewound_at REAL NOT NULL,
-    restored_at REAL
-);
-CREATE INDEX IF NOT EXISTS idx_rewinds_session ON rewinds(session_id);
-CREATE TABLE IF NOT EXISTS session_model_usage (
-    session_id TEXT NOT NULL REFERENCES sessions(id),
-    route_key TEXT NOT NULL,
-    model TEXT,
-    billing_provider TEXT,
-    billing_base_url TEXT,
-    billing_mode TEXT,
-    task TEXT,
-    input_tokens INTEGER NOT NULL DEFAULT 0,
-    output_tokens INTEGER NOT NULL DEFAULT 0,
-    cache_read_tokens INTEGER NOT NULL DEFAULT 0,
-    cache_write_tokens INTEGER NOT NULL DEFAULT 0,
-    reasoning_tokens INTEGER NOT NULL DEFAULT 0,
-    api_call_count INTEGER NOT NULL DEFAULT 0,
-    estimated_cost_usd REAL,
-    actual_cost_usd REAL,
-    first_at REAL NOT NULL,
-    last_at REAL NOT NULL,
-    PRIMARY KEY (session_id, route_key)
-);
-CREATE TABLE IF NOT EXISTS compression_locks (
-    session_id TEXT PRIMARY KEY,
-    holder TEXT NOT NULL,
-    acquired_at REAL NOT NULL,
-    expires_at REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS foreign_rows (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    origin TEXT NOT NULL,
-    table_name TEXT NOT NULL,
-    row_key TEXT NOT NULL,
-    row TEXT NOT NULL,
-    UNIQUE (table_name, row_key)
-);
-"""
-
-INDEXES: Final = """
-CREATE INDEX IF NOT EXISTS idx_sessions_parent ON sessions(parent_session_id);
-CREATE INDEX IF NOT EXISTS idx_sessions_started ON sessions(started_at DESC);
-CREATE UNIQUE INDEX IF NOT EXISTS idx_sessions_title_unique
-    ON sessions(title) WHERE title IS NOT NULL;
-CREATE INDEX IF NOT EXISTS idx_sessions_title_key ON sessions(title_key)
-    WHERE title_key IS NOT NULL;
-CREATE INDEX IF NOT EXISTS idx_sessions_conversation ON sessions(conversation_id);
-CREATE INDEX IF NOT EXISTS idx_sessions_active
-    ON sessions(last_active DESC, started_at DESC, id DESC, listed, source);
-CREATE INDEX IF NOT EXISTS idx_sessions_user
-    ON sessions(user_id, last_active DESC, started_at DESC, id DESC, listed, source)
-    WHERE user_id IS NOT NULL;
-CREATE INDEX IF NOT EXISTS idx_sessions_trashed ON sessions(trashed_at)
-    WHERE trashed_at IS NOT NULL;
-CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_ordinal ON messages(session_id, ordinal);
-CREATE UNIQUE INDEX IF NOT EXISTS idx_messages_external
-    ON messages(session_id, external_id) WHERE external_id IS NOT NULL;
-"""
-
-
-def _table(name: str, documented: str, added: tuple[str, ...], constraints: str = "") -> str:
-    return (
-        f"CREATE TABLE {name} ({documented},\n    " + ",\n    ".join(added) + constraints + "\n);"
-    )
-
-
-CREATE_TABLES: Final = "\n".join(
-    (
-        _table(
-            "sessions",
-            SESSIONS_COLUMNS,
-            SESSIONS_ADDED,
-            ",\n    FOREIGN KEY (parent_session_id) REFERENCES sessions(id)",
-        ),
-        _table("messages", MESSAGES_COLUMNS, MESSAGES_ADDED),
-        SIDE_TABLES,
-        INDEXES,
-        f"INSERT INTO schema_version (version) VALUES ({DOCUMENTED_VERSION});",
-    )
-)
-
 
 #: The only token of document 0, which every sound index has.
 SENTINEL_WORD: Final = "w__"
@@ -233,28 +46,11 @@ class Migration(NamedTuple):
         return self.written if isinstance(self.written, str) else self.written()
 
 
-#: What stands beside the index. Triggers note what changes below the mark; see
-#: ``search/index_maintenance.py``. Whatever of it is lost can be made again by this.
-SEARCH_NOTES: Final = """
-CREATE TABLE IF NOT EXISTS search_state (
-    segmenter INTEGER NOT NULL,
-    indexed_through INTEGER NOT NULL,
-    newest REAL NOT NULL DEFAULT 0,
-    ordered_from INTEGER NOT NULL DEFAULT 0,
-    disorder REAL NOT NULL DEFAULT 0
-);
+#: Triggers note what changes below the mark; see ``search/index_maintenance.py``. Lost ones can be
+#: made again by `search_notes`.
+SEARCH_TRIGGERS: Final = """
 INSERT INTO search_state (segmenter, indexed_through)
 SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM search_state);
-CREATE TABLE IF NOT EXISTS search_queue (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    message_id INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS search_titles (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    session_id TEXT NOT NULL UNIQUE,
-    stale INTEGER NOT NULL DEFAULT 1
-);
-CREATE INDEX IF NOT EXISTS idx_search_titles_stale ON search_titles(stale) WHERE stale = 1;
 INSERT INTO search_titles (session_id) SELECT id FROM sessions WHERE title IS NOT NULL
 ON CONFLICT (session_id) DO NOTHING;
 CREATE TRIGGER IF NOT EXISTS messages_search_insert AFTER INSERT ON messages
@@ -332,13 +128,8 @@ _OLD_NOT_NOTED: Final = _NOT_NOTED.format("old.session_id")
 #: What other programs do to documented columns: triggers complete their rows, and note sessions
 #: whose derived columns have to be worked out again; see `repositories.foreign_changes`. What the
 #: store itself writes does not meet their conditions, apart from rare changes for which a note does
-#: no harm. Whatever of it is lost can be made again by this.
-CHANGE_NOTES: Final = f"""
-CREATE TABLE IF NOT EXISTS stale_sessions (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT,
-    session_id TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS idx_stale_sessions_session ON stale_sessions(session_id);
+#: no harm. Lost ones can be made again by `change_notes`.
+CHANGE_TRIGGERS: Final = f"""
 CREATE TRIGGER IF NOT EXISTS sessions_complete AFTER INSERT ON sessions
 WHEN new.conversation_id IS NULL BEGIN
     UPDATE sessions SET
@@ -432,58 +223,79 @@ _REPLACED_TRIGGERS: Final = """
 DROP TRIGGER IF EXISTS sessions_complete;
 DROP TRIGGER IF EXISTS messages_complete;
 """
-#: The tables for scripts that make them elsewhere, with what completes the rows that they insert.
-SCRIPT: Final = CREATE_TABLES + CHANGE_NOTES
 #: Until now, nothing noted what other programs changed: all is worked out once.
 NOTE_ALL: Final = "INSERT INTO stale_sessions (session_id) SELECT id FROM sessions;"
 
 
-def _made(notes: str) -> tuple[str, ...]:
-    """Return the names of the tables and triggers: the sixth word of what makes one."""
-    return tuple(
+def _triggers(notes: str) -> list[str]:
+    """Return the names of the triggers: the sixth word of what creates one."""
+    return [
         line.split()[5]
         for line in notes.splitlines()
-        if line.startswith(("CREATE TABLE IF NOT EXISTS", "CREATE TRIGGER IF NOT EXISTS"))
-    )
+        if line.startswith("CREATE TRIGGER IF NOT EXISTS")
+    ]
 
 
-SEARCH_NOTES_NAMES: Final = _made(SEARCH_NOTES)
-CHANGE_NOTES_NAMES: Final = _made(CHANGE_NOTES)
+#: Tables and triggers.
+SEARCH_NOTES_NAMES: Final = (
+    "search_state",
+    "search_queue",
+    "search_titles",
+    *_triggers(SEARCH_TRIGGERS),
+)
+CHANGE_NOTES_NAMES: Final = ("stale_sessions", *_triggers(CHANGE_TRIGGERS))
 
 
-def _lifecycle() -> str:
-    # Needed once in the life of a file, and not worth the time at every start.
+# Tables are rendered once in the life of a file, which is not worth the time at every start.
+
+
+def search_notes() -> str:
+    """Return what stands beside the search index; whatever of it is lost can be made again."""
     from hermes_sessions.storage.sqlite import table_ddl
 
-    return table_ddl.LIFECYCLE
+    return table_ddl.search_notes()
 
 
-def _gateway() -> str:
+def change_notes() -> str:
+    """Return what completes and notes the rows of other programs; likewise."""
     from hermes_sessions.storage.sqlite import table_ddl
 
-    return table_ddl.GATEWAY
+    return table_ddl.change_notes()
 
 
-def _holds() -> str:
+def script() -> str:
+    """Return the tables for scripts that make them elsewhere, with what completes the rows that
+    they insert.
+    """
+    return _base() + change_notes()
+
+
+def _base() -> str:
     from hermes_sessions.storage.sqlite import table_ddl
 
-    return table_ddl.HOLDS
+    return table_ddl.base_tables()
 
 
-def _erasure() -> str:
-    from hermes_sessions.storage.sqlite import table_ddl
+def _declared(name: str) -> Migration:
+    """Return a step whose tables and columns are declared in ``storage/tables.py``."""
 
-    return table_ddl.ERASURE
+    def written() -> str:
+        from hermes_sessions.storage.sqlite import table_ddl
+
+        return table_ddl.step(name)
+
+    return Migration(name, written)
 
 
 #: In order. A fresh file and an upgraded one take the same steps after the base.
 MIGRATIONS: Final = (
-    Migration("0001_base", CREATE_TABLES),
-    # The search index is derived: it may lag, be dropped or be built anew.
-    Migration("0002_search", SEARCH_NOTES + SEARCH_INDEX),
-    Migration("0003_lifecycle", _lifecycle),
-    Migration("0004_gateway", _gateway),
-    Migration("0006_erasure", _erasure),
-    Migration("0007_holds", _holds),
-    Migration("0008_changes", _REPLACED_TRIGGERS + CHANGE_NOTES + NOTE_ALL),
+    Migration("0001_base", _base),
+    # The search index is derived: it may lag, be dropped or be built again.
+    Migration("0002_search", lambda: search_notes() + SEARCH_INDEX),
+    _declared("0003_lifecycle"),
+    _declared("0004_gateway"),
+    _declared("0006_erasure"),
+    _declared("0007_holds"),
+    Migration("0008_changes", lambda: _REPLACED_TRIGGERS + change_notes() + NOTE_ALL),
+    *map(_declared, COLUMN_STEPS),
 )

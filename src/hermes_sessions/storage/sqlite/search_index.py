@@ -29,13 +29,13 @@ from hermes_sessions.storage.sqlite.connection import Deadline, Options
 from hermes_sessions.storage.sqlite.error_translation import translated
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
 from hermes_sessions.storage.sqlite.schema import (
-    CHANGE_NOTES,
     CHANGE_NOTES_NAMES,
     NOTE_ALL,
     SEARCH_INDEX,
-    SEARCH_NOTES,
     SEARCH_NOTES_NAMES,
     SENTINEL_WORD,
+    change_notes,
+    search_notes,
 )
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.token_encoder import CUT
@@ -162,7 +162,7 @@ class FTS5Index(CompiledIndex[str]):
         # FTS5 cannot be asked about tables that are missing: the whole transaction would fail.
         if not (_exist(tx, ("search_index", *_TABLES)) and _is_dropped(tx)):
             _cut_out(tx)
-        tx.run(SEARCH_NOTES)
+        tx.run(search_notes())
         tx.run(SEARCH_INDEX)
 
     def tidy(self, tx: WriteTransaction) -> bool:
@@ -245,11 +245,11 @@ def restore_notes(tx: WriteTransaction) -> bool:
     is_whole = True
     if not _exist(tx, SEARCH_NOTES_NAMES):
         is_whole = False
-        tx.run(SEARCH_NOTES)
+        tx.run(search_notes())
         tx.run("UPDATE search_state SET segmenter = 0")
     if not _exist(tx, CHANGE_NOTES_NAMES):
         is_whole = False
-        tx.run(CHANGE_NOTES)
+        tx.run(change_notes())
         tx.run(NOTE_ALL)
     return not is_whole
 

@@ -1,17 +1,23 @@
-"""Tables that are declared for every database, as SQLite creates them."""
+"""The declared tables as SQLite creates them. Needed once in the life of a file, so that no start
+of a program loads it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from hermes_sessions.storage.sqlite import schema
 from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    FENCE,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
+    MESSAGES,
+    SEARCH_TABLES,
+    SESSIONS,
+    STALE_TABLES,
+    TABLES,
+    TABLES_BY_STEP,
     Column,
     Table,
+    added_by,
 )
 
 _TYPES: Final = {
@@ -21,34 +27,108 @@ _TYPES: Final = {
     "real": "REAL",
     "integer": "INTEGER",
 }
+#: What numbered variants of a title share; see model.title.family_key.
+_GENERATED: Final = {
+    "title_key": """GENERATED ALWAYS AS (
+        CASE
+            WHEN length(rtrim(title, '0123456789')) < length(title)
+                AND substr(rtrim(title, '0123456789'), -2) = ' #'
+            THEN lower(substr(title, 1, length(rtrim(title, '0123456789')) - 2))
+            ELSE lower(title)
+        END) VIRTUAL"""
+}
+_OWN_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS store_migrations (
+    name TEXT PRIMARY KEY,
+    applied_at REAL NOT NULL
+);
+"""
 
 
-def _column(column: Column) -> str:
+def declaration(table: Table, column: Column) -> str:
+    """Return a column as CREATE TABLE and ALTER TABLE state it."""
     parts = [f'"{column.name}"', _TYPES[column.kind]]
-    if column.required:
+    if (column.name,) == table.key and table.sqlite_key == "column":
+        parts.append("PRIMARY KEY")
+    elif column.required:
         parts.append("NOT NULL")
     if column.default is not None:
         parts.append(f"DEFAULT {column.default}")
+    if column.references not in (None, table.name):
+        parts.append(f"REFERENCES {column.references}(id)")
+    if any(index.sqlite == "UNIQUE" and index.columns == (column.name,) for index in table.indexes):
+        parts.append("UNIQUE")
+    if column.generated:
+        parts.append(_GENERATED[column.name])
     return " ".join(parts)
 
 
-def _declared(table: Table) -> str:
-    """Return the statements that create a table as it is declared for every database."""
-    lines = [_column(column) for column in table.columns]
-    if not any(column.kind == "serial" for column in table.columns):
+def _create(table: Table, *, unless_there: bool = False) -> str:
+    lines = [declaration(table, column) for column in table.created_with()]
+    if table.sqlite_key == "constraint" and table.columns[0].kind != "serial":
         lines.append(f"PRIMARY KEY ({', '.join(table.key)})")
-    statements = [f"CREATE TABLE {table.name} (\n    " + ",\n    ".join(lines) + "\n);"]
-    for index in table.indexes:
-        unique = "UNIQUE " if index.unique else ""
-        statements.append(
-            f"CREATE {unique}INDEX {index.name} ON {table.name}({', '.join(index.columns)});"
-        )
-    return "\n".join(statements)
+    lines += [
+        f"FOREIGN KEY ({column.name}) REFERENCES {table.name}(id)"
+        for column in table.created_with()
+        if column.references == table.name
+    ]
+    lines += [
+        f"UNIQUE ({', '.join(index.columns)})"
+        for index in table.indexes
+        if index.sqlite == "UNIQUE" and len(index.columns) > 1
+    ]
+    condition = "IF NOT EXISTS " if unless_there else ""
+    return f"CREATE TABLE {condition}{table.name} (\n    " + ",\n    ".join(lines) + "\n);"
 
 
-LIFECYCLE: Final = f"ALTER TABLE sessions ADD COLUMN {_column(FENCE)};\n" + "\n".join(
-    _declared(table) for table in LIFECYCLE_TABLES
-)
-GATEWAY: Final = "\n".join(_declared(table) for table in GATEWAY_TABLES)
-ERASURE: Final = "\n".join(_declared(table) for table in ERASURE_TABLES)
-HOLDS: Final = "\n".join(_declared(table) for table in HOLD_TABLES)
+def _indexes(tables: Sequence[Table]) -> str:
+    return "\n".join(
+        f"CREATE {'UNIQUE ' if index.unique else ''}INDEX IF NOT EXISTS {index.name} "
+        f"ON {table.name}{index.sqlite or '(' + ', '.join(index.columns) + ')'};"
+        for table in tables
+        for index in table.indexes
+        if index.sqlite not in ("UNIQUE", "none")
+    )
+
+
+def _complete(tables: Sequence[Table], *, unless_there: bool = False) -> str:
+    created = [_create(table, unless_there=unless_there) for table in tables]
+    return "\n".join((*created, _indexes(tables)))
+
+
+def side_tables() -> str:
+    """Return the tables beside ``sessions`` and ``messages``, for files that may have some."""
+    beside = [table for table in TABLES if table not in (SESSIONS, MESSAGES)]
+    return _OWN_TABLES + _complete(beside, unless_there=True)
+
+
+def base_indexes() -> str:
+    """Return the indexes of ``sessions`` and ``messages``."""
+    return _indexes((SESSIONS, MESSAGES))
+
+
+def base_tables() -> str:
+    """Return the first migration."""
+    created = _complete((SESSIONS, MESSAGES))
+    version = f"INSERT INTO schema_version (version) VALUES ({schema.DOCUMENTED_VERSION});"
+    return f"{created}\n{side_tables()}\n{version}"
+
+
+def search_notes() -> str:
+    """Return what stands beside the search index; whatever of it is lost can be made again."""
+    return _complete(SEARCH_TABLES, unless_there=True) + schema.SEARCH_TRIGGERS
+
+
+def change_notes() -> str:
+    """Return what completes and notes the rows of other programs; likewise."""
+    return _complete(STALE_TABLES, unless_there=True) + schema.CHANGE_TRIGGERS
+
+
+def step(name: str) -> str:
+    """Return a migration that creates declared tables and adds declared columns."""
+    added = [
+        f"ALTER TABLE {table.name} ADD COLUMN {declaration(table, column)};"
+        for table, column in added_by(name)
+    ]
+    return "\n".join((*added, _complete(TABLES_BY_STEP.get(name, ()))))

@@ -10,19 +10,10 @@ from typing import Any, Final, NamedTuple, Self
 
 from hermes_sessions.errors import TransferRefused
 from hermes_sessions.storage.provider import Row
-from hermes_sessions.storage.tables import SESSIONS, Table
+from hermes_sessions.storage.tables import SESSIONS, Column, Table
 
-#: What depends on the other sessions of a store: ids that are generated, titles that must differ,
-#: and where a session stands among those it is related to.
-_OF_THE_STORE: Final = {
-    "sessions": frozenset("conversation_id chain_id tip_id listed last_active title".split()),
-    "messages": frozenset(("id", "rewind_id")),
-    "rewinds": frozenset(("id", "target_message_id")),
-}
-#: Where the title is among those.
-_TITLE: Final = [
-    column.name for column in SESSIONS.columns if column.name in _OF_THE_STORE["sessions"]
-].index("title")
+#: Where the title is among what depends on the other sessions of a store.
+_TITLE: Final = [c.name for c in SESSIONS.copied if c.compared == "place"].index("title")
 _TYPES: Final = {"serial": int, "integer": int, "real": float, "name": str, "text": str}
 _dump: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -92,12 +83,21 @@ _splitters: Final[dict[str, _Splitter]] = {}
 
 
 def _splitter(table: Table) -> _Splitter:
-    apart = _OF_THE_STORE.get(table.name, frozenset())
-    inner = [n for n, column in enumerate(table.columns) if column.name not in apart]
-    outer = [n for n, column in enumerate(table.columns) if column.name in apart]
+    inner, outer, later = list[int](), list[int](), list[tuple[int, Column]]()
+    for number, column in enumerate(table.copied):
+        if column.since is not None:
+            later.append((number, column))
+        else:
+            (outer if column.compared == "place" else inner).append(number)
 
     def split(row: Row) -> tuple[list[Any], list[Any]]:
-        return [row[n] for n in inner], [row[n] for n in outer]
+        content, place = [row[n] for n in inner], [row[n] for n in outer]
+        # A checksum from before a column existed stays valid while the column holds its default.
+        for number, column in later:
+            if row[number] not in (None, column.default):
+                part = place if column.compared == "place" else content
+                part.append([column.name, row[number]])
+        return content, place
 
     _splitters[table.name] = split
     return split
@@ -111,7 +111,7 @@ def typed_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
     Raises:
         TransferRefused: a value has no form in that type.
     """
-    types = [_TYPES[column.kind] for column in table.columns]
+    types = [_TYPES[column.kind] for column in table.copied]
     floats = [number for number, wanted in enumerate(types) if wanted is float]
     found = []
     for row in rows:
@@ -128,12 +128,12 @@ def typed_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
 
 def _settled(table: Table, row: Row) -> Row:
     values = []
-    for value, column in zip(row, table.columns, strict=True):
+    for value, column in zip(row, table.copied, strict=True):
         wanted = _TYPES[column.kind]
         try:
             values.append(None if value is None else _converted(value, wanted))
         except ValueError as error:
-            names = [other.name for other in table.columns]
+            names = [other.name for other in table.copied]
             owner = row[names.index("session_id")] if "session_id" in names else row[0]
             kind = "Session" if table is SESSIONS or "session_id" in names else "Row"
             raise TransferRefused(

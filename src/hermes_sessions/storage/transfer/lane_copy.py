@@ -20,6 +20,7 @@ from hermes_sessions.storage.provider import (
 from hermes_sessions.storage.tables import LIFECYCLE_TABLES, Table
 from hermes_sessions.storage.transfer.checksums import digest, typed_rows
 from hermes_sessions.storage.transfer.copy_ledger import Ledger
+from hermes_sessions.storage.transfer.reader import columns
 from hermes_sessions.storage.transfer.side_tables import (
     CHANGED,
     LIFECYCLE_STEP,
@@ -184,10 +185,10 @@ def _read(tx: ReadTransaction, key: _Key) -> _Lane | None:
 
 def _rows(tx: ReadTransaction, name: str, condition: str, params: Sequence[Any]) -> list[_Fields]:
     table = _TABLES[name]
-    columns = [column.name for column in table.columns]
-    names = ", ".join(f'"{column}"' for column in columns)
+    names = columns(tx, table)
     rows: list[Row] = tx.all(f"SELECT {names} FROM {name} WHERE {condition} ORDER BY id", params)
-    return [dict(zip(columns, row, strict=True)) for row in typed_rows(table, rows)]
+    listed = [column.name for column in table.copied]
+    return [dict(zip(listed, row, strict=True)) for row in typed_rows(table, rows)]
 
 
 def _id_of(tx: ReadTransaction, key: _Key) -> int | None:

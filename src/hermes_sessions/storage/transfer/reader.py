@@ -12,26 +12,16 @@ from hermes_sessions.storage.provider import (
     SessionDBProvider,
     placeholders,
 )
-from hermes_sessions.storage.tables import MESSAGES, SESSIONS, TABLES, Table
+from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, Table
 from hermes_sessions.storage.transfer.checksums import Checksum, SessionChecksum, typed_rows
-
-USAGE: Final = next(table for table in TABLES if table.name == "session_model_usage")
-REWINDS: Final = next(table for table in TABLES if table.name == "rewinds")
 
 #: Sessions that are looked at together.
 PAGE: Final = 100
 #: Messages, and characters of them, in one piece.
 _PIECE: Final = 1000
 _PIECE_CHARACTERS: Final = 2_000_000
-_TIMES: Final = (
-    "last_active",
-    "started_at",
-    "ended_at",
-    "archived_at",
-    "pinned_at",
-    "trashed_at",
-)
-_SESSION_ID: Final = [column.name for column in MESSAGES.columns].index("session_id")
+_TIMES: Final = [column.name for column in SESSIONS.created_with() if column.holds == "time"]
+_SESSION_ID: Final = [column.name for column in MESSAGES.copied].index("session_id")
 
 
 class Piece(NamedTuple):
@@ -54,9 +44,21 @@ class ChecksummedSession(NamedTuple):
     messages: int
 
 
-def columns(table: Table) -> str:
-    """Return the names of all columns, for a SELECT."""
-    return ", ".join(f'"{column.name}"' for column in table.columns)
+def columns(tx: ReadTransaction, table: Table, names: Sequence[str] | None = None) -> str:
+    """Return the columns that are copied, or those of these *names*, for a SELECT. A store that
+    waits for the step that adds a column has its default instead.
+    """
+    wanted = [table.column(name) for name in names] if names is not None else table.copied
+    taken: set[str | None] = {None}
+    if any(column.since is not None for column in wanted):
+        rows = tx.all("SELECT name FROM store_migrations WHERE applied_at > 0")
+        taken |= {row[0] for row in rows}
+    return ", ".join(
+        f'"{column.name}"'
+        if column.since in taken
+        else f'{"NULL" if column.default is None else column.default} AS "{column.name}"'
+        for column in wanted
+    )
 
 
 def ids_page(tx: ReadTransaction, after: str | None, since: float | None) -> list[str]:
@@ -128,12 +130,14 @@ def read_pieces(tx: ReadTransaction, ids: Sequence[str]) -> Iterator[Piece]:
     marks = placeholders(len(ids))
     sessions = typed_rows(
         SESSIONS,
-        tx.all(f"SELECT {columns(SESSIONS)} FROM sessions WHERE id IN ({marks}) ORDER BY id", ids),
+        tx.all(
+            f"SELECT {columns(tx, SESSIONS)} FROM sessions WHERE id IN ({marks}) ORDER BY id", ids
+        ),
     )
     usage = _by_session(tx, USAGE, ids, "route_key")
     rewinds = _by_session(tx, REWINDS, ids, "id")
     stream = tx.stream(
-        f"SELECT {columns(MESSAGES)} FROM messages WHERE session_id IN ({marks}) "
+        f"SELECT {columns(tx, MESSAGES)} FROM messages WHERE session_id IN ({marks}) "
         f"ORDER BY session_id, ordinal, id",
         ids,
     )
@@ -181,10 +185,10 @@ def _parts(rows: Iterator[Row]) -> Iterator[tuple[list[Row], int, bool]]:
 def _by_session(
     tx: ReadTransaction, table: Table, ids: Sequence[str], order: str
 ) -> dict[str, list[Row]]:
-    number = [column.name for column in table.columns].index("session_id")
+    number = [column.name for column in table.copied].index("session_id")
     found: dict[str, list[Row]] = {}
     rows = tx.all(
-        f"SELECT {columns(table)} FROM {table.name} "
+        f"SELECT {columns(tx, table)} FROM {table.name} "
         f"WHERE session_id IN ({placeholders(len(ids))}) ORDER BY session_id, {order}",
         ids,
     )

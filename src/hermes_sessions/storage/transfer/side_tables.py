@@ -14,14 +14,10 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     placeholders,
 )
-from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
-)
+from hermes_sessions.storage.tables import ALL_TABLES, Table
 from hermes_sessions.storage.transfer.checksums import digest
 from hermes_sessions.storage.transfer.copy_ledger import LEDGER_TABLES, Kind, Ledger
+from hermes_sessions.storage.transfer.reader import columns
 
 _PAGE: Final = 500
 #: In the key of a foreign row, between the table and the row.
@@ -34,6 +30,7 @@ class SideTable(NamedTuple):
     """A table whose rows have one key of text."""
 
     name: Kind
+    table: Table
     key: tuple[str, ...]
     values: tuple[str, ...]
     #: The step that brings the table; None when every store has it.
@@ -58,24 +55,29 @@ _HOLDS_STEP: Final = "0007_holds"
 CHANGES_STEP: Final = "0008_changes"
 
 
-def _declared(name: Kind, step: str, *, is_proof: bool = False) -> SideTable:
-    declared = (*LIFECYCLE_TABLES, *GATEWAY_TABLES, *ERASURE_TABLES, *HOLD_TABLES)
-    (table,) = (table for table in declared if table.name == name)
-    values = (column.name for column in table.columns if column.name not in table.key)
-    return SideTable(name, table.key, tuple(values), step, is_proof)
+def _side_table(
+    name: Kind, step: str | None = None, *, key: tuple[str, ...] = (), is_proof: bool = False
+) -> SideTable:
+    """Return a declared table. Its primary key is the key of its rows, unless that is a number
+    which the database gives.
+    """
+    table = next(table for table in ALL_TABLES if table.name == name)
+    key = key or table.key
+    values = [c.name for c in table.copied if c.name not in key and c.kind != "serial"]
+    return SideTable(name, table, key, tuple(values), step, is_proof)
 
 
 SIDE_TABLES: Final = (
-    SideTable("state_meta", ("key",), ("value",)),
-    SideTable("foreign_rows", ("table_name", "row_key"), ("origin", "row")),
-    _declared("identities", LIFECYCLE_STEP),
-    _declared("senders", _GATEWAY_STEP),
-    _declared("topic_modes", _GATEWAY_STEP),
-    _declared("topics", _GATEWAY_STEP),
-    _declared("authors", _ERASURE_STEP),
+    _side_table("state_meta"),
+    _side_table("foreign_rows", key=("table_name", "row_key")),
+    _side_table("identities", LIFECYCLE_STEP),
+    _side_table("senders", _GATEWAY_STEP),
+    _side_table("topic_modes", _GATEWAY_STEP),
+    _side_table("topics", _GATEWAY_STEP),
+    _side_table("authors", _ERASURE_STEP),
     # With what is still to be done, which can so be done in the target.
-    _declared("erasures", _ERASURE_STEP, is_proof=True),
-    _declared("holds", _HOLDS_STEP),
+    _side_table("erasures", _ERASURE_STEP, is_proof=True),
+    _side_table("holds", _HOLDS_STEP),
 )
 _Rows = dict[tuple[str, ...], tuple[Any, ...]]
 
@@ -212,7 +214,7 @@ def _pages(provider: SessionDBProvider, table: SideTable) -> Iterator[_Rows]:
             params += more
         with provider.read() as tx:
             rows = tx.all(
-                f"{_select(table)} WHERE {where} ORDER BY {order} LIMIT ?", (*params, _PAGE)
+                f"{_select(tx, table)} WHERE {where} ORDER BY {order} LIMIT ?", (*params, _PAGE)
             )
         if not rows:
             return
@@ -237,9 +239,8 @@ def _ours_aside(table: SideTable) -> tuple[str, list[str]]:
     return f"table_name NOT IN ({placeholders(len(LEDGER_TABLES))})", list(LEDGER_TABLES)
 
 
-def _select(table: SideTable) -> str:
-    names = ", ".join(f'"{name}"' for name in table.columns)
-    return f"SELECT {names} FROM {table.name}"
+def _select(tx: ReadTransaction, table: SideTable) -> str:
+    return f"SELECT {columns(tx, table.table, table.columns)} FROM {table.name}"
 
 
 def _rows_of(tx: ReadTransaction, table: SideTable, keys: Sequence[tuple[str, ...]]) -> _Rows:
@@ -252,7 +253,7 @@ def _rows_of(tx: ReadTransaction, table: SideTable, keys: Sequence[tuple[str, ..
     found: _Rows = {}
     for beginning, last in last_by_first.items():
         rows = tx.all(
-            f'{_select(table)} WHERE {first}"{table.key[-1]}" IN ({placeholders(len(last))})',
+            f'{_select(tx, table)} WHERE {first}"{table.key[-1]}" IN ({placeholders(len(last))})',
             (*beginning, *last),
         )
         found |= {row[:width]: row[width:] for row in rows}

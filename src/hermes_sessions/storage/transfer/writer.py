@@ -16,12 +16,10 @@ from hermes_sessions.storage.provider import (
 )
 from hermes_sessions.storage.repositories.lineage import restore_parents
 from hermes_sessions.storage.repositories.stale_sessions import forget_notes
-from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Table
+from hermes_sessions.storage.tables import MESSAGES, REWINDS, SESSIONS, USAGE, Table
 from hermes_sessions.storage.transfer.checksums import Checksum, is_same
 from hermes_sessions.storage.transfer.copy_ledger import BEGUN, Ledger
 from hermes_sessions.storage.transfer.reader import (
-    REWINDS,
-    USAGE,
     ChecksummedSession,
     Piece,
     checksum_sessions,
@@ -32,7 +30,7 @@ _IDS_PER_QUERY: Final = 500
 
 
 def _names(table: Table) -> list[str]:
-    return [column.name for column in table.columns]
+    return [column.name for column in table.copied]
 
 
 _SESSION_NAMES: Final = _names(SESSIONS)

@@ -13,48 +13,26 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from hermes_sessions.errors import BackupRefused
-from hermes_sessions.storage import tables
 from hermes_sessions.storage.care.backups.container import Container, SectionWriter
 from hermes_sessions.storage.codec import decode_text, encode_text
 from hermes_sessions.storage.provider import ReadTransaction, Row
-from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Column, Table
+from hermes_sessions.storage.tables import (
+    ALL_TABLES,
+    MESSAGES,
+    REWINDS,
+    SERVER_TABLES,
+    SESSIONS,
+    USAGE,
+    Column,
+    Table,
+)
 from hermes_sessions.storage.transfer.checksums import Checksum, SessionChecksum, typed_rows
 from hermes_sessions.storage.transfer.reader import Piece, columns, ids_page, read_pieces
 
-# Which tables a portable backup carries, and why it leaves the others out.
-
-#: What is true of one running database alone, or made again from the rest.
-EXCLUDED_TABLES: Final = {
-    "leases": "who holds a conversation right now",
-    "processes": "which processes run right now",
-    "compression_locks": "who compresses a session right now",
-    "write_marks": "commits of the last hour",
-    "store_migrations": "steps of the database it came from; the target takes its own",
-    "search_state": "search index, built again",
-    "search_queue": "search index, built again",
-    "search_titles": "search index, built again",
-    "stale_sessions": "derived columns to work out again; after a restore, all are",
-}
-#: Likewise: the token of a lease, and what the database works out by itself.
-EXCLUDED_COLUMNS: Final = {"sessions": frozenset(("fence", "title_key"))}
-
-
-def _declared() -> dict[str, Table]:
-    """Return every table that is declared anywhere, so that a new one is carried by itself."""
-    found: dict[str, Table] = {}
-    for group in vars(tables).values():
-        if isinstance(group, tuple) and group and all(isinstance(one, Table) for one in group):
-            found |= {table.name: table for table in group}
-    return found
-
-
-DECLARED: Final = _declared()
-
-
-USAGE: Final = DECLARED["session_model_usage"]
-
-
-REWINDS: Final = DECLARED["rewinds"]
+#: Every declared table, so that a new one is carried by itself.
+DECLARED: Final = {table.name: table for table in (*ALL_TABLES, *SERVER_TABLES)}
+#: Which tables a portable backup leaves out, and why.
+EXCLUDED_TABLES: Final = {table.name: table.local for table in DECLARED.values() if table.local}
 #: What belongs to one session, in the order of its checksum.
 OF_A_SESSION: Final = (SESSIONS, USAGE, REWINDS, MESSAGES)
 #: Everything else that is carried.
@@ -77,8 +55,8 @@ _PRESENT: Final = {
 
 
 def names(table: Table) -> list[str]:
-    """Return the names of a table's columns."""
-    return [column.name for column in table.columns]
+    """Return the names of the columns that are carried."""
+    return [column.name for column in table.copied]
 
 
 def present(tx: ReadTransaction, dialect: str) -> tuple[Table, ...]:
@@ -185,7 +163,7 @@ def _all_pieces(tx: ReadTransaction) -> Iterator[Piece]:
 def _all_rows(tx: ReadTransaction, table: Table) -> Iterator[Row]:
     order = ", ".join(f'"{name}"' for name in table.key)
     part: list[Row] = []
-    for row in tx.stream(f"SELECT {columns(table)} FROM {table.name} ORDER BY {order}"):
+    for row in tx.stream(f"SELECT {columns(tx, table)} FROM {table.name} ORDER BY {order}"):
         part.append(row)
         if len(part) == _AT_ONCE:
             yield from typed_rows(table, part)
@@ -279,7 +257,7 @@ class _Shape:
         self.table = table
         self._places = [
             written.index(column.name) + 1 if column.name in written else None
-            for column in table.columns
+            for column in table.copied
         ]
         self._width = len(written) + 1
         self.session = names(table).index("session_id") if table in OF_A_SESSION[1:] else 0
@@ -289,7 +267,7 @@ class _Shape:
             raise container.damaged(f"a row of {self.table.name} has another number of values")
         return tuple(
             column.default if place is None else self._checked(container, column, values[place])
-            for column, place in zip(self.table.columns, self._places, strict=True)
+            for column, place in zip(self.table.copied, self._places, strict=True)
         )
 
     def _checked(self, container: Container, column: Column, value: Any) -> Any:

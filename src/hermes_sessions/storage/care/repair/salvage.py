@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from hermes_sessions.errors import InvalidInput, NotADatabase, SchemaRefused
 from hermes_sessions.storage.care.repair.report import (
@@ -37,19 +37,7 @@ from hermes_sessions.storage.sqlite.repair.row_reader import (
     rows_lost,
 )
 from hermes_sessions.storage.sqlite.schema import APPLICATION_ID, DOCUMENTED_VERSION
-from hermes_sessions.storage.tables import (
-    ERASURE_TABLES,
-    GATEWAY_TABLES,
-    HOLD_TABLES,
-    LIFECYCLE_TABLES,
-)
-
-_LATER_TABLES: Final = {
-    "0003_lifecycle": LIFECYCLE_TABLES,
-    "0004_gateway": GATEWAY_TABLES,
-    "0006_erasure": ERASURE_TABLES,
-    "0007_holds": HOLD_TABLES,
-}
+from hermes_sessions.storage.tables import TABLES_BY_STEP
 
 
 def save(
@@ -196,7 +184,7 @@ def _lost_tables(rows: RowFile, absent: list[str]) -> list[str]:
         taken = {name for (name,) in rows.rows("store_migrations", ("name",))}
     later = {
         table.name
-        for step, tables in _LATER_TABLES.items()
+        for step, tables in TABLES_BY_STEP.items()
         if taken and step not in taken
         for table in tables
     }

@@ -14,12 +14,7 @@ from typing import Any, Final, Self
 import apsw
 
 from hermes_sessions.storage.sqlite.row_scan import quoted, rows_of
-from hermes_sessions.storage.sqlite.schema import (
-    MESSAGES_ADDED,
-    MESSAGES_COLUMNS,
-    SESSIONS_ADDED,
-    SESSIONS_COLUMNS,
-)
+from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Table
 
 LOST_AND_FOUND: Final = "lost_and_found"
 #: What stands before the values of such a row.
@@ -120,16 +115,12 @@ _LATEST: Final = 10_000_000_000
 _SHAPE_BATCH: Final = 500
 
 
-def _names(documented: str, added: Sequence[str]) -> list[str]:
-    lines = [line.strip() for line in documented.strip().splitlines()]
-    return [line.split()[0] for line in (*lines, *added) if "GENERATED" not in line]
+def _names(table: Table) -> list[str]:
+    return [column.name for column in table.columns if not column.generated]
 
 
 #: Columns in the order in which a fresh file has them.
-ORDER: Final = {
-    "messages": _names(MESSAGES_COLUMNS, MESSAGES_ADDED),
-    "sessions": [*_names(SESSIONS_COLUMNS, SESSIONS_ADDED), "fence"],
-}
+ORDER: Final = {table.name: _names(table) for table in (MESSAGES, SESSIONS)}
 
 
 def table_of(values: Sequence[Any]) -> str | None:

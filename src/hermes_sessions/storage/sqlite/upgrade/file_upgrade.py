@@ -10,7 +10,7 @@ import apsw
 
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import schema, table_ddl
 from hermes_sessions.storage.sqlite.connection import Deadline, Options
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
 from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
@@ -118,7 +118,7 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
     convert_meta(connection)
     recovered = recover_lost_sessions(connection, summaries)
     resolve_duplicate_titles(connection)
-    connection.execute(schema.INDEXES)
+    connection.execute(table_ddl.base_indexes())
     fill_summaries(connection, summaries)
     settle_lineage(connection, version)
     _set_marks(connection)

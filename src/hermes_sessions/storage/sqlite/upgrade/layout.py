@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import apsw
 
+from hermes_sessions.storage import tables
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite import schema
+from hermes_sessions.storage.sqlite import schema, table_ddl
 from hermes_sessions.storage.sqlite.row_scan import fetch, quoted
 
 logger = Logger(__name__)
@@ -37,25 +38,19 @@ _REFERENCE: Final = re.compile(
 _SUFFIX: Final = "_before_upgrade"
 
 
-def _declarations(columns: str) -> list[str]:
-    return [line.strip().rstrip(",") for line in columns.strip().splitlines()]
-
-
-def _name_of(declaration: str) -> str:
-    return declaration.split(maxsplit=1)[0]
-
-
-def _text_columns(columns: str) -> tuple[str, ...]:
-    return tuple(_name_of(d) for d in _declarations(columns) if d.split()[1] == "TEXT")
-
-
 _KEYS: Final = frozenset({"id", "session_id", "parent_session_id"})
-SESSION_TEXTS: Final = tuple(
-    name for name in _text_columns(schema.SESSIONS_COLUMNS) if name not in _KEYS
-)
-MESSAGE_TEXTS: Final = tuple(
-    name for name in _text_columns(schema.MESSAGES_COLUMNS) if name not in _KEYS
-)
+
+
+def _documented_texts(table: tables.Table) -> tuple[str, ...]:
+    return tuple(
+        column.name
+        for column in table.columns
+        if column.documented and column.kind in ("name", "text") and column.name not in _KEYS
+    )
+
+
+SESSION_TEXTS: Final = _documented_texts(tables.SESSIONS)
+MESSAGE_TEXTS: Final = _documented_texts(tables.MESSAGES)
 
 
 class Column(NamedTuple):
@@ -149,16 +144,15 @@ def add_tables_and_columns(connection: apsw.Connection, layout: Layout) -> None:
         found = columns_of(connection, table)
         if found and not columns.keys() <= found.keys():
             _rename_table(connection, table)
-    connection.execute(schema.SIDE_TABLES)
-    for table, documented, added in (
-        ("sessions", schema.SESSIONS_COLUMNS, schema.SESSIONS_ADDED),
-        ("messages", schema.MESSAGES_COLUMNS, schema.MESSAGES_ADDED),
-    ):
-        for declaration in _declarations(documented):
-            if _name_of(declaration) not in columns_of(connection, table):
-                connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
-        for declaration in added:
-            _add_column(connection, table, declaration, layout.tables[table])
+    connection.execute(table_ddl.side_tables())
+    for declared in (tables.SESSIONS, tables.MESSAGES):
+        for column in declared.created_with():
+            declaration = table_ddl.declaration(declared, column)
+            if not column.documented:
+                wanted = layout.tables[declared.name][column.name]
+                _add_column(connection, declared.name, column.name, declaration, wanted)
+            elif column.name not in columns_of(connection, declared.name):
+                connection.execute(f"ALTER TABLE {declared.name} ADD COLUMN {declaration}")
 
 
 def cascade_topic_bindings(connection: apsw.Connection) -> None:
@@ -194,11 +188,10 @@ def _rename(connection: apsw.Connection, statement: str) -> None:
 
 
 def _add_column(
-    connection: apsw.Connection, table: str, declaration: str, wanted: Mapping[str, Column]
+    connection: apsw.Connection, table: str, name: str, declaration: str, wanted: Column
 ) -> None:
-    name = _name_of(declaration)
     found = columns_of(connection, table).get(name)
-    if found == wanted[name]:
+    if found == wanted:
         return
     if found is None:
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
@@ -207,7 +200,7 @@ def _add_column(
     kept = name + _SUFFIX
     _rename(connection, f"ALTER TABLE {table} RENAME COLUMN {name} TO {kept}")
     connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
-    if wanted[name].hidden:
+    if wanted.hidden:
         return
     connection.execute(f"UPDATE {table} SET {name} = {kept} WHERE {kept} IS NOT NULL")
     try:

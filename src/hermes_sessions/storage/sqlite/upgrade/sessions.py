@@ -26,6 +26,7 @@ from hermes_sessions.storage.sqlite.hermes_values import (
 from hermes_sessions.storage.sqlite.row_scan import ScannedRow, fetch, quoted, scan
 from hermes_sessions.storage.sqlite.upgrade.layout import SESSION_TEXTS
 from hermes_sessions.storage.sqlite.upgrade.messages import Summary
+from hermes_sessions.storage.tables import USAGE, given
 
 # Session ids of the old layout in our form, everywhere they are mentioned.
 #
@@ -105,14 +106,7 @@ logger = Logger(__name__)
 
 _ROWS_AT_ONCE: Final = 500
 _TIMES: Final = ("started_at", "ended_at")
-_COUNTERS: Final = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "api_call_count",
-)
+_COUNTERS: Final = given(USAGE, "count")
 
 # ── values ────────────────────────────────────────────────────────────────────────────────────
 
