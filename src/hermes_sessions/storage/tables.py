@@ -137,7 +137,7 @@ SESSIONS: Final = Table(
         Column(
             "source",
             "text",
-            "Where the session came from: `cli`, `telegram`, …",
+            "Where the session came from, such as `cli` or `telegram`.",
             required=True,
             documented=True,
         ),
@@ -164,7 +164,7 @@ SESSIONS: Final = Table(
         Column(
             "end_reason",
             "text",
-            "Why it ended: `compression`, `branched`, `user_exit`, …",
+            "Why it ended, such as `compression` or `branched`.",
             documented=True,
         ),
         Column(
@@ -218,7 +218,7 @@ SESSIONS: Final = Table(
         Column(
             "billing_mode",
             "text",
-            "How it is billed, such as by token or by subscription.",
+            "How the calls were priced.",
             documented=True,
         ),
         Column(
@@ -238,7 +238,7 @@ SESSIONS: Final = Table(
         Column(
             "cost_status",
             "text",
-            "Whether the cost is estimated, actual or unknown.",
+            "How sure the cost is, such as `estimated` or `included`.",
             documented=True,
         ),
         Column("cost_source", "text", "Where the prices came from.", documented=True),
@@ -409,7 +409,7 @@ MESSAGES: Final = Table(
         Column(
             "role",
             "text",
-            "`user`, `assistant`, `tool`, `system`, …",
+            "Who speaks, such as `user`, `assistant` or `tool`.",
             required=True,
             documented=True,
         ),
@@ -552,7 +552,7 @@ USAGE: Final = Table(
         Column("model", "text", "The model."),
         Column("billing_provider", "text", "The company that bills."),
         Column("billing_base_url", "text", "The address that was called."),
-        Column("billing_mode", "text", "How it is billed, such as by token or by subscription."),
+        Column("billing_mode", "text", "How the calls were priced."),
         Column("task", "text", "The auxiliary task, such as `title`; empty for the conversation."),
         Column(
             "input_tokens",
@@ -709,7 +709,7 @@ LIFECYCLE_TABLES: Final = (
             ),
             Column("profile", "text", "The agent's profile."),
             Column("platform", "text", "The messenger."),
-            Column("chat_type", "text", "`dm`, `group`, `channel` or `thread`."),
+            Column("chat_type", "text", "What kind of chat it is, such as `dm` or `group`."),
             Column("chat_id", "text", "The chat."),
             Column("thread_id", "text", "The thread in the chat."),
             Column("participant_id", "text", "The user, where each has a session of their own."),
@@ -845,7 +845,7 @@ LIFECYCLE_TABLES: Final = (
             Column("lane_id", "integer", "The lane.", required=True),
             Column("dedupe", "name", "Tells a message that is delivered again from a new one."),
             Column("kind", "name", "What it is.", required=True),
-            Column("sender", "text", "Who sent it, as JSON."),
+            Column("sender", "text", "Who sent it."),
             Column("text", "text", "Its text."),
             Column("payload", "text", "More of it, as JSON."),
             Column("status", "name", "Where it stands.", required=True),
@@ -967,7 +967,7 @@ GATEWAY_TABLES: Final = (
             Column("session_key", "text", "The lane's key.", required=True),
             Column("session_id", "name", "The session.", required=True),
             Column(
-                "managed_mode", "text", "Who made the binding: `auto` or the user.", required=True
+                "managed_mode", "text", "How the binding came about, such as `auto`.", required=True
             ),
             Column("linked_at", "real", "When it was bound.", required=True),
             Column("updated_at", "real", "When it was last changed.", required=True),
@@ -1062,12 +1062,16 @@ SEARCH_TABLES: Final = (
             Column(
                 "ordered_from",
                 "integer",
-                "From this id on, messages are in the order of their times.",
+                "Above this id, ids and times of messages agree.",
                 required=True,
                 default=0,
             ),
             Column(
-                "disorder", "real", "By how many seconds others are not.", required=True, default=0
+                "disorder",
+                "real",
+                "How many seconds the others are out of order.",
+                required=True,
+                default=0,
             ),
         ),
         doc="How far the search index is.",
