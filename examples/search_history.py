@@ -6,7 +6,7 @@ python search_history.py [FILE]
 import sys
 from html import escape
 
-from hermes_sessions import Conditions, SessionDB
+from hermes_sessions import SearchConditions, SessionDB
 
 
 def as_html(text: str, spans: list[tuple[int, int]]) -> str:
@@ -37,7 +37,7 @@ def main(path: str) -> None:
 
         # A question that finds nothing as asked is relaxed, and the answer says how.
         answer = db.search(
-            "which libraries are missing", conditions=Conditions(roles=("assistant",))
+            "which libraries are missing", conditions=SearchConditions(roles=("assistant",))
         )
         print(f"{len(answer.hits)} by {answer.account.step!r}")
 
