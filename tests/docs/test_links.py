@@ -64,3 +64,16 @@ def test_every_decision_is_in_the_list_in_its_place() -> None:
     directory = ROOT / "docs" / "decisions"
     records = sorted(page.name for page in directory.glob("0*.md"))
     assert targets(directory / "README.md") == records
+
+
+def test_every_decision_has_the_same_parts() -> None:
+    directory = ROOT / "docs" / "decisions"
+    index = (directory / "README.md").read_text()
+    for page in sorted(directory.glob("0*.md")):
+        text = page.read_text()
+        parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        wanted = ["Status", "Context", "Decision", "Consequences", "Alternatives rejected"]
+        assert parts == wanted, page.name
+        assert re.search(r"## Status\n(Accepted|Superseded|Proposed)", text), page.name
+        (title,) = re.findall(r"^# (\d{4}) · (.+)$", text, re.MULTILINE)
+        assert f"| [{title[0]}]({page.name}) | {title[1]} |" in index
