@@ -21,7 +21,7 @@ from hermes_sessions.storage.repositories.outbox import NewReply, Outbox
 from hermes_sessions_testing.clock import FrozenClock
 from hermes_sessions_testing.conformance.leases import ended_processes
 from tests.lifecycle.harness import LifecycleHarness
-from tests.servers.stores import OpenStore
+from tests.servers.stores import ONCE, OpenStore
 
 IDLE = SessionResetPolicy("idle", idle_minutes=60)
 MakeHarness = Callable[..., LifecycleHarness]
@@ -104,6 +104,7 @@ class TestFinalizing:
         assert len(hook.calls) == 1
         assert harness.seen("2").finalized_at is None
 
+    @ONCE
     def test_at_the_limit_it_lives(self, harness: LifecycleHarness) -> None:
         harness.lane()
         harness.clock.advance(3600)
@@ -111,6 +112,7 @@ class TestFinalizing:
         harness.clock.advance(0.001)
         assert len(watcher(harness).run_pass().finalized) == 1
 
+    @ONCE
     def test_policies_of_their_own(self, make_harness: MakeHarness) -> None:
         harness = make_harness(
             reset_policy=SessionResetPolicy("none"),
@@ -185,6 +187,7 @@ class TestBusy:
         harness.clock.advance(3601)
         assert watcher(harness).run_pass().finalized == []
 
+    @ONCE
     def test_processes_of_the_lane(self, make_harness: MakeHarness) -> None:
         """Acceptance 18."""
         running = {"agent:main:telegram:dm:1"}
@@ -196,6 +199,7 @@ class TestBusy:
         running.clear()
         assert watcher(harness).run_pass().finalized == ["agent:main:telegram:dm:1"]
 
+    @ONCE
     def test_who_cannot_tell_might_have_processes(self, make_harness: MakeHarness) -> None:
         def fail(_key: str) -> bool:
             raise OSError("no answer")
@@ -522,6 +526,7 @@ class TestSaving:
         watching.run_pass()
         assert order == ["save", "hook", "hook"]
 
+    @ONCE
     def test_a_session_without_messages_has_nothing_to_save(
         self, harness: LifecycleHarness
     ) -> None:
@@ -530,12 +535,14 @@ class TestSaving:
         watching = watcher(harness, save=lambda _claim, _seconds: pytest.fail("asked"))
         assert len(watching.run_pass().finalized) == 1
 
+    @ONCE
     def test_it_can_be_turned_off(self, make_harness: MakeHarness) -> None:
         harness = make_harness(finalize_turn=False)
         self.spoken(harness)
         watching = watcher(harness, save=lambda _claim, _seconds: pytest.fail("asked"))
         assert len(watching.run_pass().finalized) == 1
 
+    @ONCE
     def test_one_that_takes_too_long_is_not_waited_for(self, make_harness: MakeHarness) -> None:
         harness = make_harness(finalize_timeout=0.01)
         self.spoken(harness)
@@ -546,6 +553,7 @@ class TestSaving:
         may_end.set()
         assert len(watching.run_pass().finalized) == 1
 
+    @ONCE
     def test_one_that_fails_is_reported(self, harness: LifecycleHarness) -> None:
         self.spoken(harness)
 
@@ -557,6 +565,7 @@ class TestSaving:
 
 
 class TestForgetting:
+    @ONCE
     def test_idle_agents_go_in_every_pass(self, make_harness: MakeHarness) -> None:
         """Acceptance 50: whatever the policy, and the lane stays."""
         harness = make_harness(reset_policy=SessionResetPolicy("none"))
@@ -623,6 +632,7 @@ class TestForgetting:
 
 
 class TestRunning:
+    @ONCE
     def test_the_first_pass_is_soon_and_the_others_are_not(self, harness: LifecycleHarness) -> None:
         pauses: list[float] = []
         hook = Hook()
@@ -637,6 +647,7 @@ class TestRunning:
         assert pauses == [60.0] + [300.0] * 13
         assert len(hook.calls) == 1
 
+    @ONCE
     def test_a_pass_that_fails_is_made_up_for(self, harness: LifecycleHarness) -> None:
         harness.lane()
         harness.clock.advance(3601)

@@ -15,7 +15,7 @@ from hermes_sessions.lifecycle.legacy_files import LidMapping
 from hermes_sessions.model.lane import lane_key
 from hermes_sessions.storage.repositories.identities import Identities
 from hermes_sessions_testing.clock import FrozenClock
-from tests.servers.stores import OpenStore
+from tests.servers.stores import ONCE, OpenStore
 
 PHONE, LID = "60123456789", "170141183460469"
 
@@ -109,6 +109,7 @@ def test_case_is_a_difference(db: SessionDB) -> None:
     assert identities.canonical("whatsapp", ["ABC"]) == "ABC"
 
 
+@ONCE
 def test_nobody(db: SessionDB) -> None:
     with pytest.raises(InvalidInput, match="at least one id"):
         Identities(db.store).canonical("whatsapp", [""])

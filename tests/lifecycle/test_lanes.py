@@ -14,7 +14,7 @@ from hermes_sessions.storage.repositories.lane_transitions import Transition
 from hermes_sessions.storage.repositories.lanes import NO_SESSION, Lanes
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions_testing.clock import NOON
-from tests.servers.stores import OpenStore
+from tests.servers.stores import ONCE, OpenStore
 
 KEY = LaneKey("main", "telegram", "dm", "7")
 SOURCE = SessionSource(Platform.TELEGRAM, "7", chat_name="Ann\x00 🙂", user_id="u:1", is_bot=True)
@@ -75,6 +75,7 @@ def test_a_thread_and_a_person_of_one_id_are_two(db: SessionDB) -> None:
         assert lanes.with_key(tx, "no key") == []
 
 
+@ONCE
 def test_what_is_no_key_makes_no_lane(db: SessionDB) -> None:
     with pytest.raises(InvalidInput):
         ensured(db, "hello")

@@ -22,6 +22,7 @@ from hermes_sessions.storage.repositories.processes import Processes
 from hermes_sessions.storage.repositories.turns import Turns
 from hermes_sessions_testing.clock import NOON, FrozenClock
 from tests.lifecycle.senders import ANN, ANNS_KEY, DAY, HOUR, MINUTE, ann, in_group
+from tests.servers.stores import ONCE
 
 Open = Callable[..., SessionStore]
 IDLE_HOUR = SessionResetPolicy("idle", idle_minutes=60)
@@ -127,6 +128,7 @@ def test_idle_is_more_than_the_time(open_sessions: Open, db: SessionDB, clock: F
         (at(15, 4, 0, 1), at(16, 4), "daily"),
     ],
 )
+@ONCE
 def test_daily(
     open_sessions: Open, clock: FrozenClock, used: float, now: float, reason: str | None
 ) -> None:
@@ -139,6 +141,7 @@ def test_daily(
     assert (second.session_id == first.session_id) == (reason is None)
 
 
+@ONCE
 def test_idle_is_named_first(open_sessions: Open, clock: FrozenClock) -> None:
     """Behaviour 16."""
     both = SessionResetPolicy("both", idle_minutes=60, at_hour=4, timezone="UTC")
@@ -148,6 +151,7 @@ def test_idle_is_named_first(open_sessions: Open, clock: FrozenClock) -> None:
     assert sessions.get_or_create_session(ANN).auto_reset_reason == "idle"
 
 
+@ONCE
 def test_mode_none_never_ends(open_sessions: Open, clock: FrozenClock) -> None:
     """Behaviour 17."""
     sessions = open_sessions(reset_policy=NEVER)
@@ -156,6 +160,7 @@ def test_mode_none_never_ends(open_sessions: Open, clock: FrozenClock) -> None:
     assert sessions.get_or_create_session(ANN).session_id == first.session_id
 
 
+@ONCE
 def test_a_platform_has_its_own_policy(open_sessions: Open, clock: FrozenClock) -> None:
     sessions = open_sessions(
         reset_policy=IDLE_HOUR, reset_by_platform={"telegram": {"mode": "none"}}
@@ -167,6 +172,7 @@ def test_a_platform_has_its_own_policy(open_sessions: Open, clock: FrozenClock) 
     assert sessions.get_or_create_session(slack).session_id != left.session_id
 
 
+@ONCE
 def test_a_background_process_keeps_a_session(open_sessions: Open, clock: FrozenClock) -> None:
     """Behaviour 18."""
     asked: list[str] = []
@@ -186,6 +192,7 @@ def test_a_background_process_keeps_a_session(open_sessions: Open, clock: Frozen
     assert asked == [ANNS_KEY] * 2
 
 
+@ONCE
 def test_who_cannot_tell_might_have_processes(open_sessions: Open, clock: FrozenClock) -> None:
     def fails(_key: str) -> bool:
         raise RuntimeError("no answer")
@@ -284,6 +291,7 @@ def test_a_mark_that_is_too_old_is_forgotten(open_sessions: Open, clock: FrozenC
     assert (second.session_id, second.resume_pending) == (first.session_id, False)
 
 
+@ONCE
 def test_without_a_window_every_mark_is_fresh(open_sessions: Open, clock: FrozenClock) -> None:
     """Behaviour 35."""
     sessions = open_sessions(reset_policy=IDLE_HOUR, auto_continue_freshness=0)
@@ -293,6 +301,7 @@ def test_without_a_window_every_mark_is_fresh(open_sessions: Open, clock: Frozen
     assert sessions.get_or_create_session(ANN).session_id == first.session_id
 
 
+@ONCE
 def test_a_clock_that_runs_backwards_ends_nothing(open_sessions: Open, clock: FrozenClock) -> None:
     sessions = open_sessions(reset_policy=IDLE_HOUR)
     first = sessions.get_or_create_session(ANN)

@@ -13,6 +13,7 @@ from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions_testing.clock import NOON
 from tests.lifecycle.senders import ANN
+from tests.servers.stores import ONCE
 
 
 @pytest.fixture
@@ -73,6 +74,7 @@ def test_times(sessions: SessionStore, db: SessionDB, session_id: str, timestamp
 
 
 @pytest.mark.parametrize("message", ["Hello", {"role": "user", "timestamp": "at noon"}])
+@ONCE
 def test_what_is_no_message(sessions: SessionStore, session_id: str, message: Any) -> None:
     with pytest.raises(InvalidInput):
         sessions.append_to_transcript(session_id, message)

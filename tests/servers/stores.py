@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 from uuid import uuid4
 
+import pytest
+
 from hermes_sessions import SessionDB
 from tests.servers.cleanup import empty_mysql, empty_postgresql, make_mysql_database
 from tests.servers.server_processes import Server, mysql_connection, postgresql_url
@@ -15,6 +17,9 @@ from tests.servers.server_processes import Server, mysql_connection, postgresql_
 #: Opens a handle on one store; takes keyword arguments of `SessionDB`.
 OpenStore = Callable[..., SessionDB]
 Kind = Literal["postgresql", "mariadb"]
+#: Runs a test of `open_store` on SQLite alone: what it tests is decided in Python, and what it
+#: stores is stored on every database by the tests beside it.
+ONCE = pytest.mark.parametrize("open_store", ["sqlite"], indirect=True)
 
 
 class Place(NamedTuple):

@@ -211,32 +211,32 @@ def test_what_the_store_refuses_for_good_is_not_forgotten(
     assert "cannot be read or stored" in found.what("chat-spool")
 
 
-def test_a_spool_that_cannot_be_looked_at(harness: DoctorHarness) -> None:
-    (harness.home / "spool").write_text("no directory")
-    (harness.home / "spool").chmod(0o600)
-    found = harness.look()
+def test_a_spool_that_cannot_be_looked_at(file: DoctorHarness) -> None:
+    (file.home / "spool").write_text("no directory")
+    (file.home / "spool").chmod(0o600)
+    found = file.look()
     assert (found.code, found.found, found.unknown) == (2, [], ["chat-spool"])
 
 
-def test_a_secret_that_others_can_read(harness: DoctorHarness) -> None:
-    config = harness.home / "config.yaml"
-    with config.open("a") as file:
-        file.write("model:\n  api_key: sesame-open\n")
+def test_a_secret_that_others_can_read(file: DoctorHarness) -> None:
+    config = file.home / "config.yaml"
+    with config.open("a") as text:
+        text.write("model:\n  api_key: sesame-open\n")
     config.chmod(0o644)
-    found = harness.look()
+    found = file.look()
     assert (found.code, found.found) == (1, ["open-to-others"])
     assert "sesame" not in str(found.document)
-    mended = harness.look("--fix")
+    mended = file.look("--fix")
     assert (mended.code, mended.found, len(mended.mended)) == (0, [], 1)
     assert config.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_configuration_that_names_variables_may_be_read(harness: DoctorHarness) -> None:
-    config = harness.home / "config.yaml"
-    with config.open("a") as file:
-        file.write("model:\n  api_key: ${MODEL_KEY}\n")
+def test_a_configuration_that_names_variables_may_be_read(file: DoctorHarness) -> None:
+    config = file.home / "config.yaml"
+    with config.open("a") as text:
+        text.write("model:\n  api_key: ${MODEL_KEY}\n")
     config.chmod(0o644)
-    assert harness.look(environ={"PATH": "/nowhere", "MODEL_KEY": "x"}).found == []
+    assert file.look(environ={"PATH": "/nowhere", "MODEL_KEY": "x"}).found == []
 
 
 def test_another_products_module_and_command(file: DoctorHarness, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.care.erasure.scenario import (
     in_room,
     private,
 )
+from tests.servers.stores import ONCE
 
 
 @pytest.fixture
@@ -147,6 +148,7 @@ def test_receipts_can_be_asked_for(scenario: ErasureScenario) -> None:
 
 
 @pytest.mark.parametrize("wrong", [Subject("user", " "), Subject("group", "1")])  # type: ignore[arg-type]
+@ONCE
 def test_nobody_is_meant(db: SessionDB, wrong: Subject) -> None:
     with pytest.raises(InvalidInput):
         Erasure(db.store).forget(wrong)
