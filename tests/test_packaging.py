@@ -263,7 +263,7 @@ PROVIDER = """
 import pytest
 
 from hermes_sessions import SessionDB
-from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions_testing.conformance import *
 
@@ -272,7 +272,7 @@ class FolderProvider(SQLiteSessionDBProvider):
     name = "folder"
 
     def __init__(self, folder, read_only):
-        super().__init__(folder / "sessions.db", Options(read_only=read_only))
+        super().__init__(folder / "sessions.db", SQLiteOptions(read_only=read_only))
 
 
 @pytest.fixture

@@ -517,8 +517,8 @@ def without(log: Path) -> None:
         (lambda store, log: flip(log, 2000), "its write-ahead log is damaged", "repair"),
         (lambda store, log: store.write_bytes(b""), "but its write-ahead log is not", "repair"),
         (lambda store, log: log.write_bytes(b""), "its write-ahead log is empty", "backup list"),
-        (lambda store, log: log.write_bytes(bytes(9000)), "log is empty, or gone", "backup list"),
-        (lambda store, log: without(log), "log is empty, or gone", "backup list"),
+        (lambda store, log: log.write_bytes(bytes(9000)), "log is empty or missing", "backup list"),
+        (lambda store, log: without(log), "log is empty or missing", "backup list"),
     ],
     ids=["beginning", "middle", "file emptied", "log emptied", "log zeroed", "log gone"],
 )
@@ -575,9 +575,9 @@ def test_an_import_names_what_it_keeps_apart_and_what_it_leaves_out(
     assert kept.startswith("Kept in the table foreign_rows: async_delegations (1 row), ")
     assert "gateway_routing (2 rows)" in kept
     assert [line.rpartition(": ")[2] for line in left_out] == [
-        "a search index, made again here",
+        "a search index, rebuilt here",
         "SQLite's own",
-        "counted again here",
+        "recounted here",
     ]
     document = json.loads(hermes.call("sessions", "import", str(file), "--json").out)
     assert document["kept"]["gateway_routing"] == 2

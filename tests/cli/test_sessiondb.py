@@ -228,7 +228,7 @@ def test_many_differences_are_not_all_listed(filled: Hermes, tmp_path: Path) -> 
     ("arguments", "code", "words"),
     [
         (["migrate", "--to", "oracle://x/y"], 1, ["no database provider 'oracle'", "sqlite"]),
-        (["migrate", "--to", "sqlite://x"], 1, ["no SQLite URL"]),
+        (["migrate", "--to", "sqlite://x"], 1, ["not a SQLite URL"]),
         (["migrate", "--to", "postgresql://u:sesame@127.0.0.1:1/db"], 3, ["cannot be reached"]),
         (["migrate", "--to", "/proc/nowhere/copy.db"], 3, ["/proc/nowhere"]),
         (["migrate", "--from", "/nowhere.db", "--to", "copy.db"], 3, ["/nowhere.db", "exist"]),

@@ -14,7 +14,7 @@ from hermes_sessions.config.gateway_config import GatewayConfig
 from hermes_sessions.lifecycle.session_store import SessionStore
 from hermes_sessions.storage.provider import Params, ReadTransaction, Row
 from hermes_sessions.storage.repositories.turns import Turns
-from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions_testing.clock import FrozenClock
 from tests.lifecycle.senders import ANN, ANNS_KEY, ann
@@ -55,7 +55,7 @@ class ExplainingProvider(SQLiteSessionDBProvider):
     """The real one; notes transactions, statements, and how it went about them."""
 
     def __init__(self) -> None:
-        super().__init__(":memory:", Options())
+        super().__init__(":memory:", SQLiteOptions())
         self.units = 0
         self.said: list[str] = []
         self.plan: list[str] = []

@@ -52,8 +52,8 @@ class TestURLs:
         [
             ("state.db", "looks like"),
             ("://x", "looks like"),
-            ("sqlite://host/file", "no SQLite URL"),
-            ("sqlite:///file?mode=ro", "no SQLite URL"),
+            ("sqlite://host/file", "not a SQLite URL"),
+            ("sqlite:///file?mode=ro", "not a SQLite URL"),
             ("oracle://host/db", "Known are: mysql, postgresql, sqlite"),
             ("postgresql://host/db?max_connections=many", "max_connections in the URL"),
             ("postgresql://host/db?synchronous_commit=maybe", "one of: on, off"),

@@ -14,7 +14,7 @@ from hermes_sessions import SessionDB
 from hermes_sessions.storage.care.backups.backup_contents import opened_as_store
 from hermes_sessions.storage.care.backups.creation import create_backup
 from hermes_sessions.storage.sqlite import store_image
-from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.care.backups.sample_stores import everything
 from tests.storage.transfer.stores import KINDS, NewStore, opened
@@ -115,7 +115,7 @@ def test_with_a_rollback_journal(
     """The copy is made in steps; when there is no end of commits, in one go."""
     monkeypatch.setattr(store_image, "_PAGES_AT_ONCE", 16)
     monkeypatch.setattr(store_image, "_PATIENCE", patience)
-    options = Options(journal="delete", lock_timeout=GENEROUS)
+    options = SQLiteOptions(journal="delete", lock_timeout=GENEROUS)
 
     def store() -> SessionDB:
         return SessionDB(provider=SQLiteSessionDBProvider(tmp_path / "state.db", options))
@@ -139,7 +139,7 @@ def test_with_a_rollback_journal_and_a_writer_that_is_faster(
 ) -> None:
     """What is added between two steps does not count: it would never end."""
     monkeypatch.setattr(store_image, "_PAGES_AT_ONCE", 4)
-    options = Options(journal="delete", lock_timeout=GENEROUS)
+    options = SQLiteOptions(journal="delete", lock_timeout=GENEROUS)
     in_one_go: list[bool] = []
     copy_pages = store_image.copy_pages
 

@@ -128,7 +128,7 @@ def test_a_file_that_is_changed_while_it_is_looked_at_is_not_called_damaged(
 ) -> None:
     looked = FileInspection(file.store)
     flip(file.store, root_page(file, "messages"))
-    with pytest.raises(ChangedDuringInspection, match="Look again"):
+    with pytest.raises(ChangedDuringInspection, match="Try again"):
         looked.check_pages()
     looked.close()
 
@@ -226,7 +226,7 @@ def test_damage_that_there_was_no_time_to_look_for(
     """What another check met is no less damage because pages were not checked."""
 
     def check_pages(_self: FileInspection, **_wishes: object) -> None:
-        raise InspectionTimeout("the time that was given is over")
+        raise InspectionTimeout("the time limit was reached")
 
     flip(file.store, root_page(file, "outbox"))
     monkeypatch.setattr(FileInspection, "check_pages", check_pages)
@@ -321,7 +321,7 @@ def test_a_log_that_is_longer_than_there_is_time_for(file: DoctorHarness, tmp_pa
     times = iter([0.0, 1000.0])
     found = copy.look(stopwatch=lambda: next(times, 0.0))
     assert (found.code, found.found) == (2, [])
-    assert "the time that was given is over" in str(found.document["unknown"])
+    assert "the time limit was reached" in str(found.document["unknown"])
     assert {"unreachable", "damaged-page"} <= set(found.unknown)
 
 

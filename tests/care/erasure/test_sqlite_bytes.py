@@ -70,10 +70,10 @@ def test_nothing_is_left(scenario: ErasureScenario, path: Path) -> None:
 
 
 def test_a_rollback_journal(tmp_path: Path, path: Path) -> None:
-    from hermes_sessions.storage.sqlite.connection import Options
+    from hermes_sessions.storage.sqlite.connection import SQLiteOptions
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
-    provider = SQLiteSessionDBProvider(path, Options(journal="delete"))
+    provider = SQLiteSessionDBProvider(path, SQLiteOptions(journal="delete"))
     with SessionDB(provider=provider, clock=FrozenClock()) as db:
         scenario = ErasureScenario(db, tmp_path)
         scenario.fill()

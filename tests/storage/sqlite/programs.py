@@ -20,7 +20,7 @@ from pathlib import Path
 from hermes_sessions.errors import HermesSessionsError
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.sqlite import gate as gates
-from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions
 from hermes_sessions.storage.sqlite.gate import Gate
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
@@ -48,7 +48,7 @@ def open_store(
     durability: str = "full",
     lock_timeout: float = PATIENT,
 ) -> SessionDB:
-    options = Options(journal=journal, durability=durability, lock_timeout=lock_timeout)  # type: ignore[arg-type]
+    options = SQLiteOptions(journal=journal, durability=durability, lock_timeout=lock_timeout)  # type: ignore[arg-type]
     return SessionDB(provider=SQLiteSessionDBProvider(path, options))
 
 

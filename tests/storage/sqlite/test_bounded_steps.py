@@ -254,7 +254,7 @@ def test_a_file_that_is_never_marked_is_given_up(
     change(path, "PRAGMA application_id = 0")
     with monkeypatch.context() as patch:
         patch.setattr(opener, "_mark", lambda _connection: None)  # As if it were undone at once.
-        with pytest.raises(StoreUnavailable, match="another program undoes it"):
+        with pytest.raises(StoreUnavailable, match="another program reverts it"):
             SessionDB(path)
     with SessionDB(path) as again:
         assert again.get_session("s") is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
-    Options,
+    SQLiteOptions,
     connections_to,
     open_connection,
 )
@@ -18,7 +18,9 @@ def test_a_connection_that_another_thread_uses_still_belongs_to_its_file(tmp_pat
     paths = [str(tmp_path / name) for name in ("busy.db", "idle.db")]
     for path in paths:
         Path(path).touch()
-    busy, idle = (open_connection(path, Options(), Deadline(), query_only=False) for path in paths)
+    busy, idle = (
+        open_connection(path, SQLiteOptions(), Deadline(), query_only=False) for path in paths
+    )
     is_working, may_end = threading.Event(), threading.Event()
 
     def work() -> bool:

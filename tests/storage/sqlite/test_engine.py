@@ -17,7 +17,7 @@ import pytest
 
 from hermes_sessions import InvalidInput, SessionDB, StoreClosed, StoreLocked
 from hermes_sessions.storage.sqlite import schema
-from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions
 from hermes_sessions.storage.sqlite.engine import SQLiteEngine
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from tests.storage.sqlite.programs import PATIENT
@@ -167,7 +167,7 @@ class TestNewFile:
     @pytest.mark.parametrize("journal", ["wal", "delete"])
     def test_the_journal_is_a_setting(self, path: Path, journal: Any) -> None:
         for wanted in (journal, "auto", journal):
-            provider = SQLiteSessionDBProvider(path, Options(journal=wanted))
+            provider = SQLiteSessionDBProvider(path, SQLiteOptions(journal=wanted))
             with provider.reading_connection() as connection:
                 expected = "wal" if wanted == "auto" else wanted
                 assert connection.pragma("journal_mode") == expected
@@ -181,7 +181,7 @@ class TestNewFile:
             with SessionDB(path, read_only=True) as reader:
                 assert reader.session_count() == 1
                 db.close()
-                provider = SQLiteSessionDBProvider(path, Options(journal="delete"))
+                provider = SQLiteSessionDBProvider(path, SQLiteOptions(journal="delete"))
                 with provider.reading_connection() as connection:
                     assert connection.pragma("journal_mode") == "wal"
                 assert provider.describe()["journal"] == "wal"

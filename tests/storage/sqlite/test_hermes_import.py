@@ -248,7 +248,7 @@ def test_a_file_with_accidents_loses_nothing(source: Path, db: SessionDB) -> Non
     assert sorted(map(repr, found)) == sorted(map(repr, texts))
     made = [note["id"] for note in report["notes"] if "had no session" in note["note"]]
     assert made == ["20250101_000000_gone00"]
-    assert any("cannot be used" in note["note"] for note in report["notes"])
+    assert any("is invalid" in note["note"] for note in report["notes"])
     require_the_same_again(db, source, report)
 
 
@@ -469,7 +469,7 @@ def test_ids_that_cannot_be_used_get_new_ones(source: Path, db: SessionDB) -> No
         )
     report = import_database(db, source)
     assert report["ok"]
-    renamed = [note["id"] for note in report["notes"] if "cannot be used" in note["note"]]
+    renamed = [note["id"] for note in report["notes"] if "is invalid" in note["note"]]
     assert len(renamed) == 2
     head = next(i for i in renamed if i.startswith("xxx"))
     assert db.get_compression_tip(head) == content.CHAIN[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from hermes_sessions.storage.sqlite.connection import Options, open_connection
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions, open_connection
 from hermes_sessions.storage.sqlite.reader_pool import ReaderPool
 from tests.storage.sqlite.programs import PATIENT
 
@@ -18,7 +18,7 @@ def test_a_reader_that_was_not_given_back_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.touch()
     readers = ReaderPool(
-        lambda deadline: open_connection(str(path), Options(), deadline, query_only=True)
+        lambda deadline: open_connection(str(path), SQLiteOptions(), deadline, query_only=True)
     )
     _, connection = readers.borrow(1.0)
     connection.execute("BEGIN")
@@ -32,7 +32,7 @@ def test_a_thread_does_not_wait_for_its_own_read(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.touch()
     readers = ReaderPool(
-        lambda deadline: open_connection(str(path), Options(), deadline, query_only=True)
+        lambda deadline: open_connection(str(path), SQLiteOptions(), deadline, query_only=True)
     )
     reader, _ = readers.borrow(1.0)
     assert not readers.hold(time.monotonic() + PATIENT)

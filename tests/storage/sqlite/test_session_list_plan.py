@@ -11,7 +11,7 @@ import pytest
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.provider import Params, ReadTransaction, Row
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions
 from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
 ANNA = Scope(user_id="anna")
@@ -36,7 +36,7 @@ class ExplainingProvider(SQLiteSessionDBProvider):
     """The real one; `plan` is how it went about the reads so far."""
 
     def __init__(self) -> None:
-        super().__init__(":memory:", Options())
+        super().__init__(":memory:", SQLiteOptions())
         self.plan: list[str] = []
 
     @contextmanager

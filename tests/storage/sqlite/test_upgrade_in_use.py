@@ -15,7 +15,7 @@ import pytest
 
 from hermes_sessions.errors import StoreLocked
 from hermes_sessions.storage.sessiondb import SessionDB
-from hermes_sessions.storage.sqlite.connection import Deadline, Options
+from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
 from tests.fixtures.hermes import content, reader
 from tests.fixtures.hermes.old_process import OldProcess, OldProcessError, Transaction
@@ -177,7 +177,7 @@ def test_an_old_program_cannot_come_in_between(path: Path) -> None:
     make("v11", path)
     deadline = Deadline()
     deadline.start(LONG)
-    with exclusive_access(path, Options(), deadline, gated=True, still_needed=lambda _: True):
+    with exclusive_access(path, SQLiteOptions(), deadline, gated=True, still_needed=lambda _: True):
         shut_out = OldProcess(path, patience=0.05)
         with pytest.raises(OldProcessError, match="locked"):
             shut_out.begin_write()

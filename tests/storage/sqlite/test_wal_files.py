@@ -263,9 +263,9 @@ def left_behind(
     return Path(f"{left}-wal")
 
 
-def accepted(log: Path, go_on: Callable[[], None] = lambda: None) -> int:
+def accepted(log: Path, abort_check: Callable[[], None] = lambda: None) -> int:
     with log.open("rb", buffering=0) as file:
-        return count_valid_frames(file, 4096, go_on)
+        return count_valid_frames(file, 4096, abort_check)
 
 
 def test_sqlite_is_asked_and_nothing_is_changed(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_what_sqlite_takes_is_not_summed_again(
     """Nor is the part of a transaction that was never finished, however long that is."""
     sizes: list[int] = []
 
-    def counting(order: Order, block: bytes, seeds: list[Sums], go_on: object) -> list[Sums]:
+    def counting(order: Order, block: bytes, seeds: list[Sums], abort_check: object) -> list[Sums]:
         sizes.append(len(seeds))
         return frame_sums(order, block, seeds)
 
@@ -307,12 +307,12 @@ def test_it_ends_when_it_must(tmp_path: Path) -> None:
     for most in (1, 7, 30):
         asked = count(1)
 
-        def go_on(asked: count[int] = asked, most: int = most) -> None:
+        def abort_check(asked: count[int] = asked, most: int = most) -> None:
             if next(asked) > most:
                 raise TimeoutError(most)
 
         with pytest.raises(TimeoutError, match=str(most)):
-            inspect_wal(log, go_on)
+            inspect_wal(log, abort_check)
         assert next(asked) == most + 2
 
 
@@ -322,12 +322,12 @@ def test_a_log_that_begins_anew_meanwhile_is_read_again(tmp_path: Path) -> None:
     other = left_behind(tmp_path / "other", 30)
     asked = count()
 
-    def go_on() -> None:
+    def abort_check() -> None:
         if next(asked) == 20:
             with one.open("r+b") as file:
                 file.write(other.read_bytes())
 
-    state = inspect_wal(one, go_on)
+    state = inspect_wal(one, abort_check)
     assert (state.committed, state.drops_commits) == (accepted(other), False)
     assert next(asked) > 20
 

@@ -1,17 +1,16 @@
-"""Keeps the write-ahead log short without making a writer wait for it.
+"""Keep the write-ahead log short without making writers wait.
 
-A commit that leaves a long log wakes a thread, which copies the log back into the file on a
-connection of its own. That alone does not end the log: it starts over only when all of it is copied
-and no reader needs it, and busy writers and readers never leave such a moment. So the thread then
-takes a turn like a writer and copies the short rest; the next commit starts the log over, unless
-somebody reads. When the log has become several times as long, the thread waits a little for the
-readers. Where it does not get its turn in time, a commit does the same by itself: that bounds the
-log.
+A commit that leaves a long log wakes a thread, which copies the log back into the file on its own
+connection. That alone does not restart the log: it restarts only when all of it is copied and no
+reader needs it, and busy writers and readers never leave that moment. So the thread then takes a
+turn like a writer and copies the short rest; the next commit restarts the log, unless a reader
+still needs it. When the log is several times as long, the thread waits briefly for the readers. If
+the thread does not get its turn in time, a commit does the same inline, which bounds the log.
 
-A log that starts over early is written into space that the file has already, which a disk makes
-durable in little more than half the time that it takes to make a file longer.
+A log that restarts early is written into space that the file already has. A disk makes that durable
+in little more than half the time it takes to extend a file.
 
-A reader that stays longer keeps the log growing until it ends.
+A long read keeps the log growing until it ends.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from hermes_sessions.storage.sqlite.connection import Deadline
 
 logger = Logger(__name__)
 
-#: Pages by which the log grows between two copies; pages at which the thread waits for readers; and
-#: pages at which a commit frees the log by itself.
+#: Pages by which the log grows between two copies; pages at which the thread waits for readers;
+#: pages at which a commit restarts the log inline.
 WAKE_PAGES: Final = 1000
 PATIENT_PAGES: Final = 4000
 INLINE_PAGES: Final = 8000
-#: How long writers are kept waiting for the last readers of a long log.
+#: How long writers wait for the last readers of a long log.
 READER_PATIENCE: Final = 0.25
 
-#: Lends a place among the writers, and says whether it got one before the callable said no.
+#: Takes a writer's turn; yields whether it got one before the callable cancelled the wait.
 Turn = Callable[[Callable[[], bool]], AbstractContextManager[bool]]
 
 
 class Checkpointer:
-    """The background checkpoints of one engine; the thread starts with the first long log."""
+    """Background checkpoints of one engine; the thread starts with the first long log."""
 
     def __init__(
         self,
@@ -49,14 +48,14 @@ class Checkpointer:
         turn: Turn,
         is_current: Callable[[], bool],
     ) -> None:
-        """*is_current* says whether the log that connections have open is still the store's."""
+        """*is_current* tells whether the open log is still the store's."""
         self._connect = connect
         self._turn = turn
         self._is_current = is_current
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._stopping = False
-        #: Set by somebody with the write lock who copies the log himself.
+        #: Set by a holder of the write lock who copies the log itself.
         self.is_suspended = False
         self._pages = 0
         self._wake_at = WAKE_PAGES
@@ -64,11 +63,11 @@ class Checkpointer:
         self._inline_at = INLINE_PAGES
 
     def after_commit(self, connection: apsw.Connection, deadline: Deadline, pages: int) -> None:
-        """Look after a log of that many pages, after a commit on the writer *connection*.
+        """Handle a log of *pages* pages after a commit on the writer *connection*.
 
-        The commit has happened: an error raised here would deny it.
+        The commit has happened, so nothing here may raise: an error would deny it.
         """
-        if pages < self._pages:  # The log has started over.
+        if pages < self._pages:  # The log has restarted.
             self._wake_at = WAKE_PAGES
             self._inline_at = INLINE_PAGES
         self._pages = pages
@@ -78,7 +77,7 @@ class Checkpointer:
             self._wake_thread()
         if pages >= self._inline_at:
             is_free = restart_wal(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART)
-            # Not again for every commit, as long as somebody reads.
+            # Not after every commit while a long read is running.
             self._inline_at = INLINE_PAGES if is_free else pages + PATIENT_PAGES
 
     def _wake_thread(self) -> None:
@@ -89,8 +88,8 @@ class Checkpointer:
         try:
             thread.start()
         except RuntimeError as error:
-            # The system gives no thread, or the interpreter is going down.
-            logger.debug("no thread for checkpoints: %s", error)
+            # No thread is available, or the interpreter is shutting down.
+            logger.debug("No thread for checkpoints: %s", error)
         else:
             self._thread = thread
 
@@ -109,7 +108,7 @@ class Checkpointer:
         try:
             connection = self._connect(deadline)
         except apsw.Error as error:
-            logger.warning("no connection for checkpoints: %s", error)
+            logger.warning("No connection for checkpoints: %s", error)
             return
         try:
             while True:
@@ -131,7 +130,7 @@ class Checkpointer:
         if in_log < PATIENT_PAGES:
             self._patient_at = PATIENT_PAGES
         with self._turn(lambda: self._stopping) as is_ours:
-            # Another process may have done it while this one waited.
+            # Another process may have done it during the wait.
             in_log = (copy_wal(connection) or 0) if is_ours else 0
             if in_log >= self._patient_at:
                 self._free_log_patiently(connection, deadline)
@@ -142,28 +141,28 @@ class Checkpointer:
         if restart_wal(connection, deadline, apsw.SQLITE_CHECKPOINT_RESTART):
             self._patient_at = PATIENT_PAGES
         else:
-            # Somebody reads for long: do not ask all writers to wait for that again soon.
+            # A long read is running: do not make all writers wait for it again soon.
             self._patient_at = self._pages + PATIENT_PAGES
 
 
 def copy_wal(connection: apsw.Connection) -> int | None:
-    """Copy what no reader still needs; return the pages in the log, None when nothing was done."""
+    """Copy the pages that no reader needs; return the pages in the log, None on failure."""
     try:
         return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)[0]
     except (apsw.BusyError, apsw.LockedError):
         return None
     except apsw.Error as error:
-        # The log still holds every commit; the next checkpoint tries again.
-        logger.warning("the write-ahead log could not be copied back: %s", error)
+        # The log still has every commit; the next checkpoint tries again.
+        logger.warning("The write-ahead log could not be copied back: %s", error)
         return None
 
 
 def restart_wal(
     connection: apsw.Connection, deadline: Deadline, mode: int, *, patience: float | None = None
 ) -> bool:
-    """Copy the whole log, wait a little for its last readers, and let it start over.
+    """Copy the whole log, wait briefly for its last readers, and restart it.
 
-    *deadline* is that of the connection; returns whether nobody was in the way.
+    *deadline* is that of the connection. Returns whether no reader or checkpoint was in the way.
     """
     deadline.start(READER_PATIENCE if patience is None else patience)
     attempt = 0
@@ -176,7 +175,7 @@ def restart_wal(
                 return False
             attempt += 1
         except apsw.Error as error:
-            logger.warning("the write-ahead log could not be copied back: %s", error)
+            logger.warning("The write-ahead log could not be copied back: %s", error)
             return False
         else:
             return True

@@ -1,4 +1,4 @@
-"""Opening a connection with the settings every connection of a store has."""
+"""Opening a connection with the settings that all connections of a store share."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import apsw
 
 from hermes_sessions.storage.sqlite.ofd_locks import install
 
-#: The write-ahead log is cut back to this size when it starts over.
+#: The write-ahead log is truncated to this size when it restarts.
 _WAL_SIZE_LIMIT: Final = 32 * 1024 * 1024
 
 
-class Options(NamedTuple):
+class SQLiteOptions(NamedTuple):
     """How one file is opened."""
 
-    #: full: an acknowledged write survives power loss. normal: it survives the death of the
-    #: process; power loss may take the newest ones, never older ones, never the file.
+    #: full: an acknowledged write survives power loss. normal: it survives a crash of the process;
+    #: power loss may lose the newest writes, never older ones and never the file.
     durability: Literal["full", "normal"] = "full"
-    #: Seconds a writer waits for other processes before it gives up.
+    #: Seconds that a writer waits for other processes.
     lock_timeout: float = 16.0
-    #: auto: write-ahead log where the file system carries it, rollback journal elsewhere.
+    #: auto: a write-ahead log where the file system supports it, a rollback journal elsewhere.
     journal: Literal["auto", "wal", "delete"] = "auto"
     read_only: bool = False
-    #: Whether a store is backed up before steps change its tables.
+    #: Whether a store is backed up before a migration changes its tables.
     back_up_first: bool = True
-    #: How much of the file each connection may keep in memory.
+    #: Page cache of each connection.
     cache_kib: int = 16 * 1024
 
 
 class Deadline:
-    """When waiting for a lock ends; shared by a connection's busy handler and its user."""
+    """The end of a wait for a lock, shared by a connection's busy handler and its user."""
 
     __slots__ = ("at", "clock")
 
@@ -50,29 +50,29 @@ class Deadline:
         return self.at
 
     def wait_for_lock(self, attempt: int) -> bool:
-        """Busy handler: nap with jitter until the deadline, so that waiters do not move in step."""
+        """Sleep with jitter, as a busy handler; return False once the deadline has passed."""
         remaining = self.at - self.clock()
         if remaining <= 0:
             return False
-        import random  # Who never waits does not pay for it.
+        import random  # Only processes that wait need it.
 
         nap = min(0.001 * 1.5 ** min(attempt, 10), 0.05)
         time.sleep(min(nap * random.uniform(0.5, 1.5), remaining))  # noqa: S311 - no secret
         return True
 
 
-#: Where each connection leads to: one that is at work in another thread does not tell.
+#: The path of each connection: a connection in use by another thread cannot be asked.
 _paths: weakref.WeakKeyDictionary[apsw.Connection, str] = weakref.WeakKeyDictionary()
 
 
 def connections_to(path: str) -> list[apsw.Connection]:
-    """Return the open connections of this process to a file, also those of other modules."""
+    """Return the open connections of this process to a file, including those of other modules."""
     found = []
     for connection in apsw.connections():
         try:
             name: str | None = connection.filename
         except apsw.ConnectionClosedError:
-            continue  # By another thread, meanwhile.
+            continue  # Another thread closed it meanwhile.
         except apsw.ThreadingViolationError:
             name = _paths.get(connection, path)
         if name == path:
@@ -81,17 +81,22 @@ def connections_to(path: str) -> list[apsw.Connection]:
 
 
 def open_connection(
-    path: str, options: Options, deadline: Deadline, *, query_only: bool, immutable: bool = False
+    path: str,
+    options: SQLiteOptions,
+    deadline: Deadline,
+    *,
+    query_only: bool,
+    immutable: bool = False,
 ) -> apsw.Connection:
     """Return a connection to an existing file (or ``:memory:``) with the store's settings."""
     if path == ":memory:":
         connection = apsw.Connection(path)
-        # What is only in memory must not come to a disk while it is sorted, either.
+        # Data of an in-memory database must not reach a disk through sorting either.
         connection.pragma("temp_store", "MEMORY")
     else:
         install()
         flags = apsw.SQLITE_OPEN_READONLY if options.read_only else apsw.SQLITE_OPEN_READWRITE
-        # A file name is bytes to the system; they need not be valid text.
+        # File names are bytes to the system and need not be valid text.
         name = quote_from_bytes(os.fsencode(path))
         uri = f"file:{name}{'?immutable=1' if immutable else ''}"
         connection = apsw.Connection(uri, flags=flags | apsw.SQLITE_OPEN_URI)
@@ -113,11 +118,11 @@ def open_connection(
     return connection
 
 
-def set_durability(connection: apsw.Connection, options: Options) -> None:
+def set_durability(connection: apsw.Connection, options: SQLiteOptions) -> None:
     """Apply the durability; the connection must not be inside a transaction."""
     if options.durability == "full":
-        # EXTRA is FULL, and with a rollback journal it makes the removal of the journal durable,
-        # too: one that comes back after a power failure would undo an acknowledged write.
+        # EXTRA is FULL, and with a rollback journal it also makes the removal of the journal
+        # durable: a journal that reappears after a power failure would undo an acknowledged write.
         level = "EXTRA"
     else:
         # With a rollback journal, NORMAL could leave a damaged file on some old file systems.
@@ -126,7 +131,7 @@ def set_durability(connection: apsw.Connection, options: Options) -> None:
 
 
 def wal_size(path: str) -> int:
-    """Return the bytes waiting in the write-ahead log, 0 when there is none."""
+    """Return the size of the write-ahead log in bytes, 0 without one."""
     try:
         return os.stat(f"{path}-wal").st_size
     except OSError:

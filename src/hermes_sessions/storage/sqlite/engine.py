@@ -1,12 +1,12 @@
 """The engine of one SQLite file in one process, shared by all handles on it.
 
 One writer connection, used by one thread at a time in transactions that begin with the write lock;
-readers on connections of their own, which never wait for a writer. Other processes are met at the
-gate (fairness) and at SQLite's lock (safety).
+readers on their own connections, which never wait for a writer. Other processes are coordinated by
+the gate (fairness) and by SQLite's lock (safety).
 
 ``fork()``: SQLite's locks do not survive it. Before a fork the engine closes its connections, so
-parent and child each open fresh ones at next use. If a connection was in use at that moment, the
-child refuses the store instead of working without locks.
+that parent and child each open fresh ones at next use. If a connection was in use at that moment,
+the child refuses the store instead of working without locks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite.checkpoint import Checkpointer, restart_wal
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
-    Options,
+    SQLiteOptions,
     connections_to,
     open_connection,
     set_durability,
@@ -66,13 +66,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MEMORY: Final = ":memory:"
-#: How often a checkpoint that waits for its turn asks whether it is still wanted, and how long it
-#: waits for other processes.
+#: How often a waiting checkpoint checks whether it is still needed, and how long it waits for other
+#: processes.
 _TURN_SLICE: Final = 0.05
 _TURN_PATIENCE: Final = 0.5
-#: How long a store whose log is gone waits for running reads before it opens again.
+#: How long a store whose log was removed waits for running reads before it reopens.
 _RESTART_PATIENCE: Final = 1.0
-#: Seconds between two looks at a connection that another thread uses.
+#: Seconds between two checks of a connection that another thread uses.
 _BUSY_PAUSE: Final = 0.001
 
 logger = Logger(__name__)
@@ -82,14 +82,14 @@ class SQLiteEngine:
     """Connections to one file; see the module for the rules."""
 
     def __init__(
-        self, path: str, options: Options, *, gated: bool = True, immutable: bool = False
+        self, path: str, options: SQLiteOptions, *, gated: bool = True, immutable: bool = False
     ) -> None:
-        """*gated* says whether writers take turns at a gate beside the file; *immutable*, that the
+        """*gated* says whether writers take turns at a gate beside the file; *immutable* that the
         file is read without locks, because its directory has no room for them.
         """
         self.path = path
         self.options = options
-        #: How many providers of this process use the engine; kept by them.
+        #: Number of providers of this process that use the engine; maintained by them.
         self.handles = 0
         self._immutable = immutable
         self._gate = Gate(f"{path}.gate" if gated and path != MEMORY else None)
@@ -108,7 +108,7 @@ class SQLiteEngine:
         self._writer: apsw.Connection | None = None
         self._writer_durability = options.durability
         self._writer_cache_kib = options.cache_kib
-        #: How many want that what is deleted is overwritten.
+        #: Number of blocks that require deleted data to be overwritten.
         self._overwriting = 0
         self._overwriting_lock = threading.Lock()
         self._writer_overwrites = False
@@ -116,7 +116,7 @@ class SQLiteEngine:
         self._checkpointer = self._new_checkpointer()
         self._paused_for_fork = False
 
-    # ── reading ───────────────────────────────────────────────────────────────────────────────
+    # Reading
 
     def read(self, lock_timeout: float | None = None) -> AbstractContextManager[ApswTransaction]:
         """See `SessionDBProvider.read`."""
@@ -125,7 +125,7 @@ class SQLiteEngine:
     def reading_connection(
         self, lock_timeout: float | None = None, *, keep: bool = True
     ) -> AbstractContextManager[apsw.Connection]:
-        """Lend a connection that sees one state of the database and cannot write.
+        """Lend a connection that sees one snapshot of the database and cannot write.
 
         Without *keep* it is closed afterwards.
         """
@@ -143,8 +143,8 @@ class SQLiteEngine:
     def _read_under_sqlite3_lock(
         self, shield: Sqlite3Lock, reading: ReadConnection, patience: float
     ) -> Iterator[apsw.Connection]:
-        # Borrowed first: as long as a reader is out, the shield does not go up. (Nothing is locked
-        # before the first statement.)
+        # Borrowed first: the lock of the other library is not engaged while a reader is out. (The
+        # first statement takes the first lock.)
         with reading as connection, shield.held(patience):
             try:
                 yield connection
@@ -156,17 +156,17 @@ class SQLiteEngine:
     def _reading_memory(self) -> Iterator[apsw.Connection]:
         self._check_usable()
         with self._write_lock:
-            self._check_usable()  # It may have been closed while this thread waited.
+            self._check_usable()  # It may have been closed during the wait.
             try:
                 yield self._writer_connection()
             except apsw.Error as error:
                 raise self._our_error(error) from error
 
     def start(self, connection: apsw.Connection, deadline: Deadline) -> None:
-        """Take over an idle connection that has the options of this engine.
+        """Adopt an idle connection that has the options of this engine.
 
         Raises:
-            apsw.BusyError: other programs kept everybody out until the deadline.
+            apsw.BusyError: other programs held an exclusive lock until the deadline.
         """
         self._protect(connection, deadline)
         connection.pragma("query_only", "ON")
@@ -180,7 +180,7 @@ class SQLiteEngine:
         return connection
 
     def _protect(self, connection: apsw.Connection, deadline: Deadline) -> None:
-        """Keep the log of a connection, if it is the first one, from being removed."""
+        """Protect the log of the first connection from removal."""
         if self._guard is None or self._log is None or self._closed:
             return
         try:
@@ -193,7 +193,7 @@ class SQLiteEngine:
             connection.close(True)
             raise
 
-    # ── writing ───────────────────────────────────────────────────────────────────────────────
+    # Writing
 
     def write(self, work: Callable[[ApswTransaction], T], lock_timeout: float | None = None) -> T:
         """See `SessionDBProvider.write`."""
@@ -204,18 +204,17 @@ class SQLiteEngine:
         try:
             return self.write_on_connection(on_connection, lock_timeout)
         except LogRemoved:
-            # Nothing of it happened, so it is done again, on fresh connections.
+            # Nothing of it happened, so it is repeated on fresh connections.
             return self.write_on_connection(on_connection, lock_timeout)
 
     def write_on_connection(
         self, work: Callable[[apsw.Connection], T], lock_timeout: float | None = None
     ) -> T:
-        """Run *work* in one transaction on the writer connection itself.
+        """Run *work* in one transaction directly on the writer connection.
 
         Raises:
             LogRemoved: the log was removed before the commit; the next write has a new one.
-            StoreUnavailable: it was removed during the commit, so that it is not known whether the
-                write was stored.
+            StoreUnavailable: it was removed during the commit, so the outcome is unknown.
         """
         patience = lock_timeout or self.options.lock_timeout
 
@@ -225,19 +224,19 @@ class SQLiteEngine:
                 result = work(connection)
                 if self._log is not None and not self._log.is_unchanged():
                     raise LogRemoved(
-                        f"The write was not stored: {self._log.complaint}. Write again."
+                        f"The write was not stored: {self._log.description}. Try again."
                     )
-                # With a rollback journal, the commit waits until the last reader has left.
+                # With a rollback journal, the commit waits for the last reader.
                 self._write_deadline.start(patience)
                 connection.execute("COMMIT")
                 if self._log is not None and not self._has_its_log():
                     raise StoreUnavailable(
-                        f"It is not known whether the write was stored: {self._log.complaint}. "
-                        f"Repeating it with the same external_id is safe; without one, look before "
-                        f"you repeat it."
+                        f"It is not known whether the write was stored: {self._log.description}. "
+                        f"Repeating it with the same external_id is safe; without one, check "
+                        f"before you repeat it."
                     )
             except BaseException as error:
-                # A connection on which this fails is not used again.
+                # A connection on which this fails is not reused.
                 with suppress(apsw.Error):
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
@@ -251,7 +250,7 @@ class SQLiteEngine:
     def with_writer(
         self, use: Callable[[apsw.Connection], T], lock_timeout: float | None = None
     ) -> T:
-        """Lend the writer connection, outside any transaction, to *use*, with a turn.
+        """Lend the writer connection to *use*, outside any transaction, in a writer's turn.
 
         *lock_timeout* bounds the wait for threads, gate and lock together.
 
@@ -289,13 +288,13 @@ class SQLiteEngine:
                     self._close_writer_if_free()
 
     def _use_writer(self, use: Callable[[apsw.Connection], T], patience: float, until: float) -> T:
-        # All of it may have changed while this thread waited.
+        # All of this may have changed during the wait.
         self._check_identity()
         self._write_deadline.at = until
         self._has_its_log()
         self._check_usable()
         try:
-            self._check_writer()  # An interrupt may have kept the last user from doing so.
+            self._check_writer()  # An interrupt may have prevented the last user from doing so.
             try:
                 self._gate.enter(until)
                 if self._sqlite3_lock is None:
@@ -309,12 +308,12 @@ class SQLiteEngine:
             raise self._our_error(error, patience) from error
 
     def reclaim(self, lock_timeout: float | None = None, *, patience: float | None = None) -> bool:
-        """Rebuild the file without its free pages (VACUUM) and end the log; see `truncate_wal`."""
+        """Rebuild the file without its free pages (VACUUM) and truncate the log."""
 
         def rebuild(connection: apsw.Connection) -> bool:
-            self._checkpointer.is_suspended = True  # It would only be in the way.
+            self._checkpointer.is_suspended = True  # It would only interfere.
             try:
-                # Files of older layouts gain incremental reclaiming with their first VACUUM.
+                # Files of older layouts gain incremental vacuum with their first VACUUM.
                 connection.pragma("auto_vacuum", 2)
                 connection.execute("VACUUM")
                 # The new pages are in the log, and the file keeps its size until they are copied.
@@ -327,7 +326,7 @@ class SQLiteEngine:
 
     @contextmanager
     def overwriting(self) -> Iterator[None]:
-        """Have writes in the block put zeros where they delete."""
+        """Make writes in the block overwrite deleted data with zeros."""
         with self._overwriting_lock:
             self._overwriting += 1
         try:
@@ -339,7 +338,7 @@ class SQLiteEngine:
     def truncate_wal(
         self, lock_timeout: float | None = None, *, patience: float | None = None
     ) -> bool:
-        """Copy the log back and empty its file; return False if somebody reads a state from before
+        """Copy the log back and truncate its file; return False if a reader uses an older snapshot
         for longer than *patience*.
         """
         return self.with_writer(lambda writer: self._truncate_wal(writer, patience), lock_timeout)
@@ -354,7 +353,7 @@ class SQLiteEngine:
         is_locked = False
         try:
             [is_locked] = _acquiring(self._write_lock, 0.0)
-            # Otherwise it is this process that writes.
+            # Otherwise this process itself is writing.
             return is_locked and self._gate.is_crowded()
         finally:
             if is_locked:
@@ -384,9 +383,10 @@ class SQLiteEngine:
         return self._writer
 
     def _check_writer(self) -> None:
-        """Part with a connection that is still inside a transaction: it would block every next one.
+        """Close a writer connection that is still inside a transaction: it would block the next
+        one.
 
-        A statement that was not read to its end does that, too.
+        A statement that was not read to its end keeps one open, too.
         """
         writer = self._writer
         if writer is None or self._unusable is not None:
@@ -401,12 +401,10 @@ class SQLiteEngine:
         self._checkpointer.after_commit(connection, self._write_deadline, pages)
         return apsw.SQLITE_OK
 
-    # ── errors ────────────────────────────────────────────────────────────────────────────────
+    # Errors
 
     def _our_error(self, error: apsw.Error, patience: float | None = None) -> StoreError:
-        """Return our error for the driver's; *patience* is how long a writer would wait, None for a
-        reader.
-        """
+        """Translate a driver error; *patience* is how long a writer waits, None for a reader."""
         if self._unusable is not None:
             return StoreUnavailable(self._unusable)
         if patience is None:
@@ -426,43 +424,43 @@ class SQLiteEngine:
             raise StoreUnavailable(self._unusable)
 
     def same_file(self) -> bool:
-        """Return whether the path still leads to the file this engine has open."""
+        """Return whether the path still leads to the file that this engine has open."""
         return self._identity.is_unchanged()
 
     def _check_identity(self) -> None:
         if not self._identity.is_unchanged():
-            raise StoreUnavailable(self._identity.complaint)
+            raise StoreUnavailable(self._identity.error_message)
 
     def _has_its_log(self) -> bool:
-        """Return whether what is written comes into the log that others read.
+        """Return whether writes go into the log that others read.
 
-        Called with the write lock. Otherwise all connections are new afterwards, and it is counted
-        in the store; where some are in use and cannot be replaced, the engine is unusable.
+        Called with the write lock. If not, all connections are reopened and the store counts the
+        event. If some are in use and cannot be replaced, the engine becomes unusable.
         """
         if self._log is None or self._log.is_unchanged():
             return True
         if not connections_to(self.path):
             self._log.forget()
             return True
-        logger.warning("%s. The store goes on with a new one.", self._log.complaint)
+        logger.warning("%s. The store continues with a new one.", self._log.description)
         self._keep_log_out()
         if self._pause(time.monotonic() + _RESTART_PATIENCE):
             self._checkpointer = self._new_checkpointer()
             self._readers.resume()
         if connections_to(self.path):
-            self._unusable = self._log.complaint_of_readers
+            self._unusable = self._log.blocked_by_readers
             return False
         try:
             count_removed_log(self._writer_connection())
         except apsw.Error as error:
-            logger.warning("%s: this could not be noted for the doctor: %s", self.path, error)
+            logger.warning("%s: this could not be recorded for the doctor: %s", self.path, error)
         return False
 
     def _keep_log_out(self) -> None:
-        """Have no connection of this process copy a log into the file that is no longer its.
+        """Prevent all connections of this process from copying a log that is no longer the file's.
 
-        One that stays at work in another thread for long keeps its ways: the guard, as long as it
-        is held, lets none of them be the last one, which copies.
+        A connection that stays busy in another thread keeps its setting. As long as the guard is
+        held, none of them is the last connection, which would copy.
         """
         until = time.monotonic() + _RESTART_PATIENCE
         for connection in connections_to(self.path):
@@ -479,10 +477,10 @@ class SQLiteEngine:
 
     @property
     def inode(self) -> tuple[int, ...] | None:
-        """Which file it is, however it is called; None in memory."""
+        """The identity of the file, independent of its name; None in memory."""
         return self._identity.inode
 
-    # ── life ──────────────────────────────────────────────────────────────────────────────────
+    # Lifetime
 
     def close(self) -> None:
         """Close every connection; those in use are closed by their users."""
@@ -500,64 +498,63 @@ class SQLiteEngine:
             self._guard.close()
 
     def has_neighbour(self) -> bool:
-        """Return whether another copy of SQLite in this process has the store open: closing its
-        connections would drop the other's locks.
+        """Return whether another copy of SQLite in this process has the store open.
+
+        Closing our connections would then drop the other's locks.
         """
         if self._sqlite3_lock is not None and self._sqlite3_lock.is_engaged:
             return True
         return self._guard is not None and has_neighbour(self.path)
 
     def watch_for_neighbours(self) -> None:
-        """Keep apart from Python's SQLite library where the locks of the file cannot do that.
+        """Exclude Python's SQLite library where file locks cannot do that.
 
         Raises:
-            StoreLocked: that library has it open already, and uses it.
+            StoreLocked: that library has the store open and uses it.
         """
         inode = self.inode
         if inode is None or self._immutable or (self._guard is not None and install()):
             return
-        from hermes_sessions.storage.sqlite.sqlite3_lock import Sqlite3Lock  # Seldom needed.
+        from hermes_sessions.storage.sqlite.sqlite3_lock import Sqlite3Lock  # Rarely needed.
 
         self._sqlite3_lock = Sqlite3Lock(self.path, inode, self._engage_sqlite3_lock)
         self._sqlite3_lock.watch()
 
     def _engage_sqlite3_lock(self) -> None:
-        """Let the other library in, with nothing of ours in progress."""
+        """Admit the other library, with no operation of ours in progress."""
         if self._closed or self._unusable is not None or self._sqlite3_lock is None:
             return
         until = time.monotonic() + self.options.lock_timeout
         is_locked = False
         try:
             if self._writing_thread != threading.get_ident():
-                [is_locked] = _acquiring(self._write_lock, _left(until))
+                [is_locked] = _acquiring(self._write_lock, _seconds_until(until))
             if not is_locked or not self._readers.hold(until):
                 raise StoreLocked(
-                    f"{self.path}: database is locked: this process reads or writes it right now. "
+                    f"{self.path}: database is locked: this process is using it. "
                     f"Open it with another SQLite library afterwards."
                 )
             try:
-                if not self._sqlite3_lock.is_engaged:  # By another thread, meanwhile.
-                    self._go_up(self._sqlite3_lock, until)
+                if not self._sqlite3_lock.is_engaged:  # Another thread may have done it meanwhile.
+                    self._share_with_sqlite3(self._sqlite3_lock, until)
             finally:
                 self._readers.resume()
         finally:
             if is_locked:
                 self._write_lock.release()
 
-    def _go_up(self, shield: Sqlite3Lock, until: float) -> None:
+    def _share_with_sqlite3(self, shield: Sqlite3Lock, until: float) -> None:
         if self._log is not None and not self._log_is_ended(until):
             raise StoreLocked(
-                f"{self.path}: database is locked: two SQLite libraries of one process can share "
-                f"it here only while no other process has it open. Close it there, or open it with "
-                f"the other library in a process of its own."
+                f"{self.path}: database is locked: two SQLite libraries in one process can share "
+                f"it here only while no other process has it open. Close it there, or use the "
+                f"other library in a separate process."
             )
         shield.engage()
 
     def _log_is_ended(self, until: float) -> bool:
-        """Give the store a rollback journal, at rest; return whether no other process was in the
-        way.
-        """
-        self._checkpointer.stop(_left(until))
+        """Switch the idle store to a rollback journal; return whether that was possible."""
+        self._checkpointer.stop(_seconds_until(until))
         self._checkpointer = self._new_checkpointer()
         self._readers.close_idle()
         self._write_deadline.at = until
@@ -567,7 +564,7 @@ class SQLiteEngine:
         except apsw.BusyError:
             return False
         self.options = self.options._replace(journal="delete")
-        self._close_writer()  # The next one has the durability of such a journal.
+        self._close_writer()  # The next one gets the durability for a rollback journal.
         self._log = self._guard = None
         return True
 
@@ -590,15 +587,13 @@ class SQLiteEngine:
             writer.close(True)
 
     def make_durable(self) -> None:
-        """Raise the durability to full from the next write on: the strictest of all handles on a
-        file counts.
-        """
+        """Raise the durability to full from the next write on: the strictest handle wins."""
         if self.options.durability != "full":
             self.options = self.options._replace(durability="full")
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Have the connections that are kept open share so many bytes for pages of the file."""
-        # Those for reading, one that writes, and one that makes checkpoints.
+        """Limit the total page cache of the open connections to *most_bytes*."""
+        # Idle readers, one writer and one for checkpoints.
         share = most_bytes // 1024 // (KEPT_IDLE + 2)
         self.options = self.options._replace(cache_kib=max(1, share))
         self._readers.renew()
@@ -612,9 +607,9 @@ class SQLiteEngine:
 
     @contextmanager
     def _checkpoint_turn(self, cancelled: Callable[[], bool]) -> Iterator[bool]:
-        """Keep the writers of this process, and those that take turns, out of the block.
+        """Exclude the writers of this process, and those that take turns, from the block.
 
-        Gives False without waiting for long when *cancelled*: whoever cancels may hold the lock.
+        Yields False without a long wait when *cancelled*: the canceller may hold the lock.
         """
         while not self._write_lock.acquire(timeout=_TURN_SLICE):
             if cancelled():
@@ -627,18 +622,18 @@ class SQLiteEngine:
             self._gate.leave()
             self._write_lock.release()
 
-    # ── fork ──────────────────────────────────────────────────────────────────────────────────
+    # Fork
 
     def before_fork(self, until: float) -> None:
-        """Come to rest if that is possible before *until*, and stay so until the fork has happened.
+        """Close all connections before *until* if possible, and stay idle until the fork happened.
 
-        At rest no connection is open, except that of a database in memory, which is copied.
+        An in-memory database keeps its connection, which is copied.
         """
         if self._writing_thread == threading.get_ident() or self.has_neighbour():
             return
         is_locked = False
         try:
-            [is_locked] = _acquiring(self._write_lock, _left(until))
+            [is_locked] = _acquiring(self._write_lock, _seconds_until(until))
             self._paused_for_fork = is_locked and self._pause(until)
         finally:
             if is_locked and not self._paused_for_fork:
@@ -646,7 +641,7 @@ class SQLiteEngine:
 
     def _pause(self, until: float) -> bool:
         if self._readers.hold(until):
-            if self._checkpointer.stop(_left(until)):
+            if self._checkpointer.stop(_seconds_until(until)):
                 if self.path != MEMORY:
                     self._readers.close_idle()
                     self._close_writer()
@@ -657,21 +652,21 @@ class SQLiteEngine:
         return False
 
     def after_fork_in_parent(self) -> None:
-        """Go on; connections open again at next use."""
-        self._go_on()
+        """Continue; connections are reopened at next use."""
+        self._continue()
 
     def after_fork_in_child(self) -> bool:
-        """Go on with nothing inherited; return False when that is impossible."""
+        """Continue with nothing inherited; return False if that is impossible."""
         was_at_rest = self._paused_for_fork
         self._gate.close()
         if self._guard is not None:
             self._guard.forget()
-        self._go_on()
+        self._continue()
         if not was_at_rest:
             self.refuse()
         return was_at_rest
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         self._checkpointer = self._new_checkpointer()
         if self._paused_for_fork:
             self._paused_for_fork = False
@@ -692,20 +687,21 @@ class SQLiteEngine:
 
 
 def _acquiring(lock: threading.Lock | threading.RLock, timeout: float) -> Iterator[bool]:
-    """Return what acquires the lock when it is unpacked: ``[is_locked] = _acquiring(lock, 1.0)``.
+    """Return an iterator that acquires the lock when unpacked: ``[is_locked] = _acquiring(lock,
+    1.0)``.
 
-    Ctrl-C raises between any two steps, and after a call that took the lock and before its result
-    is assigned there is such a place: the lock would be taken for ever. There is none within an
-    unpacking, so a ``finally`` around it always knows whether there is something to release.
+    Ctrl-C may raise between any two steps. After a call took the lock and before its result is
+    assigned, it would stay locked forever. There is no such gap within an unpacking, so a
+    ``finally`` around it always knows whether to release the lock.
     """
     return map(lock.acquire, (True,), (timeout,))
 
 
 def _overwrite_failed_commit(connection: apsw.Connection) -> None:
-    """Write over a commit that failed at its last step.
+    """Overwrite a commit that failed at its last step.
 
-    It stands complete in the log, only not known to be on the disk: whoever reads the log next,
-    perhaps after a crash, would bring it back to life although its caller was told that it failed.
+    It is complete in the log, but may not be on disk. The next reader of the log, perhaps after a
+    crash, would restore it although its caller was told that it failed.
     """
     if connection.pragma("journal_mode") == "wal":
         connection.execute("BEGIN IMMEDIATE")
@@ -713,5 +709,5 @@ def _overwrite_failed_commit(connection: apsw.Connection) -> None:
         connection.execute("COMMIT")
 
 
-def _left(until: float) -> float:
+def _seconds_until(until: float) -> float:
     return max(0.0, until - time.monotonic())

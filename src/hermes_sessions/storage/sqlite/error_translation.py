@@ -1,4 +1,4 @@
-"""Translates the driver's errors to ours, by table, with the cause kept."""
+"""Translate driver errors to the errors of this package, by table, keeping the cause."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import apsw
 
 from hermes_sessions import errors
 
-_FULL: Final = (
-    "no space is left where the store lives; the write was rolled back. Free some space first"
-)
-#: The one failure after which the write is there: with a rollback journal, at the very end.
+_FULL: Final = "no space is left on the device; the write was rolled back. Free some space first"
+#: The only failure after which the write is stored: at the very end with a rollback journal.
 _UNSURE: Final = (
     "disk I/O error while the end of a commit was made durable. The write is stored, but a power "
     "failure could still undo it. Check the disk; repeat the write only with its external_id"
@@ -55,7 +53,7 @@ _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str]
         errors.StoreCorrupt,
         (
             "database disk image is malformed; nothing was changed. Keep the file; to see what is "
-            "wrong and save what can be read: hermes repair"
+            "wrong and recover what can be read: hermes repair"
         ),
     ),
     (
@@ -63,21 +61,21 @@ _TRANSLATIONS: Final[tuple[tuple[type[apsw.Error], type[errors.StoreError], str]
         errors.NotADatabase,
         (
             "file is not a database; nothing was changed. Choose another path; if it was a store, "
-            "save what is left of it with: hermes repair"
+            "recover what is left of it with: hermes repair"
         ),
     ),
     (apsw.ConstraintError, errors.ConstraintViolated, "constraint failed"),
     (apsw.MismatchError, errors.ConstraintViolated, "a value has the wrong type"),
     (apsw.SQLError, errors.StatementRefused, "the statement cannot be run"),
     (apsw.AuthError, errors.StatementRefused, "the statement is not allowed"),
-    (apsw.BindingsError, errors.StatementRefused, "the parameters do not fit the statement"),
+    (apsw.BindingsError, errors.StatementRefused, "the parameters do not match the statement"),
     (
         apsw.IOError,
         errors.StoreIOError,
         "disk I/O error; an unfinished write was rolled back. Check the disk and its free space",
     ),
 )
-#: What the system says when there is no room, and SQLite reports as a failed write.
+#: System errors for missing space, which SQLite reports as a failed write.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ROOM_FOR_LOCKS: Final = 64 * 1024
 
@@ -85,11 +83,11 @@ _ROOM_FOR_LOCKS: Final = 64 * 1024
 def translate(
     error: apsw.Error, location: str, connection: apsw.Connection | None = None
 ) -> errors.StoreError:
-    """Return our error for a driver's error, naming the store it happened to.
+    """Return the error of this package for a driver error, naming the store.
 
-    The *connection* on which it happened may know more about it.
+    The *connection* on which it happened may have more details.
     """
-    # Errors that the driver found by itself have no code of SQLite's.
+    # Errors raised by the driver itself have no SQLite code.
     code = getattr(error, "extendedresult", None)
     if code == apsw.SQLITE_IOERR_DIR_FSYNC:
         return errors.StoreIOError(f"{location}: {_UNSURE} ({error}).")
@@ -104,7 +102,7 @@ def translate(
 
 
 def _is_full(path: str) -> bool:
-    """Return whether there is no room beside a file for SQLite's locks."""
+    """Return whether there is no space beside a file for SQLite's locks."""
     try:
         facts = os.statvfs(os.path.dirname(path))
     except OSError:
@@ -114,7 +112,7 @@ def _is_full(path: str) -> bool:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise our errors instead of the driver's inside the block."""
+    """Translate driver errors inside the block."""
     try:
         yield
     except apsw.Error as error:

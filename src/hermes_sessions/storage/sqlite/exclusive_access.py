@@ -1,9 +1,8 @@
-"""Sole use of a file: nobody else has it open, and nobody can come in.
+"""Exclusive access to a file: no other program has it open, and none can open it.
 
-A change of layout must not meet a program that still works with the old one. SQLite shows most of
-them: whoever has a file with a write-ahead log open holds a lock on it, even when idle. In a file
-with a rollback journal an idle program holds no lock; where the system tells which process has
-which file open (Linux), it is found there.
+A change of layout must not meet a program that still uses the old one. SQLite reveals most of them:
+a connection to a file with a write-ahead log holds a lock on it, even when idle. With a rollback
+journal an idle program holds no lock; Linux tells which process has which file open.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ import apsw
 
 from hermes_sessions.errors import StoreLocked, StoreReadOnly
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite.connection import Deadline, Options, open_connection
+from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions, open_connection
 from hermes_sessions.storage.sqlite.error_translation import translated
 from hermes_sessions.storage.sqlite.file_access import lock_holders, process_name
 from hermes_sessions.storage.sqlite.gate import Gate
 
-# Keeping everybody else from a damaged file while it is copied and replaced.
+# Excluding other programs from a damaged file while it is copied and replaced.
 #
-# SQLite's own lock is taken on the file's bytes, without reading them: it works whatever the file
-# holds. Whoever has a store with a write-ahead log open holds that lock, too, even when idle.
+# SQLite's own lock is taken on the file's bytes without reading them, so it works for any content.
+# Connections to a store with a write-ahead log hold that lock too, even when idle.
 
 
 try:
     import fcntl
-except ImportError:  # Windows has no fcntl: nobody takes turns there.
+except ImportError:  # Windows has no fcntl, so there are no turns.
     fcntl = None  # type: ignore[assignment]
 
 
@@ -42,7 +41,7 @@ _SECTOR: Final = 4096
 
 
 class LockedFile:
-    """A file that nobody else can use."""
+    """A file that no other program can use."""
 
     def __init__(self, path: Path, file: apsw.VFSFile) -> None:
         self.path = path
@@ -54,10 +53,10 @@ class LockedFile:
         return self._file.xFileSize()
 
     def copy_to(self, target: Path) -> int:
-        """Write its bytes to a new private file; return how many the disk could not read. They
-        are zeros in the copy.
+        """Write its bytes to a new private file; return how many bytes the disk could not read.
 
-        It is read through SQLite: closing a descriptor of our own would drop the lock.
+        Those are zeros in the copy. It is read through SQLite, because closing a descriptor of our
+        own would drop the lock.
         """
         lost = 0
         length = self.size
@@ -80,10 +79,10 @@ class LockedFile:
         return lost
 
     def require_alone(self) -> None:
-        """Refuse to go on when somebody has opened it since, and waits.
+        """Refuse if another program has opened it since and is waiting.
 
         Raises:
-            StoreLocked: who, where the system tells.
+            StoreLocked: names the program where the system tells.
         """
         if others := processes_with_write_access(self.path):
             raise _in_use(self.path, others)
@@ -91,13 +90,13 @@ class LockedFile:
 
 @contextmanager
 def lock_file(path: Path, patience: float, *, to_replace: bool) -> Iterator[LockedFile]:
-    """Lend a file, whose links have been followed, that nobody else has open until the block ends.
+    """Lend a file, with links resolved, that no other program has open until the block ends.
 
-    One that this user cannot write, and that is not *to_replace*, is kept from being written as
-    far as that is possible.
+    A file that this user cannot write, and that is not *to_replace*, is protected from writes as
+    far as possible.
 
     Raises:
-        StoreLocked: others had it open for that many seconds; names them where the system tells.
+        StoreLocked: others had it open for *patience* seconds; names them where the system tells.
         StoreReadOnly: it cannot be written.
     """
     deadline = Deadline()
@@ -110,8 +109,8 @@ def lock_file(path: Path, patience: float, *, to_replace: bool) -> Iterator[Lock
         is_ours_to_write = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
         if to_replace and not is_ours_to_write:
             raise StoreReadOnly(
-                f"{path} cannot be written. Repair it as its owner, or save what can be read to "
-                f"another place with --to."
+                f"{path} cannot be written. Repair it as its owner, or recover what can be read to "
+                f"another file with --to."
             )
         gate.enter(deadline.at)
         level = apsw.SQLITE_LOCK_EXCLUSIVE if is_ours_to_write else apsw.SQLITE_LOCK_SHARED
@@ -127,10 +126,10 @@ def lock_file(path: Path, patience: float, *, to_replace: bool) -> Iterator[Lock
 
 @contextmanager
 def locked_if_unused(path: str, deadline: Deadline) -> Iterator[bool]:
-    """Lend the answer to whether no connection, of this process or another, has a file with a log
-    open. While it is yes, none can read it.
+    """Yield whether no connection, of this process or another, has a file with a log open.
 
-    Those who ask take turns: each would take the other's lock for that of a connection.
+    While that is true, none can read it. Concurrent callers take turns, because each would mistake
+    the other's lock for that of a connection.
     """
     flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
     with _turn(f"{path}-wal", deadline):
@@ -148,9 +147,9 @@ def locked_if_unused(path: str, deadline: Deadline) -> Iterator[bool]:
 
 @contextmanager
 def _turn(log: str, deadline: Deadline) -> Iterator[None]:
-    """Keep others who ask out, as far as the system can do that, until the block ends.
+    """Exclude other callers until the block ends, as far as the system supports it.
 
-    The log is locked, in which SQLite has no locks of its own that closing it could drop.
+    The log is locked, because SQLite holds no locks on it that closing it could drop.
     """
     try:
         descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -162,7 +161,7 @@ def _turn(log: str, deadline: Deadline) -> Iterator[None]:
         yield
     finally:
         if fcntl is not None:
-            # A child that was forked meanwhile has it open, too.
+            # A child forked meanwhile has it open, too.
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
@@ -178,20 +177,21 @@ def _lock_log(descriptor: int, deadline: Deadline) -> None:
                 return
             attempt += 1
         except OSError:
-            return  # This file system knows no such locks.
+            return  # This file system does not support such locks.
         else:
             return
 
 
 def _is_locked(file: apsw.VFSFile, deadline: Deadline) -> bool:
-    """Lock a file that nobody has open; return whether that was possible."""
+    """Lock a file that no program has open; return whether that was possible."""
     attempt = 0
     while True:
         try:
             file.xLock(apsw.SQLITE_LOCK_SHARED)
             break
         except apsw.BusyError:
-            # Who keeps even readers out repairs, replaces or closes it: nobody knows its log.
+            # A program that excludes even readers repairs, replaces or closes the file; its log is
+            # unknown.
             if not deadline.wait_for_lock(attempt):
                 return False
             attempt += 1
@@ -226,8 +226,8 @@ def _lock(path: Path, file: apsw.VFSFile, deadline: Deadline, level: int) -> Non
 def _in_use(path: Path, others: list[str]) -> StoreLocked:
     who = ", ".join(others) or "another program, or this one"
     return StoreLocked(
-        f"{path} was not repaired: {who} has it open. End that first, then try again; what is "
-        f"wrong can be looked at meanwhile with: hermes repair --check-only"
+        f"{path} was not repaired: {who} has it open. Stop that program first, then try again; to "
+        f"inspect the damage meanwhile: hermes repair --check-only"
     )
 
 
@@ -239,7 +239,7 @@ _PROCESSES: Final = Path("/proc")
 @contextmanager
 def exclusive_access(
     path: Path,
-    options: Options,
+    options: SQLiteOptions,
     deadline: Deadline,
     *,
     gated: bool,
@@ -247,9 +247,9 @@ def exclusive_access(
 ) -> Iterator[apsw.Connection | None]:
     """Lend a connection that holds the file exclusively until the block ends.
 
-    Meanwhile the file has a rollback journal, so it is complete without companions. Afterwards it
-    has the kind of journal it had before. None is lent as soon as *still_needed* says no: another
-    process may have done the work while this one waited.
+    Meanwhile the file has a rollback journal, so it is complete without companion files. Afterwards
+    it has its previous kind of journal. Yields None as soon as *still_needed* returns False:
+    another process may have done the work during the wait.
 
     Raises:
         StoreLocked: others had the file open until the deadline; it was not changed.
@@ -273,13 +273,13 @@ def exclusive_access(
 
 def _wait_for_exclusive_access(
     path: Path,
-    options: Options,
+    options: SQLiteOptions,
     deadline: Deadline,
     still_needed: Callable[[apsw.Connection], bool],
 ) -> tuple[apsw.Connection, bool] | None:
     attempt = 0
     while True:
-        # Nothing is locked or held open between attempts: the others work on undisturbed, and
+        # Nothing is locked or held open between attempts: other programs continue undisturbed, and
         # several upgrading processes do not wait for each other's connections.
         connection = open_connection(str(path), options, deadline, query_only=False)
         openers: list[str] = []
@@ -308,7 +308,7 @@ def _wait_for_exclusive_access(
 
 
 def _take(connection: apsw.Connection) -> None:
-    # Keeps every lock from here on, so nobody gets between this statement and the next ones.
+    # Keeps every lock from here on, so that no program gets between this and the next statements.
     connection.pragma("locking_mode", "EXCLUSIVE")
     connection.pragma("journal_mode", "delete")
     connection.execute("BEGIN EXCLUSIVE; COMMIT")
@@ -320,8 +320,8 @@ def _release(connection: apsw.Connection, *, had_log: bool) -> None:
         if had_log:
             connection.pragma("journal_mode", "wal")
     except apsw.Error as error:
-        # Either kind of journal is right for every program that opens the file next.
-        logger.debug("the journal stays a rollback journal: %s", error)
+        # Either kind of journal works for the next program that opens the file.
+        logger.debug("The journal stays a rollback journal: %s", error)
     finally:
         connection.close()
 
@@ -330,20 +330,20 @@ def _still_in_use(path: Path, holders: list[str], waited: float) -> StoreLocked:
     return StoreLocked(
         f"{path}: database is locked. It has the layout of an older Hermes and must be upgraded, "
         f"but {', '.join(holders) or 'another program'} still has it open. Waited {waited:g} s; "
-        f"nothing was changed. End that program, then try again."
+        f"nothing was changed. Stop that program, then try again."
     )
 
 
 def processes_with_write_access(path: Path) -> list[str]:
     """Return the other processes that have *path* open for writing, as far as the system tells.
 
-    Nothing is opened, so no lock of this process can be lost.
+    Opens nothing, so that no lock of this process is lost.
     """
     return [process_name(pid) for pid in _writing(path)]
 
 
 def writers_of_other_products(path: Path) -> list[str]:
-    """Return those of them that do not use the SQLite library of this product."""
+    """Return those of them that do not use this product's SQLite library."""
     return [process_name(pid) for pid in _writing(path) if not _uses_our_library(pid)]
 
 
@@ -365,16 +365,17 @@ def _uses_our_library(pid: int) -> bool:
     try:
         maps = (_PROCESSES / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return True  # It ended meanwhile, or cannot be told.
+        return True  # It has ended, or cannot be inspected.
     return "apsw" in maps
 
 
 def _has_write_access(process: str, target: os.stat_result) -> bool:
-    # Texts, not paths: there are thousands of descriptors, and a path takes longer than its stat.
+    # Strings, not Path objects: there are thousands of descriptors, and a Path costs more than
+    # stat.
     try:
         descriptors = os.listdir(f"{process}/fd")
     except OSError:
-        # Ended meanwhile, or somebody else's, who may not open our private file anyway.
+        # It has ended, or belongs to another user, who may not open our private file anyway.
         return False
     for descriptor in descriptors:
         try:

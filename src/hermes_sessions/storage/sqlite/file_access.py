@@ -1,4 +1,4 @@
-"""Where a store's file lives: who owns it, what carries it, who holds it.
+"""The file of a store: its owner, its file system, and the processes that hold it.
 
 Nothing here opens a database file: closing a descriptor of it would drop the locks of this process.
 """
@@ -18,7 +18,7 @@ from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)
 
-#: File systems whose locks or shared memory do not carry SQLite's write-ahead log.
+#: File systems whose locks or shared memory do not support SQLite's write-ahead log.
 NETWORK_FILE_SYSTEMS: Final = frozenset(
     [
         "9p",
@@ -47,7 +47,7 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
         "webdav",
     ]
 )
-#: What SQLite keeps beside a file, named after it.
+#: Suffixes of the files that SQLite keeps beside a database.
 COMPANIONS: Final = ("-wal", "-shm", "-journal")
 _LOCAL_FUSE: Final = frozenset({"fuseblk"})
 _MOUNT_TABLE: Final = Path("/proc/self/mountinfo")
@@ -56,9 +56,9 @@ _OCTAL_ESCAPE: Final = r"\\([0-7]{3})"
 
 
 def file_system_type(path: str, mount_table: Iterable[str]) -> str | None:
-    """Return the type of the file system that holds *path*, from lines of ``mountinfo``.
+    """Return the type of the file system that contains *path*, from lines of ``mountinfo``.
 
-    Links in *path* have been followed.
+    Links in *path* must be resolved.
     """
     longest, found = 0, None
     for line in mount_table:
@@ -78,7 +78,7 @@ def file_system_type(path: str, mount_table: Iterable[str]) -> str | None:
 def supports_wal(file_system: str | None) -> bool:
     """Return whether a write-ahead log is safe on this type of file system.
 
-    An unknown type is trusted; network and user-space file systems are not.
+    Unknown types are trusted; network and user-space file systems are not.
     """
     if file_system is None or file_system in _LOCAL_FUSE:
         return True
@@ -86,7 +86,7 @@ def supports_wal(file_system: str | None) -> bool:
 
 
 def read_mount_table() -> list[str]:
-    """Return this process's mounts, or nothing where the system does not tell."""
+    """Return this process's mounts, or an empty list where the system does not tell."""
     try:
         return _MOUNT_TABLE.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError:
@@ -116,8 +116,8 @@ def prepare_directory(path: Path) -> None:
 
 
 def _make_entry_durable(directory: Path) -> None:
-    # What is in a new directory is lost with it when its name was not written in time.
-    with suppress(OSError):  # Some file systems cannot do that for a directory.
+    # The content of a new directory is lost if its own entry was not made durable.
+    with suppress(OSError):  # Some file systems cannot sync a directory.
         descriptor = os.open(directory.parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -126,11 +126,11 @@ def _make_entry_durable(directory: Path) -> None:
 
 
 def check_ownership(path: str) -> None:
-    """Refuse a file that belongs to another user, and a link of somebody else's to any file.
+    """Refuse a file, or a link to any file, that belongs to another user.
 
     Raises:
-        UnsafeStore: the file or a link is somebody else's.
-        StoreUnreachable: it is not a regular file, or nothing can be found out about it.
+        UnsafeStore: the file or a link belongs to another user.
+        StoreUnreachable: not a regular file, or it cannot be inspected.
     """
     if not hasattr(os, "geteuid"):
         return
@@ -150,14 +150,14 @@ def check_ownership(path: str) -> None:
         if not stat.S_ISLNK(facts.st_mode):
             raise StoreUnreachable(f"unable to open database file: {path} is not a regular file.")
         step = os.path.join(os.path.dirname(step), os.readlink(step))
-    raise StoreUnreachable(f"unable to open database file: {path} is a link that leads nowhere.")
+    raise StoreUnreachable(f"unable to open database file: {path} is a broken link.")
 
 
 def require_one_name(path: str) -> None:
-    """Refuse a file that has other names, too (hard links).
+    """Refuse a file that has other names (hard links).
 
-    SQLite names its log after the file: what is written under one name is not seen under another,
-    and lost when that one is written to.
+    SQLite names its log after the file: a write under one name is invisible under another, and lost
+    when that one is written.
 
     Raises:
         StoreUnreachable: the file has several names.
@@ -166,16 +166,16 @@ def require_one_name(path: str) -> None:
     if facts is not None and facts.st_nlink > 1:
         raise StoreUnreachable(
             f"unable to open database file: {path} has {facts.st_nlink} names (hard links), and "
-            f"what is written under one would be lost under another. Remove the other names, or "
-            f"replace this one by a copy; this lists them: find DIRECTORY -samefile {path}"
+            f"writes under one would be lost under another. Remove the other names, or "
+            f"replace this one by a copy; to list them: find DIRECTORY -samefile {path}"
         )
 
 
 def _facts(path: str | Path, *, follow: bool = True) -> os.stat_result | None:
-    """Return what the system knows about a file, None when there is none.
+    """Return the stat result of a file, None if it does not exist.
 
     Raises:
-        StoreUnreachable: the system does not tell.
+        StoreUnreachable: it cannot be inspected.
     """
     try:
         return os.stat(path, follow_symlinks=follow)
@@ -189,7 +189,7 @@ def _facts(path: str | Path, *, follow: bool = True) -> os.stat_result | None:
 
 
 def inode_of(path: str) -> tuple[int, ...] | None:
-    """Return which file this is, however it is called; None when there is none to be seen."""
+    """Return the identity of a file, independent of its name; None if it cannot be seen."""
     try:
         facts = os.stat(path)
     except OSError:
@@ -198,9 +198,9 @@ def inode_of(path: str) -> tuple[int, ...] | None:
 
 
 def create_private(path: Path) -> bool:
-    """Create an empty file readable by its owner alone; return whether it was created now.
+    """Create an empty file that only its owner can read; return whether it was created now.
 
-    Only a file that did not exist is opened, so no lock of this process can be lost.
+    Only a file that did not exist is opened, so that no lock of this process is lost.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -222,10 +222,10 @@ def can_write(path: str) -> bool:
 
 
 def make_private(path: str) -> int:
-    """Take access to a store away from everybody but its owner, who may write what lies beside it.
+    """Restrict a store and its companion files to their owner.
 
-    Returns how many files had other permissions.
-    (SQLite gives its companions the permissions that the file has at that moment.)
+    Returns how many files had other permissions. (SQLite gives new companion files the permissions
+    of the file.)
     """
     others = 0
     for suffix in ("", *COMPANIONS, ".gate"):
@@ -247,17 +247,15 @@ def make_private(path: str) -> int:
 def processes_blocking_writers(
     path: Path, lock_table: Iterable[str], *, writers_only: bool = False
 ) -> list[int]:
-    """Return the other processes that keep writers out, from lines of ``/proc/locks``.
+    """Return the other processes that block writers, from lines of ``/proc/locks``.
 
-    Where none of them is seen writing: all others that have the store open, unless only writers
-    are asked for.
+    If none of them is seen writing: all others that have the store open, unless *writers_only*.
     """
     exact, loose = _lock_names(path)
     writers: set[int] = set()
     others: set[int] = set()
     entries = [entry for entry in map(_lock_entry, lock_table) if entry is not None]
-    # Some file systems show the device of a file differently in the table; then its number alone
-    # must do.
+    # Some file systems show another device in the table; then only the inode number is compared.
     names = exact if any(entry.name in exact for entry in entries) else loose
     for entry in entries:
         suffix = names.get(entry.name, names.get(entry.name.rpartition(":")[2]))
@@ -284,7 +282,7 @@ class _LockEntry(NamedTuple):
 
 
 def _lock_entry(line: str) -> _LockEntry | None:
-    # id: class mode WRITE|READ pid major:minor:inode first last; one who waits has "->".
+    # id: class mode WRITE|READ pid major:minor:inode first last; a waiting process has "->".
     fields = line.split()
     if len(fields) != 8 or fields[1] == "->":
         return None
@@ -293,7 +291,7 @@ def _lock_entry(line: str) -> _LockEntry | None:
 
 
 def _lock_names(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the suffixes of the locked files, by full name in the table and by number alone."""
+    """Return the suffixes of the locked files, by full name in the table and by inode number."""
     exact: dict[str, str] = {}
     loose: dict[str, str] = {}
     for suffix in ("", "-shm"):
@@ -308,10 +306,10 @@ def _lock_names(path: Path) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def read_lock_table(path: Path) -> list[str]:
-    """Return the locks that processes hold on a store's files, as lines of ``/proc/locks``, or
-    nothing where the system does not tell.
+    """Return the locks that processes hold on a store's files, as lines of ``/proc/locks``.
 
-    Locks that belong to a descriptor have no process there; they come with each that has it open.
+    Empty where the system does not tell. Descriptor locks have no process in that table; they are
+    listed once for each process that has the descriptor open.
     """
     lines = _lock_lines()
     _, numbers = _lock_names(path)
@@ -329,7 +327,7 @@ def _lock_lines() -> list[str]:
 
 
 def _descriptor_locks(path: Path) -> Iterator[str]:
-    """Yield the locks that belong to descriptors of other processes, with the process."""
+    """Yield the descriptor locks of other processes, with the process id."""
     files = [facts for suffix in ("", "-shm") if (facts := _facts(f"{path}{suffix}")) is not None]
     for process in Path("/proc").glob("[0-9]*"):
         if process.name == str(os.getpid()):
@@ -337,7 +335,7 @@ def _descriptor_locks(path: Path) -> Iterator[str]:
         try:
             descriptors = os.listdir(process / "fd")
         except OSError:
-            continue  # It has ended, or is another user's.
+            continue  # It has ended, or belongs to another user.
         for descriptor in descriptors:
             try:
                 facts = os.stat(f"{process}/fd/{descriptor}")
@@ -366,12 +364,12 @@ def locks_of_this_process(path: str) -> bool:
 
 
 def lock_holders(path: Path) -> list[str]:
-    """Return who keeps writers out right now, as ``name (process id)``; empty if unknown."""
+    """Return the processes that block writers now, as ``name (process id)``; empty if unknown."""
     return [process_name(pid) for pid in processes_blocking_writers(path, read_lock_table(path))]
 
 
 def process_name(pid: int) -> str:
-    """Return how a process is named to people: ``name (process id)``."""
+    """Return the display name of a process: ``name (process id)``."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether a path still leads to the file that was opened there."""
+"""Detects that a store's file or log was replaced while it is open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import apsw
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.storage.sqlite.connection import wal_size
 
-#: Where ``state_meta`` has how often a log was removed in use, and when last: ``{count, last}``.
+#: The ``state_meta`` key that counts logs removed in use: ``{count, last}``.
 REMOVED_LOGS: Final = "store:removed_logs"
 _COUNT: Final = """
 INSERT INTO state_meta (key, value) VALUES (?1, json_object('count', 1, 'last', ?2))
@@ -21,15 +21,15 @@ SET value = json_object('count', json_extract(value, '$.count') + 1, 'last', ?2)
 
 
 class LogRemoved(StoreUnavailable):
-    """The log was removed before a write was committed, so nothing of it happened."""
+    """The log was removed before a write was committed; the write did not happen."""
 
 
 class FileIdentity:
-    """The file at a path, as it was at first sight."""
+    """The file at a path, as it was when first seen."""
 
     def __init__(self, path: str | None, *, immutable: bool = False) -> None:
-        """*path* is None for a database in memory. An *immutable* file, which is read without
-        locks, must not even be written.
+        """*path* is None for an in-memory database. An *immutable* file is read without locks and
+        must not even be written.
         """
         self._path = path
         self._immutable = immutable
@@ -37,7 +37,7 @@ class FileIdentity:
 
     @property
     def inode(self) -> tuple[int, ...] | None:
-        """Which file it is, however it is called; None in memory."""
+        """The identity of the file, independent of its name; None in memory."""
         return None if self._path is None else self._first[:2]
 
     def is_unchanged(self) -> bool:
@@ -45,12 +45,12 @@ class FileIdentity:
         return self._look() == self._first
 
     @property
-    def complaint(self) -> str:
-        """What to tell about one that is not."""
+    def error_message(self) -> str:
+        """The error message for a file that changed."""
         if self._immutable:
             return (
-                f"{self._path} was changed while it was open for reading in a place without room "
-                f"for locks. Close this handle and open the store again."
+                f"{self._path} was changed while it was open for reading in a directory without "
+                f"room for locks. Close this handle and open the store again."
             )
         return (
             f"{self._path} was removed or replaced while it was open; nothing was written to the "
@@ -66,17 +66,16 @@ class FileIdentity:
             return (0, 0)
         inode = (facts.st_dev, facts.st_ino)
         if self._immutable:
-            # Nothing but these tells that somebody wrote the file or its log.
+            # Only these reveal that the file or its log was written.
             return (*inode, facts.st_size, facts.st_mtime_ns, wal_size(self._path))
         return inode
 
 
 class WalIdentity:
-    """The write-ahead log beside a store and the log's index, as they were when this process opened
-    them.
+    """The write-ahead log of a store and the log's index, as this process opened them.
 
-    SQLite never removes them while a connection uses them. Where something else did, commits go
-    into a file without a name, or other processes share no locks with this one.
+    SQLite never removes them while a connection uses them. If another program did, commits go into
+    an unnamed file, or other processes share no locks with this one.
     """
 
     def __init__(self, path: str) -> None:
@@ -86,19 +85,19 @@ class WalIdentity:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is one to compare with."""
+        """Whether an identity was remembered."""
         return self._first is not None
 
     def remember(self) -> None:
-        """Take the files that are there now for those that connections have open."""
+        """Remember the present files as those that connections have open."""
         self._first = self._look()
 
     def forget(self) -> None:
-        """Know of none: no connection is open."""
+        """Forget the files: no connection is open."""
         self._first = None
 
     def is_unchanged(self) -> bool:
-        """Return whether they are still the same files, as far as that is known."""
+        """Return whether they are still the same files, as far as known."""
         return self._first is None or self._look() == self._first
 
     def _look(self) -> list[int] | None:
@@ -108,23 +107,23 @@ class WalIdentity:
             return None
 
     @property
-    def complaint(self) -> str:
-        """What happened to one that is not."""
+    def description(self) -> str:
+        """The description of what happened to files that changed."""
         return (
             f"{self._path}-wal or -shm was removed or replaced while it was in use, by another "
             f"program or another SQLite library in this process"
         )
 
     @property
-    def complaint_of_readers(self) -> str:
-        """What to tell when reads that still run keep the store from going on."""
+    def blocked_by_readers(self) -> str:
+        """The error message when running reads prevent the store from reopening."""
         return (
-            f"{self.complaint}. Close every handle on {self._path} in this process, then open it "
+            f"{self.description}. Close every handle on {self._path} in this process, then open it "
             f"again."
         )
 
 
 def count_removed_log(connection: apsw.Connection) -> None:
-    """Note for the doctor that it happened, now, in the file: the new log may be removed, too."""
+    """Record the event in the file for the doctor; now, because the new log may be removed, too."""
     connection.execute(_COUNT, (REMOVED_LOGS, time.time()))
     connection.wal_checkpoint()

@@ -1,4 +1,4 @@
-"""What a file is, as far as opening it is concerned, found out without changing it."""
+"""Identifies what a file is before it is opened as a store, without changing it."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ import apsw
 from hermes_sessions.errors import StoreCorrupt
 from hermes_sessions.storage.sqlite import schema
 
-# A file without tables where a store has been: emptied, not new.
+# A file without tables where a store used to be is an emptied store, not a new one.
 #
-# Writers of a store take turns at a gate (`gate.py`), whose file lies beside it and is made by the
-# first write after the tables are there. Whoever makes a new store removes the gate of one that is
-# gone before there is a file. So a file without tables that has a gate once had tables, too;
-# nobody who finds one that is just being made takes it for an emptied one, if the gate is looked
-# for first.
+# Writers of a store take turns at a gate (`gate.py`), a file beside the store that the first write
+# after table creation makes. Creating a new store removes a stale gate before the file exists. So a
+# file without tables that has a gate once had tables. To avoid mistaking a store that is just being
+# created for an emptied one, look for the gate first.
 
 
 class StoreEmptied(StoreCorrupt):
-    """There was a store, and nothing of it is in the file any more. It was not changed."""
+    """A store was here, and its file is now empty. It was not changed."""
 
 
 def require_not_emptied(path: Path, connection: apsw.Connection) -> None:
-    """Refuse a file, open on *connection* and without tables, that had some before.
+    """Refuse a file, open on *connection* and without tables, that used to have some.
 
     Raises:
-        StoreEmptied: it says what to do.
+        StoreEmptied: the message says what to do.
     """
-    # (Looked at again: whoever makes a store may have come to its first write meanwhile.)
+    # (Checked again: a process creating the store may have reached its first write meanwhile.)
     if had_store(path) and identify_file(connection).kind is FileType.EMPTY:
         raise emptied(path)
 
@@ -43,17 +42,18 @@ def had_store(path: Path) -> bool:
 
 
 def emptied(path: Path) -> StoreEmptied:
-    """Return what to raise for a file of which nothing is left."""
+    """Return the error for an emptied file."""
     what = "it is empty" if path.stat().st_size == 0 else "it has no tables any more"
     return StoreEmptied(
         f"{path}: {what}, but a store was here, as {_gate(path)} shows; nothing was changed. To "
-        f"put a backup in its place: hermes backup list. To begin anew instead, remove the file."
+        f"restore a backup: hermes backup list. To start with an empty store, remove the file."
     )
 
 
 def remove_stale_gate(path: Path) -> None:
-    """Remove the gate of a store that is gone, before another one is made in its place. (Who has
-    the removed file open still loses nothing: a gate is about turns.)
+    """Remove the gate of a deleted store before a new one is created in its place.
+
+    Processes that still have the removed file open lose only fairness.
     """
     with suppress(OSError):
         os.unlink(_gate(path))
@@ -64,7 +64,7 @@ def _gate(path: Path) -> str:
     return f"{os.path.realpath(path)}.gate"
 
 
-#: What every documented version has had since the first.
+#: Columns of every documented version since the first.
 _CORE_COLUMNS: Final = {
     "sessions": {"id", "source", "started_at"},
     "messages": {"id", "session_id", "role", "content", "timestamp"},
@@ -73,11 +73,11 @@ _CORE_COLUMNS: Final = {
 
 
 class FileType(Enum):
-    """The kinds of files that are told apart."""
+    """The kinds of files that are distinguished."""
 
     EMPTY = "empty"
     OURS = "ours"
-    #: Ours, without the marks in the header: made of a dump.
+    #: Ours, but without the marks in the header: restored from a dump.
     UNMARKED = "unmarked"
     DOCUMENTED = "documented"
     LATER = "later"
@@ -85,14 +85,14 @@ class FileType(Enum):
 
 
 class FileKind(NamedTuple):
-    """A file's kind, and the schema version it states."""
+    """A file's type, and the schema version it states."""
 
     kind: FileType
     version: int = 0
 
 
 def identify_file(connection: apsw.Connection) -> FileKind:
-    """Return what the open file is, without changing it."""
+    """Identify the open file without changing it."""
     if connection.pragma("application_id") == schema.APPLICATION_ID:
         return FileKind(FileType.OURS, int(connection.pragma("user_version")))
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
@@ -102,7 +102,7 @@ def identify_file(connection: apsw.Connection) -> FileKind:
         if not columns <= {row[0] for row in found}:
             return FileKind(FileType.OTHER)
     if (steps := _steps_of_ours(connection)) is not None:
-        # Which level it asks for was lost with the marks; steps that are not known need a new one.
+        # The dump lost the required level; unknown migrations mean that a newer version wrote it.
         is_known = steps <= {step.name for step in schema.MIGRATIONS}
         return FileKind(FileType.UNMARKED, schema.WRITER_LEVEL + (0 if is_known else 1))
     version = _stated_version(connection)
@@ -114,7 +114,7 @@ def identify_file(connection: apsw.Connection) -> FileKind:
 
 
 def _steps_of_ours(connection: apsw.Connection) -> set[str] | None:
-    """Return the steps that a store of ours has taken, None if the file is none."""
+    """Return the migrations applied to a store of ours, None for any other file."""
     found = connection.execute("SELECT lower(name) FROM pragma_table_info('sessions')")
     if not {"conversation_id", "next_ordinal"} <= {row[0] for row in found}:
         return None
@@ -126,7 +126,7 @@ def _steps_of_ours(connection: apsw.Connection) -> set[str] | None:
 
 
 def _stated_version(connection: apsw.Connection) -> int | None:
-    """Return the version, 1 when none is stated, None when it is not a version at all."""
+    """Return the version, 1 if none is stated, None if the value is not a version."""
     row = connection.execute(
         "SELECT version FROM schema_version ORDER BY 1 DESC LIMIT 1"
     ).fetchone()

@@ -1,8 +1,8 @@
-"""What a forked child gets from its parent, and must not: connections and imports in progress.
+"""What a forked child must not inherit: connections and unfinished imports.
 
-A connection that was in use believes to hold locks that stayed with the parent. Using it, and even
-closing it, would act on the files behind the parent's back: roll back its transaction, or remove
-its log. So the child lets it be.
+A connection that was in use believes that it holds locks, which stayed with the parent. Using or
+even closing it would act on the files behind the parent's back: roll back its transaction, or
+remove its log. So the child leaves it alone.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _MOMENT: Final = 0.001
 
 
 def forked_while_in_use(path: str) -> str:
-    """Return what a child is told whose parent was using the store when it forked."""
+    """Return the error message for a child whose parent used the store while forking."""
     return (
-        f"{path} was being used at the moment of a fork, so this child process cannot lock it. "
+        f"{path} was in use at the moment of a fork, so this child process cannot lock it. "
         f"Open the store in a process started afterwards, or fork while it is idle."
     )
 
 
 def await_imports(until: float) -> None:
-    """Wait until no thread is in the middle of importing a part of this package.
+    """Wait until no thread is importing a module of this package.
 
-    Parts are imported when they are first used. In a child that is forked meanwhile such a module
-    would stay half imported for ever, and whoever needs it would wait for a thread that is gone.
-    Looks instead of importing, because that thread may wait for what the caller holds.
+    Modules are imported on first use. In a child forked meanwhile, the module would stay half
+    imported forever, and its users would wait for a thread that does not exist. This only checks
+    and never imports, because that thread may wait for a lock of the caller.
     """
     while time.monotonic() < until and any(
         name.startswith("hermes_sessions.") and _is_half_imported(module)
@@ -48,10 +48,10 @@ def _is_half_imported(module: object) -> bool:
 def abandon_connections(
     connections: Iterable[apsw.Connection], *, in_use: Iterable[apsw.Connection]
 ) -> None:
-    """Make sure that this process never closes these connections, nor goes on with those *in_use*
+    """Make sure that this process never closes these connections, nor continues with those *in_use*
     by the calling thread. The threads that used the others do not exist here.
     """
-    import ctypes  # Only such a child pays for it.
+    import ctypes  # Only a forked child needs it.
 
     used = list(in_use)
     for connection in used:
@@ -60,7 +60,7 @@ def abandon_connections(
             # A read fails at its next row. (Interrupting a write would roll it back.)
             connection.interrupt()
     for connection in [*used, *connections]:
-        # A reference that is never given back: not even the end of the interpreter closes it.
+        # A reference that is never released: not even interpreter shutdown closes it.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
@@ -69,11 +69,11 @@ def _deny(*_action: object) -> int:
 
 
 def drop_inherited_locks(path: str) -> None:
-    """Part with the inherited descriptors that hold locks on the log's index.
+    """Detach the inherited descriptors that hold locks on the log's index.
 
-    Such a lock is the parent's, but it would last as long as this child has the file open: of a
-    parent that is killed, others would never be free. SQLite still knows the numbers and addresses,
-    so the descriptors lead nowhere from now on, and the memory is a copy.
+    Such a lock is the parent's, but it would last as long as this child has the file open: after
+    the parent is killed, other processes would wait forever. SQLite still knows the numbers and
+    addresses, so the descriptors now point to nothing, and the memory becomes a private copy.
     """
     try:
         index = os.stat(f"{path}-shm")
@@ -87,7 +87,7 @@ def drop_inherited_locks(path: str) -> None:
                 f"/proc/self/fdinfo/{descriptor}"
             ).read_text(encoding="utf-8")
         except OSError:
-            continue  # The one that listed them.
+            continue  # The descriptor of the listing itself.
         if is_locked:
             nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
             os.dup2(nowhere, descriptor, inheritable=False)
@@ -98,14 +98,14 @@ def drop_inherited_locks(path: str) -> None:
 
 
 def _copy_shared_memory(number: str, name: str) -> None:
-    """Put private memory with the same content in the place of a file's."""
+    """Replace the shared memory of a file by private memory with the same content."""
     import ctypes
     import mmap
 
     map_memory = ctypes.CDLL(None, use_errno=True).mmap
     map_memory.restype = ctypes.c_void_p
     map_memory.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    fixed = 0x10  # MAP_FIXED, which Python does not name.
+    fixed = 0x10  # MAP_FIXED, which Python does not define.
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
         fields = line.split(None, 5)
         if len(fields) < 6 or fields[4] != number or fields[5] != name:

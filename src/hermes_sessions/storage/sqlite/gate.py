@@ -1,18 +1,18 @@
 """The fairness gate: processes that write to one file take turns.
 
 SQLite's own lock has no queue; under contention some writers wait a second while others pass them
-again and again. The gate is a staircase of advisory byte locks on a file of its own: whoever comes
-when others wait starts on the lowest step, goes up when the step above is free, and enters from the
-highest, so nobody is passed. Only programs of ours take part; SQLite's lock still decides, so a
-missing or broken gate costs fairness, never safety.
+repeatedly. The gate is a staircase of advisory byte locks on a separate file. A process that
+arrives while others wait starts on the lowest step, moves up when the step above is free, and
+enters from the highest, so no process is overtaken. Only this product takes part. SQLite's lock
+still decides, so a missing or broken gate costs fairness, never safety.
 
-A turn lasts a few milliseconds, not one transaction: a process that has just written does so again
-for half the price, because its pages and the processor's caches still hold what it needs. While its
-turn lasts, it enters without standing in line, unless the first in line has used the gap.
+A turn lasts a few milliseconds, not one transaction: a second write of the same process costs half
+as much, because its pages are still cached. During its turn a process enters without queueing,
+unless the first in line has used the gap.
 
-The kernel drops the locks of a process that dies. A process that was stopped inside keeps them, so
-every wait is bounded: when it runs out, the writer goes on to SQLite's lock without a turn, and
-until the gate works again it hardly waits there at all.
+The kernel releases the locks of a dead process. A stopped process keeps them, so every wait is
+bounded: when it times out, the writer proceeds to SQLite's lock without a turn, and until the gate
+works again it hardly waits there at all.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from typing import Final
 
 try:
     import fcntl
-except ImportError:  # Windows has no fcntl: no gate there.
+except ImportError:  # Windows has no fcntl, so there is no gate.
     fcntl = None  # type: ignore[assignment]
 
 from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)
 
-#: Seconds a writer stands in line, and how long after it did so in vain.
+#: Seconds that a writer waits in line, and how long after a wait that timed out.
 PATIENCE: Final = 2.0
 STUCK_GATE_TIMEOUT: Final = 0.1
 
-#: Seconds that a turn lasts; on a slow or busy machine longer, for so many writes, but not longer
-#: than that.
+#: Seconds that a turn lasts; on a slow or busy machine up to this many writes, within the longest
+#: turn.
 TURN: Final = 0.004
 MAX_WRITES_PER_TURN: Final = 8
 LONGEST_TURN: Final = 0.012
 
-#: The byte of whoever is inside; below it are the steps, the highest first. Where more wait than
-#: there are steps, the order of those who still come is left to chance.
+#: The byte of the process inside; the next bytes are the steps, the highest first. If more
+#: processes wait than there are steps, the order of further arrivals is random.
 _INSIDE: Final = 0
 _STEPS: Final = 16
-#: Seconds between two looks: on the highest step, where a late one leaves the gate unused, and on
-#: the others.
+#: Seconds between two attempts: on the highest step, where a late attempt leaves the gate unused,
+#: and on the others.
 _NAP: Final = 0.0003
 _NAP_BELOW: Final = 0.001
 _UNSUPPORTED: Final = frozenset({errno.ENOLCK, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class Gate:
-    """One process's place at the gate of one store; used under the engine's write lock."""
+    """One process at the gate of one store; used under the engine's write lock."""
 
     def __init__(self, path: str | None) -> None:
-        """*path* is the gate's own file; None, or a system without such locks, means no gate."""
+        """*path* is the gate's own file; without it, or without byte locks, there is no gate."""
         self._path = path if fcntl is not None else None
         self._fd: int | None = None
         self._stuck = False
@@ -64,9 +64,9 @@ class Gate:
         self._writes = 0
 
     def enter(self, deadline: float) -> bool:
-        """Wait for a turn until *deadline* (monotonic) at most; return whether one was got.
+        """Wait for a turn until *deadline* (monotonic); return whether it got one.
 
-        Call `leave` afterwards in any case, also when this was interrupted.
+        Always call `leave` afterwards, even if this was interrupted.
         """
         fd = self._descriptor()
         if fd is None:
@@ -81,7 +81,7 @@ class Gate:
         if entered:
             self._stuck = False
         elif not self._stuck and waited_in_vain <= deadline:
-            logger.debug("the gate %s did not open within %g s", self._path, patience)
+            logger.debug("The gate %s did not open within %g s", self._path, patience)
             self._stuck = True
         return entered
 
@@ -100,17 +100,17 @@ class Gate:
         return since < (TURN if self._writes >= MAX_WRITES_PER_TURN else LONGEST_TURN)
 
     def leave(self) -> None:
-        """Let others in, if this one is inside. Its turn may last longer."""
+        """Let others in, if this process is inside. Its turn may last longer."""
         if self._fd is None:
             return
         try:
             _unlock(self._fd, _INSIDE)
         except OSError as error:
-            # Closing the file drops its locks, too.
+            # Closing the file also releases its locks.
             self._give_up(error)
 
     def is_crowded(self) -> bool:
-        """Whether others are inside or in line; ask only from outside."""
+        """Whether other processes are inside or in line; only call it from outside."""
         fd = self._descriptor()
         if fd is None:
             return False
@@ -123,8 +123,8 @@ class Gate:
         return not is_empty
 
     def close(self) -> None:
-        """Forget the gate's file. Record locks belong to the process, so a child that closes an
-        inherited descriptor takes nothing from its parent.
+        """Close the gate's file. Record locks belong to the process, so a child that closes an
+        inherited descriptor does not affect its parent.
         """
         fd, self._fd = self._fd, None
         if fd is not None:
@@ -142,17 +142,17 @@ class Gate:
 
     def _give_up(self, error: OSError) -> None:
         say = logger.debug if error.errno in _UNSUPPORTED else logger.warning
-        say("writers take no turns on this store: %s", error)
+        say("Writers take no turns on this store: %s", error)
         self.close()
         self._path = None
 
 
 def _climb(fd: int, deadline: float) -> bool:
-    """Go up the steps and enter; return whether that was before *deadline*."""
+    """Climb the steps and enter; return whether that succeeded before *deadline*."""
     try:
         step = _STEPS + 1
         if _lock(fd, 1, _STEPS):
-            # Nobody waits, and mostly nobody is inside.
+            # The line is empty, and usually the gate is free.
             if _lock(fd, _INSIDE):
                 return True
             step = 1

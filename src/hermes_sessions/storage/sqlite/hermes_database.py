@@ -1,9 +1,9 @@
-"""Reading a Hermes database of any version, and copying everything in it into a store.
+"""Read a Hermes database of any version, and copy everything in it into a store.
 
-Versions 1 to 22 are known, and stores of ours; of later versions what bears a known name is
-understood. Columns this store does not have go to ``extra``, rows of tables it does not have to
-``foreign_rows``. Search indexes and counters are made again here; what is left out is named in the
-report. The source is only read.
+Versions 1 to 22 and stores of this product are known; of later versions, tables and columns with
+known names are understood. Unknown columns go to ``extra``, rows of unknown tables to
+``foreign_rows``. Search indexes and counters are rebuilt; the report names everything that is
+skipped. The source is only read.
 """
 
 from __future__ import annotations
@@ -83,17 +83,17 @@ __all__ = [
 
 _SESSION_TIMES: Final = ("started_at", "ended_at")
 _USAGE_NAMES: Final = {"first_seen": "first_at", "last_seen": "last_at"}
-#: Tables that are taken over as what they are, with the columns that have a place here.
+#: Tables that are imported as they are, with the columns that exist here.
 _OWN_COLUMNS: Final = {
     "schema_version": {"version"},
     "state_meta": {"key", "value"},
     USAGE.name: {*_USAGE_NAMES, *(column.name for column in USAGE.columns)},
 }
-#: Columns that are counted again.
+#: Columns that are recounted.
 _COUNTED: Final = ("message_count", "tool_call_count")
-#: Of a store of ours: what belongs to its sessions, beside what an export has.
+#: In a store of ours: tables that belong to sessions and are not part of an export.
 _BESIDE_SESSIONS: Final = tuple(table for table in ALL_TABLES if table.name in ("authors", "holds"))
-#: Of a store of ours: tables that are copied, each in its own way.
+#: In a store of ours: tables that are copied, each in its own way.
 _COPIED_OF_OURS: Final = frozenset(
     "sessions messages rewinds session_model_usage state_meta foreign_rows topic_modes topics "
     "schema_version store_migrations".split()
@@ -102,27 +102,27 @@ _NOT_COPIED_OF_OURS: Final = (
     frozenset(table.name for table in ALL_TABLES if table not in tables.SEARCH_TABLES)
     - _COPIED_OF_OURS
 )
-_INDEX: Final = "a search index, made again here"
-_COUNTED_AGAIN: Final = "counted again here"
+_INDEX: Final = "a search index, rebuilt here"
+_COUNTED_AGAIN: Final = "recounted here"
 _OF_SQLITE: Final = "SQLite's own"
 _VIEW: Final = "a view, which has no rows of its own"
 _UNREADABLE: Final = "a kind of table that cannot be read here"
-_OF_THE_STORE: Final = "of that store alone; hermes sessiondb migrate moves a store as a whole"
+_OF_THE_STORE: Final = "specific to that store; hermes sessiondb migrate moves a whole store"
 _FOREIGN_ROW: Final = ("origin", "table_name", "row_key", "row")
 _ROWS_PER_WRITE: Final = 500
 _LISTED_DAMAGE: Final = 100
 
 
 class HermesDatabase:
-    """An open source; iterating it yields export records, as often as one likes."""
+    """An open source; iterating it yields export records and may be repeated."""
 
     def __init__(
         self, connection: apsw.Connection, name: str, on_progress: Progress | None = None
     ) -> None:
-        """Look at an open file (see `source.reading`).
+        """Examine an open file (see `read_only_file.reading`).
 
         Raises:
-            ImportRefused: it is not a database of Hermes.
+            ImportRefused: not a Hermes database.
         """
         self._connection = connection
         self._on_progress = on_progress
@@ -130,17 +130,17 @@ class HermesDatabase:
         self._file_kind: FileKind = identify_file(connection)
         #: What is not copied: table, column if it is only that, and reason.
         self.left_out: list[Record] = []
-        #: How many rows of which tables have no place of their own here.
+        #: Number of rows by table that are kept in ``foreign_rows``.
         self.kept: dict[str, int] = {}
         self._tables = self._list_tables()
         readable = {"sessions", "messages"} <= self._tables.keys()
         if self._file_kind.kind in (FileType.OTHER, FileType.EMPTY) or not readable:
-            raise ImportRefused(f"{name} holds no Hermes sessions; nothing was imported.")
+            raise ImportRefused(f"{name} contains no Hermes sessions; nothing was imported.")
         self.origin = f"{name}, schema version {self._file_kind.version}"
-        #: What could not be read, for people.
+        #: What could not be read, for display.
         self.damage: list[str] = []
         self._damaged: set[str] = set()
-        #: What people should know about single sessions, by their id.
+        #: Notes about single sessions, by id.
         self.notes: dict[str, str] = {}
 
     @property
@@ -154,7 +154,7 @@ class HermesDatabase:
         return self._file_kind.version
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield an export record for every session, and for messages whose session is gone."""
+        """Yield an export record for every session, and for messages without a session."""
         total = self._count_sessions()
         records = (
             export_records(ApswTransaction(self._connection))
@@ -164,12 +164,12 @@ class HermesDatabase:
         for done, record in enumerate(records, start=1):
             yield record
             if self._on_progress is not None:
-                # An import goes through everything twice: to check it, and to write it.
+                # An import reads everything twice: to check it, and to write it.
                 self._on_progress(min(done, total) + self._passed * total, 2 * total)
         self._passed += 1
 
     def meta(self) -> Iterator[tuple[str, str | None]]:
-        """Yield the small named values."""
+        """Yield the named values of ``state_meta``."""
         for row in self._rows("state_meta", ("key", "value")):
             key, value = (plain_text(cell) for cell in row)
             if self.is_ours:
@@ -178,7 +178,7 @@ class HermesDatabase:
                 yield bounded(key), value
 
     def other_rows(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield (origin, table, key, JSON) of rows that have no place of their own here."""
+        """Yield (origin, table, key, JSON) of rows for ``foreign_rows``."""
         if self.is_ours:
             for row in self._rows("foreign_rows", _FOREIGN_ROW):
                 origin, table, key, text = (str(decoded(cell)) for cell in row)
@@ -206,7 +206,7 @@ class HermesDatabase:
                 del self.kept[table]
 
     def _has_place(self, table: str, values: Mapping[str, Any]) -> bool:
-        """Whether a row of a table of _OWN_COLUMNS was copied: usage goes with its session."""
+        """Whether a row of a table in _OWN_COLUMNS was copied: usage is copied with its session."""
         if table != USAGE.name:
             return True
         key = values.get("session_id")
@@ -218,7 +218,7 @@ class HermesDatabase:
         yield from self._topic_rows(MODES, topics.MODE_COLUMNS, "topic_modes")
 
     def topics(self) -> Iterator[Record]:
-        """Yield which session goes on in which topic."""
+        """Yield which session continues in which topic."""
         for row in self._topic_rows(BINDINGS, topics.COLUMNS, "topics"):
             session_id = usable_id(row["session_id"])
             if session_id is not None:
@@ -233,16 +233,16 @@ class HermesDatabase:
             yield from usable_rows(dict(zip(columns, row, strict=True)) for row in rows)
 
     def side_rows_of(self, table: Table) -> Iterator[tuple[Any, ...]]:
-        """Yield rows of a table of a store of ours that belong to its sessions."""
+        """Yield rows of a table that belong to the sessions of a store of ours."""
         if self.is_ours:
             there = self._tables.get(table.name, ())
             names = [column.name for column in table.copied if column.name in there]
             for row in self._rows(table.name, names):
                 found = dict(zip(names, map(decoded, row), strict=True))
-                # A file that waits for the step which adds a column has its default.
+                # A column that a pending migration adds has its default.
                 yield tuple(found.get(column.name, column.default) for column in table.copied)
 
-    # ── sessions of the documented layouts ────────────────────────────────────────────────────
+    # Sessions of the documented layouts
 
     def _documented_records(self) -> Iterator[Record]:
         columns = self._tables["sessions"]
@@ -295,7 +295,7 @@ class HermesDatabase:
     def _session_id(self, key: Any, rowid: int) -> str:
         session_id = usable_id(key) or f"unknown-{rowid}"
         if session_id != plain_text(key):
-            self.notes[session_id] = f"its id {plain_text(key)!r:.250} cannot be used; it is new"
+            self.notes[session_id] = f"its id {plain_text(key)!r:.250} is invalid; it got a new one"
         return session_id
 
     def _edge_kind(self, record: Record, parent: Any) -> str | None:
@@ -319,7 +319,7 @@ class HermesDatabase:
         return None
 
     def _sessions_of_orphaned_messages(self) -> Iterator[Record]:
-        # Found in the index alone, so that a damaged table does not hide them.
+        # Read from the index alone, so that a damaged table does not hide them.
         lost = self._rows(
             "messages",
             ("session_id",),
@@ -329,7 +329,7 @@ class HermesDatabase:
         for (key,) in list(lost):
             messages = self._messages(key)
             session_id = self._session_id(key, 0)
-            self.notes[session_id] = "its messages had no session; one was made for them"
+            self.notes[session_id] = "its messages had no session; one was created for them"
             yield {
                 "id": session_id,
                 "source": "unknown",
@@ -375,11 +375,11 @@ class HermesDatabase:
             usage.append(found)
         return usage
 
-    # ── tables ────────────────────────────────────────────────────────────────────────────────
+    # Tables
 
     def _list_tables(self) -> dict[str, list[str]]:
-        """Return the columns of every table that holds data of its own, names in lower case; note
-        the others as left out.
+        """Return the columns of every table that contains data, names in lower case; record the
+        others as skipped.
         """
         listed = self._connection.execute(
             "SELECT lower(name), type FROM pragma_table_list "
@@ -402,7 +402,7 @@ class HermesDatabase:
         return tables
 
     def _reason_against(self, name: str, kind: str) -> str | None:
-        """Return why a table is left out, None for one that is copied."""
+        """Return why a table is skipped, None for one that is copied."""
         if name.startswith("sqlite_"):
             return _OF_SQLITE
         if kind == "view":
@@ -431,7 +431,7 @@ class HermesDatabase:
     def _rows(
         self, table: str, columns: Sequence[str], tail: str = "", params: Sequence[Any] = ()
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield rows of a table that may not exist; what is damaged is reported."""
+        """Yield rows of a table that may not exist; damage is reported."""
         if table not in self._tables:
             return
         try:
@@ -450,14 +450,14 @@ class HermesDatabase:
             self.damage[_LISTED_DAMAGE:] = [f"… and {unlisted} more"]
 
 
-# ── importing ─────────────────────────────────────────────────────────────────────────────────
+# Importing
 
 
 def require_importable(path: Path) -> None:
-    """Refuse a file that `import_database` would refuse, before anything is made for it. One that
-    is no database is not looked at, unless it is an empty one that was.
+    """Refuse a file that `import_database` would refuse, before anything is created for it.
 
-    Raises as `import_database`.
+    A file that is not a database is not examined, unless it is an emptied database. Raises like
+    `import_database`.
     """
     require_intact_wal(path, _repair(path))
     if path.stat().st_size == 0 and had_store(path):
@@ -474,9 +474,9 @@ def _opened(path: Path, on_progress: Progress | None = None) -> Iterator[HermesD
         if has_wal_header(path) and identify_file(connection).kind is FileType.EMPTY:
             # Its tables were in the log, if it ever had some.
             raise StoreCorrupt(
-                f"{path}: it has no tables, and its write-ahead log is empty, or gone; whatever "
-                f"was written is missing, and nothing was imported. Lay the log beside it as "
-                f"{path.name}-wal, or take a backup: hermes backup list"
+                f"{path}: it has no tables, and its write-ahead log is empty or missing; all data "
+                f"is missing, and nothing was imported. Put the log beside it as {path.name}-wal, "
+                f"or use a backup: hermes backup list"
             )
         yield HermesDatabase(connection, path.name, on_progress)
 
@@ -488,20 +488,18 @@ def _repair(path: Path) -> str:
 def import_database(db: SessionDB, path: str | Path, on_progress: Progress | None = None) -> Record:
     """Copy everything in a Hermes database into *db* and return a report.
 
-    The source is read as it is at this moment, also while another program uses it, and is never
-    changed. Sessions are merged as `SessionDB.import_sessions` does it; one that cannot be stored
-    is left out and reported. Values and rows that are stored already stay. Copying again adds
-    what is new.
+    The source is read as of now, even while another program uses it, and is never changed. Sessions
+    are merged like in `SessionDB.import_sessions`; one that cannot be stored is skipped and
+    reported. Existing values and rows stay. Copying again adds what is new.
 
     The report has the keys of `SessionDB.import_sessions`, and ``schema_version``, ``damage``
     (what could not be read), ``meta``, ``foreign_rows`` and ``topics`` (how many were added),
-    ``kept`` (tables without a place of their own here, and how many rows of them are in
-    ``foreign_rows``) and ``left_out`` (what is not copied: ``table``, ``column`` if it is only
-    that, ``reason``).
+    ``kept`` (unknown tables, and how many of their rows are in ``foreign_rows``) and ``left_out``
+    (what is not copied: ``table``, ``column`` if it is only that, ``reason``).
 
     Raises:
         ImportRefused: the file is not a Hermes database.
-        StoreCorrupt: its write-ahead log is damaged, or gone with everything that was written.
+        StoreCorrupt: its write-ahead log is damaged or missing.
         StoreError: the source cannot be read, or *db* cannot be written.
     """
     with _opened(Path(path), on_progress) as source:
@@ -535,7 +533,7 @@ def _add_rows(
     key: Sequence[str],
     rows: Iterator[tuple[Any, ...]],
 ) -> int:
-    """Insert rows that are not there, in short transactions; return how many were added."""
+    """Insert missing rows in short transactions; return how many were added."""
     insert = db.provider.dialect.insert_if_absent(table, columns, key)
     added = 0
     while batch := list(islice(rows, _ROWS_PER_WRITE)):
@@ -558,7 +556,7 @@ def _add_topics(db: SessionDB, source: HermesDatabase) -> int:
         added += unbound.added
         for row in unbound.refused:
             source.notes[row["session_id"]] = (
-                f"its topic {row['thread_id']} of chat {row['chat_id']} was not taken over: the "
-                f"topic or the session is bound otherwise here, or the session is not here"
+                f"its topic {row['thread_id']} of chat {row['chat_id']} was not imported: the "
+                f"topic or the session has another binding here, or the session is missing"
             )
     return added

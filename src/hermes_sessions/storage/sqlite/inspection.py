@@ -1,8 +1,8 @@
-"""Looking at a file without changing a byte of it, and without waiting for anybody.
+"""Inspect a file without changing a byte of it and without waiting for other programs.
 
-A file that nobody has open is read without locks; one that somebody has open is read beside them,
-with the index of the log that they made. Only where a log lies alone, as in a copy, SQLite has to
-make that index (``-shm``) anew.
+A file that no program has open is read without locks; otherwise it is read beside the others, with
+the log index that they made. Only if a log has no index, as in a copy, SQLite must create it
+(``-shm``).
 """
 
 from __future__ import annotations
@@ -41,58 +41,58 @@ from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 from hermes_sessions.storage.sqlite.wal_files import require_intact_wal
 
 _MAGIC: Final = b"SQLite format 3\0"
-#: Where the header tells the kind of journal, and what a write-ahead log is there.
+#: The header byte for the kind of journal, and its value for a write-ahead log.
 _JOURNAL_BYTE: Final = 18
 _WAL: Final = 2
-#: Bytes of a file in which the names of the tables are found, and how they are written there.
+#: The bytes of a file in which table names are searched, and their form there.
 _BEGINNING: Final = 1024 * 1024
 _OURS: Final = (
     b"CREATE TABLE sessions",
     b"CREATE TABLE IF NOT EXISTS sessions",
     b"store_migrations",
 )
-#: SQLite asks whether to go on after so many steps of a statement; or pages that are checked, not
-#: counting those in which a long message goes on, of which there may be thousands to a page.
+#: SQLite calls back after this many steps of a statement, or after this many checked pages, not
+#: counting overflow pages, of which there may be thousands per page.
 _STEPS: Final = 100
 _PAGES: Final = 10
-#: Damages that are listed.
+#: The maximum number of damages listed.
 _LISTED: Final = 20
 _TREE: Final = re.compile(r"Tree (\d+)")
 _IN_INDEX: Final = re.compile(r"(?:in|from) index (\S+)")
 _WHOLE: Final = float("inf")
-_OVER: Final = "the time that was given is over"
+_OVER: Final = "the time limit was reached"
 
 
 class UnfinishedWrite(StoreUnavailable):
-    """A program died while it wrote; the write must be rolled back, which changes the file."""
+    """A program died during a write, which must be rolled back; that changes the file."""
 
 
 class InspectionTimeout(StoreUnavailable):
-    """The time that was given for looking is over."""
+    """The time limit of the inspection was reached."""
 
 
 class ChangedDuringInspection(StoreUnavailable):
-    """Somebody changed the file while it was read without locks: nothing is known about it."""
+    """The file was changed while it was read without locks, so the result is void."""
 
 
 class Damage(NamedTuple):
-    """What SQLite says is wrong."""
+    """A problem that SQLite reports."""
 
     words: str
-    #: The table or index it is in, and what kind that is; None where SQLite does not tell.
+    #: The table or index with the damage, and which of the two; None if SQLite does not tell.
     name: str | None = None
     is_index: bool = False
-    #: The table it belongs to.
+    #: The table of the index.
     table: str | None = None
 
     @property
     def is_search(self) -> bool:
-        """Whether it is in the search index, which can be made again."""
+        """Whether it is in the search index, which can be rebuilt."""
         return self.table is not None and self.table.startswith("search_")
 
 
-class Pages(NamedTuple):
-    """How much of a file was checked, and what was found."""
+class PageCheck(NamedTuple):
+    """How many pages of a file were checked, and the damage found."""
 
     checked: int
     total: int
@@ -101,7 +101,7 @@ class Pages(NamedTuple):
 
 
 class FileInspection:
-    """A file that is being looked at. One thread at a time."""
+    """An inspection of one file. Not thread-safe."""
 
     def __init__(
         self,
@@ -110,15 +110,15 @@ class FileInspection:
         until: float = _WHOLE,
         stopwatch: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Statements end with `InspectionTimeout` when *stopwatch* says *until*.
+        """Statements raise `InspectionTimeout` once *stopwatch* reaches *until*.
 
         Raises:
-            StoreMissing: there is no file.
-            UnsafeStore: it belongs to somebody else.
+            StoreMissing: the file does not exist.
+            UnsafeStore: it belongs to another user.
             NotADatabase, StoreCorrupt: it cannot be read as a database.
-            UnfinishedWrite: somebody must write it first.
-            StoreLocked: somebody keeps even readers out.
-            InspectionTimeout: it has a long log, and there was no time to look at all of it.
+            UnfinishedWrite: an unfinished write must be rolled back first.
+            StoreLocked: another program excludes even readers.
+            InspectionTimeout: its log is too long to examine in time.
             StoreUnavailable: it cannot be read.
         """
         self.path = path
@@ -128,7 +128,7 @@ class FileInspection:
         file_access.check_ownership(str(path))
         if file_access.inode_of(self._real) is None:
             raise StoreMissing(f"{path} does not exist.")
-        require_intact_wal(path, go_on=self._require_time)
+        require_intact_wal(path, abort_check=self._require_time)
         has_log = self._has_log()
         had_index = os.path.exists(f"{self._real}-shm")
         is_alone = has_log and not had_index and wal_size(self._real) == 0
@@ -149,12 +149,12 @@ class FileInspection:
             raise InspectionTimeout(_OVER)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close(True)
 
     @contextmanager
     def read(self) -> Iterator[ApswTransaction]:
-        """Lend a consistent look; driver's errors are translated."""
+        """Lend a consistent read; driver errors are translated."""
         with self._translated():
             self._connection.execute("BEGIN")
             try:
@@ -163,7 +163,7 @@ class FileInspection:
                 self._connection.execute("ROLLBACK")
 
     def steps(self) -> MigrationSteps:
-        """Return the steps that lead to the tables; one is waiting where the layout is older."""
+        """Return the migrations of the tables; one is pending if the layout is older."""
         if self.file_kind.kind is not FileType.OURS:
             return MigrationSteps.of([(step.name, False) for step in schema.MIGRATIONS], ())
         with self._translated():
@@ -177,23 +177,23 @@ class FileInspection:
         return kind is FileType.LATER or (is_ours and version > schema.WRITER_LEVEL)
 
     def stated_version(self) -> int:
-        """Return what ``schema_version`` says, which this product never raises above 11."""
+        """Return the value of ``schema_version``, which this product never raises above 11."""
         with self.read() as tx:
             row = tx.one("SELECT MAX(version) FROM schema_version")
         return int(row[0] or 0) if row else 0
 
-    # ── damage ────────────────────────────────────────────────────────────────────────────────
+    # Damage
 
-    def check_pages(self, *, until: float | None = None, thorough: bool = False) -> Pages:
-        """Check the pages, until the time is over; with *thorough* also whether indexes agree with
-        their tables, whatever the time.
+    def check_pages(self, *, until: float | None = None, thorough: bool = False) -> PageCheck:
+        """Check the pages until the time limit; with *thorough* also compare indexes with their
+        tables, without a time limit.
 
         Raises:
-            ChangedDuringInspection: the file was changed in between.
+            ChangedDuringInspection: the file was changed meanwhile.
         """
         connection = self._connect()
         try:
-            # Virtual tables would be checked without regard to the time.
+            # Checks of virtual tables would ignore the time limit.
             connection.drop_modules(None)
             try:
                 total = int(connection.pragma("page_count"))
@@ -202,7 +202,7 @@ class FileInspection:
                 )
             except (apsw.CorruptError, apsw.NotADBError) as error:
                 self.require_unchanged_during_inspection()
-                return Pages(0, 0, (Damage(str(error)),))
+                return PageCheck(0, 0, (Damage(str(error)),))
         except apsw.Error as error:
             raise translate(error, self._real, connection) from error
         finally:
@@ -210,33 +210,33 @@ class FileInspection:
 
     def _checked(
         self, connection: apsw.Connection, total: int, until: float, thorough: bool
-    ) -> Pages:
+    ) -> PageCheck:
         pragma = "integrity_check" if thorough else "quick_check"
         connection.set_progress_handler(lambda: self._stopwatch() >= until, _PAGES)
         found: list[str] = []
         is_complete = True
         try:
-            # One that is found ends the check, so that it is not forgotten when the time is over.
+            # The first finding ends the check, so that the time limit does not discard it.
             found = _said(connection, f"PRAGMA {pragma}(1)")
             checked = total
             if found:
                 found = _said(connection, f"PRAGMA {pragma}({_LISTED})") or found
                 self._check_remaining_tables(connection, pragma, found)
         except apsw.InterruptError:
-            # Each page is read for it once; then come the rows, from the same pages.
+            # Each page is read once for it; the rows come afterwards, from the same pages.
             read, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_MISS)
             checked, is_complete = min(read, total), False
         if found:
             self.require_unchanged_during_inspection()
         owners = _owners(connection) if found else {}
-        return Pages(checked, total, tuple(_damage(words, owners) for words in found), is_complete)
+        return PageCheck(
+            checked, total, tuple(_damage(words, owners) for words in found), is_complete
+        )
 
     def _check_remaining_tables(
         self, connection: apsw.Connection, pragma: str, found: list[str]
     ) -> None:
-        """Add what is wrong with tables that nothing was said about: a check may have ended at
-        damage that can be mended.
-        """
+        """Check the tables not mentioned yet: a check may have ended at repairable damage."""
         owners = _owners(connection)
         known = {damage.table for damage in (_damage(words, owners) for words in found)}
         tables = {table for _, _, table in owners.values()}
@@ -245,17 +245,17 @@ class FileInspection:
             found += _said(connection, f'PRAGMA {pragma}("{quoted}")')
 
     def require_unchanged_during_inspection(self) -> None:
-        """Refuse to say anything about a file that was changed while it was read without locks.
+        """Refuse a result about a file that was changed while it was read without locks.
 
         Raises:
-            ChangedDuringInspection: it was.
+            ChangedDuringInspection: it was changed.
         """
         if not self._identity.is_unchanged():
             raise ChangedDuringInspection(
-                f"{self.path} was changed while it was looked at. Look again."
+                f"{self.path} was changed during the inspection. Try again."
             )
 
-    # ── connecting ────────────────────────────────────────────────────────────────────────────
+    # Connecting
 
     def _has_log(self) -> bool:
         """Whether the header says that the file has a write-ahead log.
@@ -279,7 +279,7 @@ class FileInspection:
         if beginning.startswith(_MAGIC) and len(beginning) > _JOURNAL_BYTE:
             return beginning[_JOURNAL_BYTE] == _WAL
         if any(word in beginning for word in _OURS):
-            # Damage must not look like the absence of a store.
+            # Damage must not look like a missing store.
             raise StoreCorrupt(f"{self.path}: the beginning of the file is damaged.")
         raise NotADatabase(f"{self.path} is not a database.")
 
@@ -289,7 +289,7 @@ class FileInspection:
         except apsw.CantOpenError:
             if self._parameter != "?readonly_shm=1":
                 raise
-            # Whoever had made the index took it away again.
+            # The program that made the index has removed it.
             self._parameter = ""
             return self._opened("")
 
@@ -324,25 +324,25 @@ class FileInspection:
     def _ours(self, error: apsw.Error) -> StoreError:
         code = getattr(error, "extendedresult", None)
         if code in (apsw.SQLITE_READONLY_ROLLBACK, apsw.SQLITE_READONLY_RECOVERY):
-            return UnfinishedWrite(f"{self.path} has a write in it that was not finished.")
+            return UnfinishedWrite(f"{self.path} contains an unfinished write.")
         return translate(error, self._real)
 
 
 def _said(connection: apsw.Connection, pragma: str) -> list[str]:
-    """Return what a check finds, line by line."""
+    """Return the findings of a check, line by line."""
     texts: list[str] = []
     try:
         for (text,) in connection.execute(pragma):
             texts.append(str(text))
     except apsw.CorruptError as error:
-        # What it found it says first; then it may stumble over the same damage.
+        # It reports its findings first, and may then fail at the same damage.
         texts = texts or [str(error)]
     lines = [line for text in texts for line in text.splitlines() if line.strip()]
     return [line for line in lines if line != "ok" and not line.startswith("*** in database")]
 
 
 def _owners(connection: apsw.Connection) -> dict[str, tuple[str, str, str]]:
-    """Return type, name and table of every tree, by its first page and by its name."""
+    """Return type, name and table of every B-tree, by its root page and by its name."""
     found: dict[str, tuple[str, str, str]] = {}
     try:
         for kind, name, table, page in connection.execute(

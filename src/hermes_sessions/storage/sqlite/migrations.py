@@ -10,20 +10,20 @@ from hermes_sessions.storage.sqlite import schema
 
 
 def record_migration(connection: apsw.Connection, name: str) -> None:
-    """Note, in the open transaction, that a step was applied."""
+    """Record, in the open transaction, that a migration was applied."""
     connection.execute(
         "INSERT INTO store_migrations (name, applied_at) VALUES (?, ?)", (name, time.time())
     )
 
 
 def apply_migration(connection: apsw.Connection, step: schema.Migration) -> None:
-    """Apply and record one step in the open transaction."""
+    """Apply and record one migration in the open transaction."""
     connection.execute(step.sql)
     record_migration(connection, step.name)
 
 
 def apply_pending_migrations(connection: apsw.Connection) -> None:
-    """Apply, in the open transaction, every step that is not in the ledger."""
+    """Apply all pending migrations in the open transaction."""
     applied = applied_migrations(connection)
     for step in schema.MIGRATIONS:
         if step.name not in applied:
@@ -31,5 +31,5 @@ def apply_pending_migrations(connection: apsw.Connection) -> None:
 
 
 def applied_migrations(connection: apsw.Connection) -> set[str]:
-    """Return the names in the ledger."""
+    """Return the names of the applied migrations."""
     return {row[0] for row in connection.execute("SELECT name FROM store_migrations")}

@@ -1,18 +1,18 @@
-"""Locks on the log's index that belong to a descriptor, not to the process (Linux).
+"""Descriptor locks on the log's index instead of process locks (Linux).
 
-SQLite locks with POSIX record locks. They belong to the process: a second copy of SQLite in it (the
-standard library's, say) is granted every lock that this copy holds, and when it closes the file,
-the kernel drops the locks of both. Two writers in one log, or a log that is reset below a reader,
-are the end of a store.
+SQLite uses POSIX record locks, which belong to the process. A second copy of SQLite in the process
+(such as the standard library's) is granted every lock that this copy holds, and when it closes the
+file, the kernel drops the locks of both. Two writers in one log, or a log that is reset under a
+reader, destroy a store.
 
-Linux has locks that belong to the open file (``F_OFD_SETLK``). SQLite offers no switch for them,
-but it lets a program replace the system calls of its ``unix`` layer. The replacement is ten machine
+Linux also has locks that belong to the open file (``F_OFD_SETLK``). SQLite has no switch for them,
+but a program may replace the system calls of its ``unix`` layer. The replacement is ten machine
 instructions: a lock on one of the bytes that SQLite uses in the index of its log (120 to 128) is
-asked for in the descriptor's name, and every other call goes on unchanged. The locks on the file
-itself stay the process's, because SQLite has several descriptors of it; `guard` protects that one.
+requested for the descriptor, and every other call passes unchanged. The locks on the file itself
+stay with the process, because SQLite has several descriptors of it; `wal_guard` protects that file.
 
-Where this is impossible (another system or processor, a policy against memory with code, or
-connections that were open before), `install` says so, and `neighbours` does what can be done there.
+Where this is impossible (another system or processor, a policy against executable memory, or
+earlier open connections), `install` returns False, and `sqlite3_lock` does what is possible.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from hermes_sessions.storage.logs import Logger
 
 logger = Logger(__name__)
 
-#: fcntl(fd, cmd, lock): where cmd is F_GETLK, F_SETLK or F_SETLKW (5 to 7) and lock->l_start is 120
-#: to 128, set lock->l_pid = 0 and cmd += 31 (F_OFD_GETLK and so on). Then jump to the real one.
+#: fcntl(fd, cmd, lock): if cmd is F_GETLK, F_SETLK or F_SETLKW (5 to 7) and lock->l_start is 120 to
+#: 128, set lock->l_pid = 0 and cmd += 31 (F_OFD_GETLK and so on). Then jump to the real function.
 _CODE: Final = {
     "x86_64": (
         bytes.fromhex(
@@ -70,21 +70,21 @@ _CODE: Final = {
     ),
 }
 
-#: Whether the locks are the descriptor's; None before `install` was called.
+#: Whether descriptor locks are in use; None before `install` was called.
 _installed: bool | None = None
 
 
 def install() -> bool:
-    """Have every connection from now on lock the index of its log by descriptor.
+    """Make all later connections lock the index of their log by descriptor.
 
-    Returns whether it does; the first answer holds for the life of the process.
+    Returns whether they do; the first result holds for the life of the process.
     """
     global _installed  # noqa: PLW0603 - SQLite's table of system calls is one per process, too
     if _installed is None:
         try:
             _installed = _install()
         except (OSError, ValueError, AttributeError, ImportError, apsw.Error) as error:
-            logger.debug("the locks of the log stay the process's: %s", error)
+            logger.debug("The log keeps process locks: %s", error)
             _installed = False
     return _installed
 
@@ -95,7 +95,7 @@ def _install() -> bool:
     code = _CODE.get(os.uname().machine)
     if code is None:
         return False
-    # A layer of our own under another name: the methods reach SQLite's table only through one.
+    # SQLite's table of system calls is only reachable through a VFS, so register one.
     layer = apsw.VFS("hermes-sessions-system-calls", base="unix")
     try:
         real = layer.xGetSystemCall("fcntl")
@@ -110,21 +110,23 @@ def _install() -> bool:
 
 
 def _has_index(connection: apsw.Connection) -> bool:
-    # A lock that it holds already could not be given back by another call.
+    # A lock that it already holds could not be released by another call.
     try:
         name = connection.filename
     except apsw.ConnectionClosedError:
         return False
     except apsw.ThreadingViolationError:
-        return True  # At work in another thread, and does not tell.
+        return True  # In use by another thread, so it cannot be asked.
     return bool(name) and os.path.exists(f"{name}-shm")
 
 
 def _executable(code: bytes) -> int:
-    """Return the address of these instructions, which stay until the process ends: connections may
-    be used by handlers that run late at exit, and outlive the interpreter's objects.
+    """Return the address of these instructions, which stay until the process ends.
+
+    Handlers that run late at exit may still use connections, after the interpreter's objects are
+    gone.
     """
-    from _ctypes import Py_INCREF  # The whole of ctypes takes longer to import than a list.
+    from _ctypes import Py_INCREF  # Importing all of ctypes would take longer than a list command.
 
     descriptor = os.memfd_create("hermes-sessions-locks", os.MFD_CLOEXEC)
     try:

@@ -1,7 +1,7 @@
-"""Opening a file: what is it, may we write it, and does it need our tables.
+"""Opening a file: identify it, check permissions, and create or upgrade its tables.
 
-Every kind of file gets its own answer; none is changed before it is understood. Concurrent first
-opens are safe: whoever gets the write lock first creates the tables, the others find them.
+Every kind of file is handled separately; none is changed before it is identified. Concurrent first
+opens are safe: the first to get the write lock creates the tables, the others find them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import file_access, schema
 from hermes_sessions.storage.sqlite.connection import (
     Deadline,
-    Options,
+    SQLiteOptions,
     connections_to,
     open_connection,
     wal_size,
@@ -54,18 +54,18 @@ _TO_BE_DONE: Final = {
     FileType.DOCUMENTED: "upgraded",
     FileType.UNMARKED: "marked as a store again",
 }
-#: How often a file is created, upgraded or marked that others make something else of meanwhile.
+#: Attempts to create, upgrade or mark a file that other programs change meanwhile.
 _MOST_ROUNDS: Final = 5
 
 
-def open_engine(path: Path, real: str, options: Options) -> SQLiteEngine:
+def open_engine(path: Path, real: str, options: SQLiteOptions) -> SQLiteEngine:
     """Return an engine on *path*, creating or upgrading the store as needed.
 
-    *real* is where links lead: SQLite names the companions after the file itself.
+    *real* is the resolved path: SQLite names the companion files after the file itself.
 
     Raises:
         StoreUnreachable, UnsafeStore, NotADatabase, StoreCorrupt, SchemaRefused, StoreReadOnly,
-        StoreLocked, DiskFull: each says what the file is and what to do; the file was not changed.
+        StoreLocked, DiskFull: the message says what to do; the file was not changed.
     """
     inode = _prepare_file(path, real, options)
     if not install():
@@ -91,28 +91,29 @@ def open_engine(path: Path, real: str, options: Options) -> SQLiteEngine:
             connection = _make_current(
                 connection, kind, path, real, options, deadline, journal, gated=on_local_disk
             )
-        # What it is, not what was wanted: others may have kept it from changing.
+        # The actual mode, not the requested one: others may have prevented the change.
         is_wal = connection.pragma("journal_mode") == "wal"
         options = options._replace(journal="wal" if is_wal else "delete")
         gated = on_local_disk and not options.read_only
         engine = SQLiteEngine(real, options, gated=gated, immutable=immutable)
         if is_as_it_was and engine.inode == inode:
-            # It has read the tables; closing it would remove the log that the next one makes again.
-            # (One that met other permissions would go on with them.)
+            # It has read the tables; closing it would remove the log that the next one recreates.
+            # (A connection that saw other permissions would keep them.)
             engine.start(connection, deadline)
         elif not has_neighbour(real):
             connection.close()
         else:
-            # Closed after the next one is open: the file may have neighbours in this process.
+            # Closed after the next one is open: another library in this process may use the file.
             engine.start(open_connection(real, options, deadline, query_only=True), deadline)
             connection.close()
         engine.watch_for_neighbours()
     return engine
 
 
-def _options_beside_sqlite3(real: str, options: Options) -> Options:
-    """Have a rollback journal where Python's SQLite library may be a neighbour: where locks are the
-    process's, two libraries cannot share a log.
+def _options_beside_sqlite3(real: str, options: SQLiteOptions) -> SQLiteOptions:
+    """Use a rollback journal where Python's SQLite library may have the file open.
+
+    Where locks belong to the process, two libraries cannot share a log.
     """
     from hermes_sessions.storage.sqlite.sqlite3_lock import (
         has_connections,
@@ -125,18 +126,18 @@ def _options_beside_sqlite3(real: str, options: Options) -> Options:
     return options._replace(journal="delete")
 
 
-def open_memory(options: Options) -> SQLiteEngine:
-    """Return an engine on a new database in memory."""
+def open_memory(options: SQLiteOptions) -> SQLiteEngine:
+    """Return an engine on a new in-memory database."""
     engine = SQLiteEngine(MEMORY, options)
     engine.with_writer(_create)
     return engine
 
 
-def _prepare_file(path: Path, real: str, options: Options) -> tuple[int, ...] | None:
-    """Make sure that there is a file which may be used; return which one it is."""
+def _prepare_file(path: Path, real: str, options: SQLiteOptions) -> tuple[int, ...] | None:
+    """Make sure that a usable file exists; return its identity."""
     file_access.check_ownership(str(path))
     for suffix in file_access.COMPANIONS:
-        # SQLite believes what stands there: another user's journal would change our file.
+        # SQLite trusts these files: another user's journal would change our file.
         file_access.check_ownership(real + suffix)
     if not options.read_only:
         file_access.require_one_name(real)
@@ -156,32 +157,33 @@ def _prepare_file(path: Path, real: str, options: Options) -> tuple[int, ...] | 
     return file_access.inode_of(real)
 
 
-def _refuse_damaged_wal(path: Path, real: str, options: Options, deadline: Deadline) -> None:
-    """Refuse a file with a log, left by a program that is gone, of which SQLite would silently
-    leave something out. Others who open the file meanwhile wait, and look themselves.
+def _refuse_damaged_wal(path: Path, real: str, options: SQLiteOptions, deadline: Deadline) -> None:
+    """Refuse a file with a log of a dead program from which SQLite would silently drop commits.
+
+    Other processes that open the file meanwhile wait, and check it themselves.
 
     Raises:
-        StoreCorrupt: it says so; nothing was changed.
+        StoreCorrupt: nothing was changed.
     """
-    # Needed after a crash alone; not loaded otherwise.
+    # Only needed after a crash; not loaded otherwise.
     from hermes_sessions.storage.sqlite.exclusive_access import locked_if_unused
 
     with locked_if_unused(real, deadline) as is_first:
         if not is_first:
-            return  # Whoever came first has read it already.
+            return  # The first process to open it has checked it.
         _require_intact_wal(path, real, options)
     deadline.start(options.lock_timeout)
 
 
-def _require_intact_wal(path: Path, real: str, options: Options) -> None:
+def _require_intact_wal(path: Path, real: str, options: SQLiteOptions) -> None:
     from hermes_sessions.storage.sqlite.wal_files import inspect_wal
 
     state = inspect_wal(Path(f"{real}-wal"))
     is_emptied = state.frames > 0 and os.stat(real).st_size == 0
     if state.drops_commits and options.durability == "normal" and not state.is_header_damaged:
         logger.warning(
-            "%s: a part of the write-ahead log is not as it was written; after a power failure "
-            "that may have cost the newest writes",
+            "%s: a part of the write-ahead log is damaged; after a power failure "
+            "the newest writes may be lost",
             path,
         )
     elif state.drops_commits or is_emptied:
@@ -190,17 +192,17 @@ def _require_intact_wal(path: Path, real: str, options: Options) -> None:
             if is_emptied
             else ("its write-ahead log is damaged, and some writes would be missing")
         )
-        raise StoreCorrupt(f"{path}: {what}; nothing was changed. To save them: hermes repair")
+        raise StoreCorrupt(f"{path}: {what}; nothing was changed. To recover them: hermes repair")
 
 
-def _wanted_journal(real: str, options: Options, file_system: str | None) -> str:
+def _wanted_journal(real: str, options: SQLiteOptions, file_system: str | None) -> str:
     if options.journal != "auto":
         return options.journal
     if file_access.supports_wal(file_system):
         return "wal"
     logger.warning(
-        "%s is on a %s file system, which cannot carry a write-ahead log; the rollback journal is "
-        "used. Several writers will wait for each other; a local disk is faster and safer.",
+        "%s is on a %s file system, which does not support a write-ahead log; the rollback journal "
+        "is used. Several writers will wait for each other; a local disk is faster and safer.",
         real,
         file_system,
     )
@@ -208,15 +210,15 @@ def _wanted_journal(real: str, options: Options, file_system: str | None) -> str
 
 
 def _first_connection(
-    real: str, options: Options, deadline: Deadline
-) -> tuple[apsw.Connection, Options, bool]:
-    """Return a connection that can read, falling back to reading only where writing cannot be."""
+    real: str, options: SQLiteOptions, deadline: Deadline
+) -> tuple[apsw.Connection, SQLiteOptions, bool]:
+    """Return a connection that can read; falls back to read-only if writing is impossible."""
     reading = options._replace(read_only=True)
     attempts = [(options, False)]
     if not options.read_only:
         attempts.append((reading, False))
     if wal_size(real) == 0:
-        # Without room for locks: readable as long as nobody writes it.
+        # Without room for locks: readable as long as no program writes it.
         attempts.append((reading, True))
     failures: list[apsw.Error] = []
     for attempt, immutable in attempts:
@@ -229,13 +231,13 @@ def _first_connection(
             continue
         read_only = attempt.read_only or connection.readonly("main")
         if read_only and not options.read_only:
-            logger.warning("%s cannot be written; opened for reading only", real)
+            logger.warning("%s cannot be written; opened read-only", real)
         return connection, attempt._replace(read_only=read_only), immutable
     raise failures[0]
 
 
 def _connect(
-    real: str, options: Options, deadline: Deadline, *, immutable: bool
+    real: str, options: SQLiteOptions, deadline: Deadline, *, immutable: bool
 ) -> apsw.Connection:
     connection = open_connection(real, options, deadline, query_only=False, immutable=immutable)
     try:
@@ -246,10 +248,10 @@ def _connect(
     return connection
 
 
-def _can_perhaps_be_read(failure: apsw.Error, real: str, options: Options) -> bool:
-    """Return whether the failure came from a lack of permission or, for readers, of space.
+def _can_perhaps_be_read(failure: apsw.Error, real: str, options: SQLiteOptions) -> bool:
+    """Return whether the failure was a lack of permission or, for readers, of space.
 
-    Anything else, such as a lack of file descriptors, must not turn a store into a read-only one.
+    Any other failure, such as a lack of file descriptors, must not make a store read-only.
     """
     if getattr(failure, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
         return options.read_only
@@ -257,8 +259,10 @@ def _can_perhaps_be_read(failure: apsw.Error, real: str, options: Options) -> bo
     return isinstance(failure, kinds) and not file_access.can_write(real)
 
 
-def _require_acceptable(path: Path, connection: apsw.Connection, options: Options) -> FileType:
-    """Return what the file is; refuse what we must not touch."""
+def _require_acceptable(
+    path: Path, connection: apsw.Connection, options: SQLiteOptions
+) -> FileType:
+    """Identify the file; refuse one that must not be touched."""
     file_kind = identify_file(connection)
     if file_kind.kind is FileType.EMPTY:
         require_not_emptied(path, connection)
@@ -276,7 +280,7 @@ def _require_acceptable(path: Path, connection: apsw.Connection, options: Option
     if options.read_only and file_kind.kind is not FileType.OURS:
         raise StoreReadOnly(
             f"{path} must be {_TO_BE_DONE[file_kind.kind]} first, and "
-            f"it was opened for reading only. Open it once for writing, as its owner."
+            f"it was opened read-only. Open it once for writing, as its owner."
         )
     is_ours = file_kind.kind in (FileType.OURS, FileType.UNMARKED)
     if is_ours and file_kind.version > schema.WRITER_LEVEL and not options.read_only:
@@ -289,7 +293,7 @@ def _require_acceptable(path: Path, connection: apsw.Connection, options: Option
 
 
 def _leave(connection: apsw.Connection, *, has_log: bool) -> None:
-    """Close a file that is not ours to change."""
+    """Close a file that must not be changed."""
     if has_log:
         # Closing would copy the log into it.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -301,7 +305,7 @@ def _make_current(
     kind: FileType,
     path: Path,
     real: str,
-    options: Options,
+    options: SQLiteOptions,
     deadline: Deadline,
     journal: str,
     *,
@@ -309,8 +313,8 @@ def _make_current(
 ) -> apsw.Connection:
     """Create, upgrade or migrate the store; return a connection to it.
 
-    Other programs may make something else of the file while this one waits for its lock, so it is
-    looked at again after every wait.
+    Other programs may change the file while this one waits for its lock, so it is identified again
+    after every wait.
 
     Raises:
         StoreUnavailable: they did so every time.
@@ -322,7 +326,7 @@ def _make_current(
             if rounds > _MOST_ROUNDS:
                 raise StoreUnavailable(
                     f"{path} is not yet {_TO_BE_DONE[kind]} after {_MOST_ROUNDS} attempts: another "
-                    f"program undoes it. Find out what else writes to the file, then try again."
+                    f"program reverts it. Find out what else writes to the file, then try again."
                 )
             deadline.start(options.lock_timeout)
             if kind is FileType.EMPTY:
@@ -333,7 +337,7 @@ def _make_current(
             elif kind is FileType.UNMARKED:
                 _mark(connection)
             else:
-                # Our own connection would count as somebody who still uses the old layout.
+                # Our own connection would count as a user of the old layout.
                 connection.close()
                 _upgrade(real, deadline, options, gated=gated)
                 connection = open_connection(real, options, deadline, query_only=False)
@@ -358,7 +362,7 @@ def _up_to_date(connection: apsw.Connection) -> bool:
     return all(step.name in applied for step in schema.MIGRATIONS)
 
 
-def _upgrade(real: str, deadline: Deadline, options: Options, *, gated: bool) -> None:
+def _upgrade(real: str, deadline: Deadline, options: SQLiteOptions, *, gated: bool) -> None:
     # Needed once in a file's life; not loaded otherwise.
     from hermes_sessions.storage.sqlite.upgrade import upgrade_documented_layout
 
@@ -368,7 +372,7 @@ def _upgrade(real: str, deadline: Deadline, options: Options, *, gated: bool) ->
 
 
 def _claim_incremental_vacuum(connection: apsw.Connection) -> None:
-    # A file without pages takes this setting, one that has some only with VACUUM.
+    # Only a file without pages accepts this setting; others need a VACUUM.
     connection.pragma("auto_vacuum", 2)
     if connection.pragma("auto_vacuum") != 2:
         connection.execute("VACUUM")
@@ -377,10 +381,10 @@ def _claim_incremental_vacuum(connection: apsw.Connection) -> None:
 def _switch_journal(
     connection: apsw.Connection, deadline: Deadline, mode: str, *, must: bool
 ) -> None:
-    """Give an existing store the kind of journal that is wanted now.
+    """Switch an existing store to the requested kind of journal.
 
-    It may have come from another place, or the setting may have changed. Nobody else may have it
-    open at that moment; when somebody has, it keeps the kind it has, unless it *must* change.
+    It may come from another place, or the setting may have changed. No other program may have it
+    open at that moment; otherwise it keeps its kind, unless it *must* change.
     """
     if connection.pragma("journal_mode") == mode:
         return
@@ -390,11 +394,11 @@ def _switch_journal(
     try:
         connection.pragma("journal_mode", mode)
     except apsw.BusyError:
-        logger.debug("others have the store open; its journal stays as it is for now")
+        logger.debug("Other programs have the store open; its journal stays as it is for now")
 
 
 def _set_journal(connection: apsw.Connection, deadline: Deadline, mode: str) -> None:
-    """Switch the journal; SQLite does not ask the busy handler here, so we do."""
+    """Switch the journal; SQLite does not call the busy handler here, so this does."""
     attempt = 0
     while True:
         try:
@@ -407,12 +411,12 @@ def _set_journal(connection: apsw.Connection, deadline: Deadline, mode: str) -> 
             attempt += 1
         else:
             if current != mode:
-                logger.warning("journal mode %s is not possible here; %s is used", mode, current)
+                logger.warning("Journal mode %s is not possible here; %s is used", mode, current)
             return
 
 
 def _create(connection: apsw.Connection) -> bool:
-    """Create the tables, unless somebody was faster; return whether that was done."""
+    """Create the tables unless another process was faster; return whether they were created."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         is_empty = identify_file(connection).kind is FileType.EMPTY
@@ -430,7 +434,7 @@ def _create(connection: apsw.Connection) -> bool:
 
 
 def _mark(connection: apsw.Connection) -> None:
-    """Give a store that was made of a dump the marks again that are not in one."""
+    """Restore the marks that a dump does not contain."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if identify_file(connection) == (FileType.UNMARKED, schema.WRITER_LEVEL):
@@ -444,19 +448,19 @@ def _mark(connection: apsw.Connection) -> None:
 
 
 def _backed_up_first(
-    connection: apsw.Connection, real: str, options: Options
+    connection: apsw.Connection, real: str, options: SQLiteOptions
 ) -> AbstractContextManager[None]:
-    """Lend the time to take steps, after a backup."""
+    """Wrap migrations in a backup beforehand."""
     if not options.back_up_first:
         return nullcontext()
-    # Needed as rarely as a migration.
+    # Only needed for a migration.
     from hermes_sessions.storage.migration_backup import BackupSource, back_up_before_migration
     from hermes_sessions.storage.sqlite.store_image import copy_snapshot, snapshot
 
     def copy_image(target: Path, on_progress: Callable[[int, int], None]) -> None:
         is_wal = connection.pragma("journal_mode") == "wal"
         with snapshot(connection):
-            copy_snapshot(connection, target, nobody_waits=is_wal, on_progress=on_progress)
+            copy_snapshot(connection, target, blocks_no_writer=is_wal, on_progress=on_progress)
 
     source = BackupSource(
         "sqlite",
@@ -474,7 +478,7 @@ def _backed_up_first(
     )
 
 
-def _migrate(connection: apsw.Connection, path: Path, options: Options) -> None:
+def _migrate(connection: apsw.Connection, path: Path, options: SQLiteOptions) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         _require_acceptable(path, connection, options)

@@ -23,7 +23,7 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
 )
 from hermes_sessions.storage.sqlite import schema
-from hermes_sessions.storage.sqlite.connection import Options, wal_size
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions, wal_size
 from hermes_sessions.storage.sqlite.engine import MEMORY, SQLiteEngine
 from hermes_sessions.storage.sqlite.shared_engines import shared_engines
 
@@ -36,9 +36,9 @@ T = TypeVar("T")
 _DURABILITIES: Final = ("full", "normal")
 #: Free pages that one step moves to the end of the file and cuts off.
 _TRIMMED_PAGES: Final = 256
-#: A file of so many bytes is rebuilt in much less time than a writer waits for its turn.
+#: A file up to this size is rebuilt in much less time than a writer waits for its turn.
 _REBUILT_AT_ONCE: Final = 256 * 2**20
-#: Seconds that writers wait for the last reader of what was deleted.
+#: Seconds that writers wait for the last reader of deleted data.
 _READER_PATIENCE: Final = 2.0
 
 DIALECT: Final = Dialect(
@@ -52,27 +52,27 @@ class SQLiteSessionDBProvider(SessionDBProvider):
     name: ClassVar[str] = "sqlite"
     dialect: ClassVar[Dialect] = DIALECT
 
-    def __init__(self, path: str | Path, options: Options | None = None) -> None:
+    def __init__(self, path: str | Path, options: SQLiteOptions | None = None) -> None:
         """Open *path*, creating or upgrading the file as needed; see `open_engine` for errors."""
         if isinstance(path, str) and "://" in path:
             raise InvalidInput(
                 f"db_path is a file path, not a URL. Use SessionDB.from_url({path!r})."
             )
         if "\0" in str(path):
-            raise InvalidInput(f"db_path {str(path)!r} contains a NUL character; no file has one.")
-        options = options or Options()
+            raise InvalidInput(f"db_path {str(path)!r} contains a NUL character.")
+        options = options or SQLiteOptions()
         if not (
             isinstance(options.lock_timeout, (int, float))
             and 0 < options.lock_timeout <= threading.TIMEOUT_MAX
         ):
             raise InvalidInput(
-                f"lock_timeout is {options.lock_timeout!r}. Give a number of seconds above 0."
+                f"lock_timeout is {options.lock_timeout!r}. Use a number of seconds above 0."
             )
         if options.durability not in _DURABILITIES:
             raise InvalidInput(
                 f"durability is {options.durability!r}. Choose one of: {', '.join(_DURABILITIES)}."
             )
-        #: How long this handle waits, whatever other handles on the same file do.
+        #: How long this handle waits, independent of other handles on the same file.
         self._lock_timeout = options.lock_timeout
         self._closing = threading.Lock()
         self._engine: SQLiteEngine | None = shared_engines.acquire(Path(path), options)
@@ -82,10 +82,10 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         cls, path: str | Path, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
     ) -> SQLiteSessionDBProvider:
         """Open a file; see `open_engine` for errors."""
-        defaults = Options()
+        defaults = SQLiteOptions()
         return cls(
             path,
-            Options(
+            SQLiteOptions(
                 durability=open_options.durability or defaults.durability,
                 lock_timeout=open_options.lock_timeout or defaults.lock_timeout,
                 read_only=open_options.read_only,
@@ -96,13 +96,13 @@ class SQLiteSessionDBProvider(SessionDBProvider):
     def from_url(
         cls, url: str, open_options: OpenOptions = DEFAULT_OPEN_OPTIONS
     ) -> SQLiteSessionDBProvider:
-        """``sqlite:///file.db`` is relative, ``sqlite:////tmp/file.db`` absolute, ``sqlite://`` is
-        in memory.
+        """Open a URL: ``sqlite:///file.db`` is relative, ``sqlite:////tmp/file.db`` absolute,
+        ``sqlite://`` in memory.
         """
         place = url.partition("://")[2]
         if "?" in place or (place and not place.startswith("/")):
             raise InvalidInput(
-                f"{url!r} is no SQLite URL. It looks like sqlite:///relative/file.db or "
+                f"{url!r} is not a SQLite URL. Use sqlite:///relative/file.db or "
                 f"sqlite:////absolute/file.db."
             )
         from urllib.parse import unquote  # rarely needed
@@ -117,7 +117,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         configured = settings.sqlite
         return cls(
             configured.path,
-            Options(
+            SQLiteOptions(
                 durability=open_options.durability or configured.durability,
                 lock_timeout=open_options.lock_timeout or configured.lock_timeout,
                 journal=configured.journal,
@@ -143,7 +143,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
     @property
     def serves_one_thread(self) -> bool:
-        """A database in memory is one connection."""
+        """Whether it is an in-memory database, which has a single connection."""
         return self.engine.path == MEMORY
 
     def read(self) -> AbstractContextManager[ReadTransaction]:
@@ -162,7 +162,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         try:
             return self.engine.write(work, patience)
         except StatementRefused:
-            # Triggers note changes for the search index, and no write may fail because of it.
+            # Triggers record changes for the search index, and no write may fail because of it.
             from hermes_sessions.storage.sqlite.search_index import restore_notes
 
             if not self.engine.write(restore_notes, patience):
@@ -170,9 +170,9 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         return self.engine.write(work, patience)
 
     def reading_connection(self, *, keep: bool = True) -> AbstractContextManager[apsw.Connection]:
-        """Lend a connection for raw SQL that sees one state of the database and cannot write.
+        """Lend a connection for raw SQL that sees one snapshot of the database and cannot write.
 
-        Without *keep* it is closed afterwards, together with whatever was set on it.
+        Without *keep* it is closed afterwards, together with its settings.
         """
         return self.engine.reading_connection(self._lock_timeout, keep=keep)
 
@@ -215,7 +215,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             raise StoreUnavailable(f"{path} cannot be measured ({error.strerror}).") from error
 
     def copy_image(self, target: Path, on_progress: Callable[[int, int], None]) -> None:
-        """Copy one state of the store to a new file, while others may write; see `sqlite.image`.
+        """Copy one snapshot of the store to a new file while others may write; see `store_image`.
 
         Raises:
             StoreError: the store cannot be read, or the file cannot be written.
@@ -223,9 +223,11 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         from hermes_sessions.storage.sqlite.store_image import copy_snapshot
 
         engine = self.engine
-        nobody_waits = engine.path == MEMORY or engine.options.journal == "wal"
+        blocks_no_writer = engine.path == MEMORY or engine.options.journal == "wal"
         with self.reading_connection(keep=False) as connection:
-            copy_snapshot(connection, target, nobody_waits=nobody_waits, on_progress=on_progress)
+            copy_snapshot(
+                connection, target, blocks_no_writer=blocks_no_writer, on_progress=on_progress
+            )
 
     def space(self, has_time: Callable[[], bool] | None = None) -> Space:
         """See `SessionDBProvider.space`; without *has_time* it reads the whole file."""
@@ -240,8 +242,8 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         self.engine.reclaim(self._lock_timeout)
 
     def trim(self) -> int:
-        """Cut a few free pages off the end of the file; files that an older program made keep
-        theirs until `reclaim`.
+        """Cut a few free pages off the end of the file; files of older programs keep theirs until
+        `reclaim`.
         """
         return self.engine.write_on_connection(_trim, self._lock_timeout)
 
@@ -250,8 +252,9 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         return self.engine.overwriting()
 
     def scrub(self, *, rebuild: bool = False) -> list[DeletedDataTrace]:
-        """See `SessionDBProvider.scrub`. Only a rebuilt file has nothing left in the unused parts
-        of its pages: SQLite moves rows about, and does not overwrite where they were.
+        """See `SessionDBProvider.scrub`. Only a rebuilt file has no remains in the unused parts of
+        its
+        pages: SQLite moves rows without overwriting their old position.
         """
         engine = self.engine
         if engine.path == MEMORY:
@@ -266,23 +269,23 @@ class SQLiteSessionDBProvider(SessionDBProvider):
             remains.append(
                 DeletedDataTrace(
                     "pages",
-                    f"The store has {size // 2**20:,} MiB. Unused parts of its pages may hold "
-                    f"pieces of what was deleted until the file is rebuilt, which keeps writers "
-                    f"waiting.",
+                    f"The store has {size // 2**20:,} MiB. Unused parts of its pages may contain "
+                    f"remains of deleted data until the file is rebuilt, which makes writers "
+                    f"wait.",
                 )
             )
         if not is_ended:
             remains.append(
                 DeletedDataTrace(
                     "reader",
-                    "Somebody reads a state of the store from before, so that the write-ahead log "
-                    "cannot end yet.",
+                    "A reader uses an older snapshot of the store, so the write-ahead log "
+                    "cannot be truncated yet.",
                 )
             )
         return remains
 
     def after_explicit_ids(self, tx: WriteTransaction, table: str) -> None:
-        """AUTOINCREMENT continues above explicit ids by itself."""
+        """Do nothing: AUTOINCREMENT continues above explicit ids by itself."""
 
     def steps(self) -> MigrationSteps:
         """See `SessionDBProvider.steps`."""
@@ -312,7 +315,7 @@ class SQLiteSessionDBProvider(SessionDBProvider):
 
 def _trim(connection: apsw.Connection) -> int:
     before = int(connection.pragma("page_count"))
-    # Each page is one row; only reading all of them cuts all of them off.
+    # Each page is one row; only reading all rows cuts off all pages.
     for _ in connection.execute(f"PRAGMA incremental_vacuum({_TRIMMED_PAGES})"):
         pass
     pages = before - int(connection.pragma("page_count"))

@@ -1,8 +1,8 @@
-"""Raw SQL for code that was written against a bare connection.
+"""Raw SQL for code written against a bare connection.
 
-Each statement is a transaction of its own, as on a connection in autocommit mode; several together
-go through `Statements.transaction`. Rows answer by position and by name. Text passes through the
-codec, so such code sees what the store's own verbs see.
+Each statement is its own transaction, as on a connection in autocommit mode; use
+`Statements.transaction` for several together. Rows are indexed by position and by name. Text passes
+through the codec, so raw SQL sees the same values as the store's methods.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE"})
 _CHANGING: Final = re.compile(r"\b(?:INSERT|UPDATE|DELETE|REPLACE)\s", re.IGNORECASE)
 _WORD: Final = re.compile(r"[A-Z_.]+")
 _COMMENTS: Final = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)+", re.DOTALL)
-#: Not possible inside a transaction.
+#: Not allowed inside a transaction.
 _MAINTENANCE: Final = frozenset({"VACUUM", "WAL_CHECKPOINT", "INCREMENTAL_VACUUM", "OPTIMIZE"})
 
 
 class Row:
-    """A row that answers by position and by name; ``dict(row)`` works."""
+    """A row indexed by position and by name; ``dict(row)`` works."""
 
     __slots__ = ("_names", "_values")
 
@@ -70,7 +70,7 @@ class Row:
 
 
 class Result:
-    """What one statement gave; the rows are already here."""
+    """The result of one statement, with all rows fetched."""
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class Result:
         lastrowid: int | None = None,
     ) -> None:
         self._rows = iter(rows)
-        #: As ``sqlite3`` describes columns: the name, and six times nothing.
+        #: Column descriptions as in ``sqlite3``: the name and six times None.
         self.description = tuple((name, *[None] * 6) for name in names) or None
-        #: How many rows were changed; -1 for a statement that changes none.
+        #: Number of changed rows; -1 for a statement that changes none.
         self.rowcount = rowcount
         self.lastrowid = lastrowid
 
@@ -100,7 +100,7 @@ class Result:
         return list(self._rows)
 
     def close(self) -> None:
-        """Forget the remaining rows."""
+        """Discard the remaining rows."""
         self._rows = iter(())
 
     def __iter__(self) -> Iterator[Row]:
@@ -108,7 +108,7 @@ class Result:
 
 
 class BoundStatements:
-    """Statements inside one open transaction, which whoever opened it commits or undoes."""
+    """Statements inside an open transaction, which its owner commits or rolls back."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
@@ -124,14 +124,14 @@ class BoundStatements:
             return Result()
         if verb == "BEGIN" or (verb == "ROLLBACK" and not rest.startswith("TO")):
             raise StatementRefused(
-                f"{verb} would end the transaction that is open. Raise an exception to undo it."
+                f"{verb} would end the open transaction. Raise an exception to roll it back."
             )
         cursor = self._connection.cursor()
         rows: list[Row] = []
         names: tuple[str, ...] = ()
 
         def note_names(_cursor: apsw.Cursor, _statement: str, _bindings: object) -> bool:
-            # Asked for before the first row, because there may be none.
+            # Read before the first row, because there may be none.
             nonlocal names
             names = tuple(column[0] for column in cursor.get_description())
             return True
@@ -159,17 +159,17 @@ class BoundStatements:
         return Result(rowcount=changed)
 
     def commit(self) -> None:
-        """Nothing to do: the transaction is committed by whoever opened it."""
+        """Do nothing: the owner of the transaction commits it."""
 
 
 class Statements:
-    """Statements on a store, each a transaction of its own."""
+    """Statements on a store, each in its own transaction."""
 
     def __init__(self, provider: Callable[[], SQLiteSessionDBProvider]) -> None:
         self._provider = provider
 
     def execute(self, sql: str, params: Params = ()) -> Result:
-        """Run one statement; what it writes is committed when this returns.
+        """Run one statement; its writes are committed when this returns.
 
         Raises:
             StatementRefused: it cannot be run, or would leave a transaction open.
@@ -179,7 +179,7 @@ class Statements:
             return Result()
         if verb in {"BEGIN", "SAVEPOINT", "RELEASE"}:
             raise StatementRefused(
-                f"{verb} would hold the store's only writer. Use _execute_write(), which runs a "
+                f"{verb} would block the store's only writer. Use _execute_write(), which runs a "
                 f"function in one transaction."
             )
         subject = rest if verb == "PRAGMA" else verb
@@ -187,12 +187,12 @@ class Statements:
             return self._provider().with_writer(lambda c: BoundStatements(c).execute(sql, params))
         if verb in _READS:
             try:
-                # What a PRAGMA changes must not last in a connection that others get.
+                # A PRAGMA must not leave its effect in a pooled connection.
                 with self._provider().reading_connection(keep=verb != "PRAGMA") as connection:
                     return BoundStatements(connection).execute(sql, params)
             except StoreReadOnly:
                 if self._provider().read_only:
-                    raise  # WITH … INSERT and the like go to the writer instead.
+                    raise  # WITH … INSERT and similar go to the writer instead.
         return self.transaction(lambda bound: bound.execute(sql, params))
 
     def executemany(self, sql: str, rows: Iterable[Params]) -> Result:
@@ -201,18 +201,18 @@ class Statements:
         return self.transaction(lambda bound: bound.executemany(sql, listed))
 
     def transaction(self, work: Callable[[BoundStatements], T]) -> T:
-        """Run *work* in one transaction; all of it happens or nothing."""
+        """Run *work* in one transaction, atomically."""
         return self._provider().write_on_connection(lambda c: work(BoundStatements(c)))
 
     def commit(self) -> None:
-        """Nothing to do: every statement has committed."""
+        """Do nothing: every statement has committed."""
 
     def rollback(self) -> None:
-        """Nothing to do: no transaction is open."""
+        """Do nothing: no transaction is open."""
 
 
 def _first_words(sql: str) -> tuple[str, str]:
-    """Return the verb of a statement and the name after it, in capitals."""
+    """Return the verb of a statement and the name after it, in upper case."""
     if before := _COMMENTS.match(sql):
         sql = sql[before.end() :]
     words = [*_WORD.findall(sql[:200].upper()), "", ""]
@@ -221,11 +221,11 @@ def _first_words(sql: str) -> tuple[str, str]:
 
 @contextmanager
 def _bindings_checked() -> Iterator[None]:
-    """Refuse parameters as ``sqlite3`` does, which never raises these for them."""
+    """Translate errors about parameters like ``sqlite3`` does."""
     try:
         yield
     except (KeyError, TypeError) as error:
-        raise StatementRefused(f"The parameters do not fit the statement: {error}.") from error
+        raise StatementRefused(f"The parameters do not match the statement: {error}.") from error
 
 
 def _encoded(params: Params) -> Any:

@@ -1,9 +1,8 @@
-"""Opening somebody else's database for reading: never changed, seen as it is now.
+"""Open a foreign database for reading only: it is never changed and read as of now.
 
-SQLite writes beside a file in write-ahead mode even when it only reads, so a file that nobody uses
-is opened as one that cannot change, and looked at again afterwards. What cannot be read where it
-lies (a log or journal that must be applied first, in a place we cannot write) is read from a
-temporary copy.
+SQLite writes beside a file in write-ahead mode even when it only reads. So a file that no program
+uses is opened as immutable and compared afterwards. If it cannot be read in place (a log or journal
+must be applied first, in a directory that we cannot write), a temporary copy is read.
 
 Nothing here reads a database by plain file calls while this process may have it open: closing such
 a descriptor would drop the locks of this process.
@@ -37,19 +36,19 @@ _PATIENCE_MS: Final = 16_000
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a file is a SQLite database; False for anything that cannot be read."""
+    """Return whether a file is a SQLite database; False if it cannot be read."""
     return _header(path.resolve()).startswith(_MAGIC)
 
 
 def has_wal_header(path: Path) -> bool:
-    """Return whether a file says that what was written last is in a write-ahead log."""
+    """Return whether the header says that the newest writes are in a write-ahead log."""
     return _WRITE_AHEAD in _header(path.resolve())[18:20]
 
 
 def target_for(source: Path, configured_path: Path) -> Path:
     """Return the store that *source* is imported into.
 
-    That is the configured one, unless *source* itself stands there and is not a store of ours: a
+    It is the configured one, unless *source* itself has that path and is not a store of ours: a
     later Hermes' file is never touched, so the target is ``hermes-sessions.db`` beside it.
 
     Raises:
@@ -67,17 +66,17 @@ def target_for(source: Path, configured_path: Path) -> Path:
 
 @contextmanager
 def reading(path: Path) -> Iterator[apsw.Connection]:
-    """Lend a connection inside one read transaction; the file is not changed by it.
+    """Lend a connection inside one read transaction; the file is not changed.
 
     Raises:
-        ImportRefused: the file is no database, or was changed while it was read as one at rest.
+        ImportRefused: not a database, or changed while it was read as an idle file.
         StoreError: it cannot be read.
     """
     if not is_database(path):
         raise ImportRefused(
-            f"{path} is not a database that can be read. Check the path and its permissions."
+            f"{path} is not a database, or cannot be read. Check the path and its permissions."
         )
-    # Log and journal lie beside the file itself, not beside a link to it.
+    # Log and journal are beside the file itself, not beside a link to it.
     path = path.resolve()
     with translated(str(path)):
         connection, at_rest, copy = _open(path)
@@ -89,8 +88,8 @@ def reading(path: Path) -> Iterator[apsw.Connection]:
                 shutil.rmtree(copy, ignore_errors=True)
     if at_rest is not None and at_rest != _state(path):
         raise ImportRefused(
-            f"{path} was changed by another program while it was read. What was imported is "
-            f"complete in itself; import again to get the rest."
+            f"{path} was changed by another program during the import. The imported data is "
+            f"consistent; import again to get the rest."
         )
 
 
@@ -98,7 +97,7 @@ State = tuple[tuple[int, int] | None, ...]
 
 
 def _open(path: Path) -> tuple[apsw.Connection, State | None, Path | None]:
-    """Return a connection, the file's state if it was at rest, and the directory of a copy."""
+    """Return a connection, the file's state if it was idle, and the directory of a copy."""
     log, index = _size(path, "-wal"), _size(path, "-shm")
     header = _header(path)
     if _WRITE_AHEAD in header[18:20] and log is None and index is None:
@@ -110,7 +109,7 @@ def _open(path: Path) -> tuple[apsw.Connection, State | None, Path | None]:
         if _WRITE_AHEAD in header[18:20] and not log:
             state = _state(path)
             return _begin(path, immutable=True), state, None
-        logger.info("%s cannot be read in its place (%s); a copy is read", path, error)
+        logger.info("%s cannot be read in place (%s); reading a copy", path, error)
         copy = _copy(path)
         try:
             return _begin(copy / path.name, writable=True), None, copy
@@ -127,7 +126,7 @@ def _begin(path: Path, *, immutable: bool = False, writable: bool = False) -> ap
     )
     try:
         connection.set_busy_timeout(_PATIENCE_MS)
-        # The schema of a file from elsewhere must not run anything.
+        # The schema of a foreign file must not run any code.
         connection.pragma("trusted_schema", 0)
         if not writable:
             connection.pragma("query_only", 1)
@@ -177,7 +176,7 @@ def _size(path: Path, suffix: str) -> int | None:
 
 
 def _state(path: Path) -> State:
-    """Return what tells whether somebody wrote, or began to."""
+    """Return values that change when a program writes, or begins to."""
     facts: list[tuple[int, int] | None] = []
     for suffix in ("", *_COMPANIONS):
         try:
@@ -185,6 +184,6 @@ def _state(path: Path) -> State:
         except OSError:
             facts.append(None)
         else:
-            # A program that merely reads leaves an empty log.
+            # A program that only reads leaves an empty log.
             facts.append((found.st_size, found.st_mtime_ns) if found.st_size else None)
     return tuple(facts)

@@ -1,4 +1,4 @@
-"""The connections that reads borrow: each read has one to itself, so none waits for another."""
+"""The pool of read connections: each read has its own, so that no read waits for another."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.sqlite.connection import Deadline
 from hermes_sessions.storage.sqlite.transaction import ApswTransaction
 
-# One read: a connection on loan inside a transaction. (Classes: every read pays for them.)
+# One read: a borrowed connection inside a transaction. (Classes, because every read pays for them.)
 
 
 class ReadConnection:
-    """Lends a connection that sees one state of the database."""
+    """Lends a connection that sees one snapshot of the database."""
 
     __slots__ = ("_explain", "_keep", "_patience", "_reader", "_readers")
 
@@ -32,7 +32,7 @@ class ReadConnection:
         keep: bool,
         explain: Callable[[apsw.Error], StoreError],
     ) -> None:
-        """*explain* turns the driver's errors into ours; *keep* as in `ReaderPool.give_back`."""
+        """*explain* translates driver errors; *keep* as in `ReaderPool.give_back`."""
         self._readers = readers
         self._patience = patience
         self._keep = keep
@@ -59,7 +59,7 @@ class ReadConnection:
 
 
 class ReadContext:
-    """Gives the statements of one read."""
+    """Context manager for the transaction of one read."""
 
     __slots__ = ("_reading",)
 
@@ -78,24 +78,24 @@ class ReadContext:
         return self._reading.__exit__(kind, error, traceback)
 
 
-#: Connections that stay open for the next read.
+#: Idle connections that stay open for the next read.
 KEPT_IDLE: Final = 8
 
 
 class PooledReader:
-    """A connection for one read at a time, and how long that read may wait for a lock."""
+    """A connection for one read at a time, with its lock deadline."""
 
     __slots__ = ("__weakref__", "connection", "deadline", "is_outdated")
 
     def __init__(self) -> None:
         self.deadline = Deadline()
         self.connection: apsw.Connection | None = None
-        #: Whether the next one is to be opened in another way.
+        #: Whether connections are now opened with other settings.
         self.is_outdated = False
 
 
 class ReaderPool:
-    """Lends connections for reading, and keeps some of them open for the next read."""
+    """Lends connections for reading, and keeps some open for the next read."""
 
     def __init__(
         self,
@@ -105,32 +105,32 @@ class ReaderPool:
         """*on_late_close* is called when a connection was closed after `close`."""
         self._connect = connect
         self._on_late_close = on_late_close
-        # Reentrant, because a collected generator may give its reader back at any allocation,
-        # also at one inside this class.
+        # Reentrant, because a garbage-collected generator may return its reader at any allocation,
+        # even inside this class.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._idle: list[PooledReader] = []
-        #: By which thread, because one that reads cannot wait for its own read to end. Weak: a
-        #: reader that an interrupt kept from being given back is closed when it is forgotten.
+        #: With the thread, because a thread cannot wait for its own read to end. Weak: a reader
+        #: that an interrupt kept from being returned is closed when it is collected.
         self._busy: dict[int, tuple[weakref.ref[PooledReader], int]] = {}
         self._closed = False
         self._held = False
 
     def add(self, connection: apsw.Connection, deadline: Deadline) -> None:
-        """Lend this connection, too; *deadline* is what its busy handler asks."""
+        """Add an open connection to the pool; its busy handler uses *deadline*."""
         reader = PooledReader()
         reader.connection, reader.deadline = connection, deadline
         with self._lock:
             self._idle.append(reader)
 
     def borrow(self, patience: float) -> tuple[PooledReader, apsw.Connection]:
-        """Return a reader for the calling thread; it may wait for a lock for *patience* seconds."""
+        """Return a reader for the calling thread; it waits up to *patience* seconds for locks."""
         me = threading.get_ident()
         with self._lock:
             if self._held and me not in self._users():
                 self._changed.wait_for(lambda: not self._held, patience)
             reader = self._idle.pop() if self._idle else PooledReader()
-            # Noted before anything is opened, so that a fork never misses a connection.
+            # Registered before it is opened, so that a fork never misses a connection.
             self._busy[id(reader)] = (weakref.ref(reader), me)
         try:
             reader.deadline.start(patience)
@@ -143,13 +143,13 @@ class ReaderPool:
         return reader, connection
 
     def give_back(self, reader: PooledReader, *, keep: bool = True) -> None:
-        """End whatever the reader was used for, and *keep* its connection if there is room."""
+        """End the read, and *keep* the connection if there is room."""
         usable = False
         try:
             usable = keep and _at_rest(reader.connection)
         finally:
             with self._lock:
-                # Asked under the lock: `renew` may come while the connection is put to rest.
+                # Checked under the lock: `renew` may be called while the connection is reset.
                 usable = usable and not reader.is_outdated and not self._closed
                 if usable and len(self._idle) < KEPT_IDLE:
                     self._idle.append(reader)
@@ -166,7 +166,7 @@ class ReaderPool:
                 self._changed.notify_all()
 
     def close_idle(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         with self._lock:
             idle, self._idle = self._idle, []
             for reader in idle:
@@ -174,7 +174,7 @@ class ReaderPool:
                     reader.connection.close(True)
 
     def renew(self) -> None:
-        """Use no connection again that is open now: how they are opened has changed."""
+        """Do not reuse any open connection: the settings have changed."""
         with self._lock:
             self.close_idle()
             for known, _ in self._busy.values():
@@ -183,15 +183,15 @@ class ReaderPool:
                     reader.is_outdated = True
 
     def close(self) -> None:
-        """Close the idle connections now, and each of the others when it is given back."""
+        """Close the idle connections now, and each of the others when it is returned."""
         with self._lock:
             self._closed = True
             self.close_idle()
 
-    # ── fork ──────────────────────────────────────────────────────────────────────────────────
+    # Fork
 
     def hold(self, until: float) -> bool:
-        """Keep new reads waiting and wait for the running ones; return whether all have ended.
+        """Block new reads and wait for the running ones; return whether all have ended.
 
         After True no reader is in use until `resume`.
         """
@@ -212,7 +212,7 @@ class ReaderPool:
         self._lock.release()
 
     def _users(self) -> set[int]:
-        """Return the threads that read."""
+        """Return the threads that are reading."""
         return {thread for reader, thread in self._busy.values() if reader() is not None}
 
     def forget_after_fork(self) -> tuple[list[apsw.Connection], list[apsw.Connection]]:
@@ -220,7 +220,7 @@ class ReaderPool:
 
         Returns those that the calling thread uses, and all others.
         """
-        # A thread that is not here may hold the lock.
+        # A thread that does not exist here may hold the lock.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         me = threading.get_ident()
@@ -236,7 +236,7 @@ class ReaderPool:
 
 
 def _at_rest(connection: apsw.Connection | None) -> bool:
-    """End the connection's transaction; return whether it can be used again."""
+    """End the connection's transaction; return whether it can be reused."""
     if connection is None:
         return False
     try:
@@ -244,6 +244,5 @@ def _at_rest(connection: apsw.Connection | None) -> bool:
             connection.execute("ROLLBACK")
     except apsw.Error:
         return False
-    # A statement that somebody has not read to its end outlives the rollback, and with it the
-    # state of the database that it sees.
+    # A statement that was not read to its end survives the rollback, and keeps its snapshot.
     return connection.txn_state("main") == apsw.SQLITE_TXN_NONE

@@ -1,4 +1,4 @@
-"""Reads tables of an old file row by row, including text that is no UTF-8."""
+"""Reads tables of an old file row by row, including text that is not UTF-8."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import apsw
 
 from hermes_sessions.storage.sqlite.hermes_values import Value, decode_lossless
 
-# Reading tables of a file that may be damaged, row by row, including text that is no UTF-8.
+# Reading tables of a file that may be damaged, row by row, including text that is not UTF-8.
 
 
 Report = Callable[[str], None]
-#: What a damaged page makes of a statement.
+#: Errors of a statement that meets a damaged page.
 DAMAGE: Final = (apsw.CorruptError, apsw.IOError)
 
-#: As many zeros in a text come from the disk. (Programs put one in front of something.)
+#: This many zeros in a text come from the disk. (Programs use a single one as a prefix.)
 _ZEROS: Final = "\0" * 16
 
 
 def has_zeroed_part(value: object) -> bool:
-    """Tell whether a value is a text of which a part was overwritten with zeros."""
+    """Tell whether a value is a text with a part overwritten by zeros."""
     return isinstance(value, str) and _ZEROS in value
 
 
@@ -33,7 +33,7 @@ def rows_of(
     tail: str = "",
     params: Sequence[Any] = (),
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield rows in the order *tail* says; text that is no UTF-8 comes as lone surrogates."""
+    """Yield rows in the order of *tail*; text that is not UTF-8 contains lone surrogates."""
     done = 0
     names = ", ".join(map(quoted, columns))
     try:
@@ -41,7 +41,7 @@ def rows_of(
             yield row
             done += 1
     except UnicodeDecodeError:
-        # The same rows again as bytes, from the one that could not be decoded.
+        # The same rows again as bytes, from the first that could not be decoded.
         again = connection.execute(
             f"SELECT {_as_bytes(columns)} FROM {quoted(table)} {tail}", params
         )
@@ -71,7 +71,7 @@ def readable_rows(
     params: Sequence[Any],
     report: Report,
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a damaged table that can still be read, by rowid; report the others."""
+    """Return the readable rows of a damaged table, by rowid; report the others."""
     found: list[tuple[Any, ...]] = []
     for rowid in _rowids(connection, table, condition, params, report):
         try:
@@ -84,7 +84,7 @@ def readable_rows(
 def readable_cells(
     connection: apsw.Connection, table: str, columns: Sequence[str], rowid: int, report: Report
 ) -> dict[str, Any]:
-    """Return the cells of one damaged row that can still be read; report the others."""
+    """Return the readable cells of one damaged row; report the others."""
     found: dict[str, Any] = {}
     for column in columns:
         try:
@@ -98,7 +98,7 @@ def readable_cells(
 def _rowids(
     connection: apsw.Connection, table: str, condition: str, params: Sequence[Any], report: Report
 ) -> list[int]:
-    """Return the row ids that an index, or the table from either end, still tells."""
+    """Return the row ids found through an index, or from either end of the table."""
     rowids: set[int] = set()
     complete = False
     for order in ("", "ORDER BY rowid", "ORDER BY rowid DESC"):
@@ -109,10 +109,10 @@ def _rowids(
             complete = True
             break
         except DAMAGE:
-            # What the set got before the damage stays in it.
+            # Ids read before the damage are kept.
             continue
     if not complete:
-        report(f"{table}: a part of it is damaged, and how many rows it held is not known")
+        report(f"{table}: a part of it is damaged, and its number of rows is unknown")
     return sorted(rowids)
 
 
@@ -121,7 +121,7 @@ _LAST: Final = 2**63 - 1
 
 
 class ScannedRow(NamedTuple):
-    """A row, and whether some of its text is no UTF-8 (then it holds lone surrogates instead)."""
+    """A row, and whether some of its text is not UTF-8 (and contains lone surrogates instead)."""
 
     rowid: int
     values: Sequence[Value]
@@ -129,7 +129,7 @@ class ScannedRow(NamedTuple):
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL writes it."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -143,9 +143,9 @@ def fetch(
 def scan(
     connection: apsw.Connection, table: str, columns: Sequence[str], after: int | None, limit: int
 ) -> Generator[ScannedRow]:
-    """Yield up to *limit* rows behind rowid *after* (None: from the start), in rowid order.
+    """Yield up to *limit* rows after rowid *after* (None: from the start), in rowid order.
 
-    The table may be changed only when the scan was closed or exhausted.
+    The table may only be changed after the scan was closed or exhausted.
     """
     names = ", ".join(map(quoted, columns))
     select = f"SELECT rowid, {names} FROM {quoted(table)} WHERE rowid >= ? ORDER BY rowid LIMIT ?"
@@ -169,7 +169,7 @@ def scan(
 def _read_bytes(
     connection: apsw.Connection, table: str, columns: Sequence[str], first: int
 ) -> ScannedRow:
-    """Read the row at or behind *first* whose text could not be decoded."""
+    """Read the row at or after *first* whose text could not be decoded."""
     names = ", ".join(
         f"typeof({name}) = 'text', CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) "
         f"ELSE {name} END"

@@ -1,7 +1,7 @@
-"""The index on SQLite: FTS5 over encoded tokens, without a copy of the text.
+"""The search index on SQLite: FTS5 over encoded tokens, without a copy of the text.
 
-Document 0 is a watchman: it is in every sound index, so that one that was emptied or cut off is
-not taken for one that finds nothing.
+Document 0 is a sentinel that every sound index contains. So an emptied or truncated index is not
+mistaken for one without matches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hermes_sessions.storage.search.index_port import (
     order_by,
 )
 from hermes_sessions.storage.search.sql_conditions import Where
-from hermes_sessions.storage.sqlite.connection import Deadline, Options
+from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.error_translation import translated
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
 from hermes_sessions.storage.sqlite.schema import (
@@ -40,7 +40,7 @@ from hermes_sessions.storage.sqlite.schema import (
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.token_encoder import CUT
 
-# Taking a search index out of a file whose pages are too damaged to drop it.
+# Removing a search index from a file whose pages are too damaged to drop it.
 
 
 _OWN: Final = (
@@ -50,16 +50,17 @@ _OWN: Final = (
 
 
 def drop_damaged_search_index(path: Path, patience: float) -> None:
-    """Remove the index's tables from the list of tables, and the pages that belong to nobody then.
-    It happens as a whole or not at all; the index is made anew when the store is next used.
+    """Remove the index's tables from the schema, and the pages that then belong to no table.
+
+    Atomic; the index is rebuilt when the store is next used.
 
     Raises:
-        StoreLocked: somebody else has the file open; it was not changed.
+        StoreLocked: another program has the file open; it was not changed.
         StoreCorrupt: more than the index is damaged; it was not changed.
     """
     deadline = Deadline()
     deadline.start(patience)
-    options = Options(lock_timeout=patience)
+    options = SQLiteOptions(lock_timeout=patience)
     with (
         translated(str(path)),
         exclusive_access(
@@ -75,7 +76,7 @@ def _cut_out_damaged(connection: apsw.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(_OWN)
-        # Everybody who opens the file from now on sees another list of tables.
+        # Tells all later connections that the schema changed.
         version = int(connection.pragma("schema_version"))
         connection.pragma("schema_version", version + 1)
         connection.execute("COMMIT")
@@ -91,20 +92,20 @@ def _cut_out_damaged(connection: apsw.Connection) -> None:
 logger = Logger(__name__)
 
 _MATCHING: Final = "SELECT rowid FROM search_index WHERE search_index MATCH ?"
-#: The index first: it gives ids in order and stops at the limit.
+#: The index comes first: it yields ids in order and stops at the limit.
 _JOINED: Final = (
     "search_index f CROSS JOIN messages m ON m.id = f.rowid "
     "CROSS JOIN sessions s ON s.id = m.session_id"
 )
-#: Pages one housekeeping step may write.
+#: Pages that one maintenance step may write.
 _MERGE_PAGES: Final = 64
-#: FTS5 keeps notes about removed documents under these numbers.
+#: FTS5 stores tombstones of removed documents under these numbers.
 _HAS_TOMBSTONES: Final = "SELECT id FROM search_index_data WHERE id >= (1 << 53) LIMIT 1"
-#: What SQLite raises when the tables of the index are missing, damaged or contradict themselves.
+#: Errors that SQLite raises when tables of the index are missing, damaged or inconsistent.
 _DAMAGE: Final = (apsw.CorruptError, apsw.SQLError, apsw.ConstraintError, apsw.MismatchError)
 #: The tables of FTS5 itself.
 _TABLES: Final = tuple(f"search_index_{name}" for name in ("data", "idx", "docsize", "config"))
-#: Where the index and what it is made of can differ although both are sound.
+#: Differences that are possible between a sound index and its sources.
 _STRAYS: Final = {
     "messages are missing": (
         "SELECT id FROM messages WHERE id > 0 "
@@ -134,7 +135,7 @@ def _noticing_damage(tx: ReadTransaction) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         if isinstance(error, apsw.SQLError) and _is_sound(tx):
-            # Then the statement is at fault, and making the index anew would not help.
+            # Then the statement is at fault, and rebuilding the index would not help.
             raise
         raise IndexDamaged(f"The search index is damaged ({error}).") from error
 
@@ -159,7 +160,7 @@ class FTS5Index(CompiledIndex[str]):
 
     def clear(self, tx: WriteTransaction) -> None:
         """See `SearchIndex.clear`."""
-        # FTS5 cannot be asked about tables that are missing: the whole transaction would fail.
+        # FTS5 cannot use an incomplete index: the whole transaction would fail.
         if not (_exist(tx, ("search_index", *_TABLES)) and _is_dropped(tx)):
             _cut_out(tx)
         tx.run(search_notes())
@@ -170,8 +171,8 @@ class FTS5Index(CompiledIndex[str]):
         return _merge(tx, _MERGE_PAGES)
 
     def compact(self, tx: WriteTransaction, *, first: bool) -> bool:
-        """See `SearchIndex.compact`. Documents are removed by a note beside their tokens, and the
-        tokens go when pieces of the index are merged: all of them, if there is such a note.
+        """See `SearchIndex.compact`. FTS5 removes documents by a tombstone beside their tokens. The
+        tokens disappear when segments are merged: all of them, if there is a tombstone.
         """
         everything = first and tx.one(_HAS_TOMBSTONES) is not None
         return _merge(tx, -_MERGE_PAGES if everything else _MERGE_PAGES)
@@ -182,10 +183,10 @@ class FTS5Index(CompiledIndex[str]):
 
     def damage(self, tx: ReadTransaction) -> str | None:
         """See `SearchIndex.damage`."""
-        # A question makes FTS5 look at the index as it is now. The check alone would take what this
-        # connection remembers, and call it damage that others have merged pieces since.
+        # A query makes FTS5 read the current index. The check alone would use this connection's
+        # cache, and report merges by other connections as damage.
         if not _is_sound(tx):
-            return "it does not answer a test question"
+            return "it does not answer a test query"
         try:
             row = tx.one("PRAGMA integrity_check(search_index)")
             if row != ("ok",):
@@ -205,7 +206,7 @@ class FTS5Index(CompiledIndex[str]):
     def _matching(
         self, tx: ReadTransaction, query: str, where: Where, limit: int, order: Order, span: IdRange
     ) -> list[int]:
-        # On the index's own row number, so that it jumps there.
+        # Uses the index's own row number, so that FTS5 can seek.
         bound = span.as_sql("f.rowid")
         rows = tx.all(
             f"SELECT m.id FROM {_JOINED} WHERE f.search_index MATCH ? AND {bound.sql} "
@@ -239,8 +240,9 @@ class FTS5Index(CompiledIndex[str]):
 
 
 def restore_notes(tx: WriteTransaction) -> bool:
-    """Make tables and triggers again that note changes, if some were lost; return whether. What
-    changed meanwhile was not noted, so neither the index nor what lists show is relied on any more.
+    """Recreate missing tables and triggers that record changes; return whether any was missing.
+
+    Changes meanwhile were not recorded, so the index and derived columns are no longer trusted.
     """
     is_whole = True
     if not _exist(tx, SEARCH_NOTES_NAMES):
@@ -255,7 +257,7 @@ def restore_notes(tx: WriteTransaction) -> bool:
 
 
 def _exist(tx: ReadTransaction, names: Sequence[str]) -> bool:
-    """Whether there are tables and triggers of these names."""
+    """Whether tables and triggers of these names exist."""
     sql = f"SELECT COUNT(*) FROM sqlite_schema WHERE name IN ({placeholders(len(names))})"
     return tx.one(sql, names) == (len(names),)
 
@@ -267,14 +269,14 @@ def _is_sound(tx: ReadTransaction) -> bool:
         by_token = tx.one(_MATCHING, (f'"{SENTINEL_WORD}"',))
         by_number = tx.one("SELECT id FROM search_index_docsize WHERE id = 0")
     except _DAMAGE as error:
-        logger.info("the search index is damaged: %s", error)
+        logger.info("The search index is damaged: %s", error)
         return False
     return by_token == by_number == (0,)
 
 
 def _write_out(tx: WriteTransaction) -> None:
-    """Have FTS5 write and merge now what it would keep for the next statement or the commit, where
-    damage that it meets would look like damage of the store.
+    """Make FTS5 write and merge now what it would otherwise defer to the next statement or the
+    commit, where damage would look like damage of the store.
     """
     tx.run("SAVEPOINT written")
     tx.run("RELEASE written")
@@ -293,15 +295,17 @@ def _is_dropped(tx: WriteTransaction) -> bool:
     try:
         tx.run("DROP TABLE IF EXISTS search_index")
     except _DAMAGE as error:
-        logger.warning("the search index cannot even be dropped, so it is cut out: %s", error)
+        logger.warning(
+            "The search index cannot be dropped, so it is removed from the schema: %s", error
+        )
         return False
     return True
 
 
 def _cut_out(tx: WriteTransaction) -> None:
-    """Take a table out of the schema whose own code refuses to open it."""
+    """Remove a virtual table from the schema that its own code refuses to open."""
     tx.run("PRAGMA writable_schema = ON")
-    # One that is not virtual has pages of its own, and can be dropped.
+    # A table that is not virtual has its own pages, and can be dropped.
     tx.run("DELETE FROM sqlite_schema WHERE name = ? AND rootpage = ?", ("search_index", 0))
     tx.run("PRAGMA writable_schema = RESET")
     for table in ("search_index", *_TABLES):
@@ -309,7 +313,7 @@ def _cut_out(tx: WriteTransaction) -> None:
 
 
 class _FTS5Syntax:
-    """Quoted strings and the operators of FTS5."""
+    """The query syntax of FTS5: quoted strings and operators."""
 
     def phrase(self, tokens: Sequence[str], *, prefix: bool) -> str:
         return f'"{" ".join(tokens)}"{" *" if prefix else ""}'

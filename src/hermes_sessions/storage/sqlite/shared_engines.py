@@ -1,4 +1,4 @@
-"""The engines of this process: one per file, shared by all handles on it, and led through forks."""
+"""The engines of this process: one per file, shared by all handles, and safe across forks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.errors import StoreLocked, StoreUnavailable
-from hermes_sessions.storage.sqlite.connection import Options
+from hermes_sessions.storage.sqlite.connection import SQLiteOptions
 from hermes_sessions.storage.sqlite.engine import MEMORY, SQLiteEngine
 from hermes_sessions.storage.sqlite.file_access import can_write, inode_of
 from hermes_sessions.storage.sqlite.fork_safety import await_imports, forked_while_in_use
 from hermes_sessions.storage.sqlite.opener import open_engine, open_memory
 
-#: How long a fork waits for running reads and writes to end.
+#: How long a fork waits for running reads and writes.
 FORK_PATIENCE: Final = 5.0
 
 
@@ -26,19 +26,19 @@ class SharedEngines:
     """Engines by real path; each counts the handles on it."""
 
     def __init__(self) -> None:
-        # Reentrant, because a collected object may close its handle at any allocation. Held for
-        # moments only: nothing waits for a file, a lock or a thread inside.
+        # Reentrant, because a garbage-collected object may close its handle at any allocation. Held
+        # only briefly: nothing waits for a file, a lock or a thread inside.
         self._lock = threading.RLock()
         self._by_path: dict[tuple[str, bool], SQLiteEngine] = {}
-        #: Closed ones, too, as long as somebody still reads or writes with them.
+        #: Including closed ones that are still reading or writing.
         self._alive: weakref.WeakSet[SQLiteEngine] = weakref.WeakSet()
-        #: Files that are being opened, and how many threads want to.
+        #: Files that are being opened, and how many threads are waiting.
         self._openings: dict[str, tuple[threading.Lock, int]] = {}
         self._forking: list[SQLiteEngine] = []
         #: Files whose locks this process believes to hold but does not.
         self._lost: dict[tuple[int, ...], str] = {}
 
-    def acquire(self, path: Path, options: Options) -> SQLiteEngine:
+    def acquire(self, path: Path, options: SQLiteOptions) -> SQLiteEngine:
         """Return the engine on *path* with one more handle; see `open_engine` for errors."""
         if str(path) == MEMORY:
             return self._register(open_memory(options), None)
@@ -48,7 +48,7 @@ class SharedEngines:
             with self._lock:
                 self._refuse_lost(real)
                 engine = self._by_path.get(key)
-                # Where the file was replaced, or can be written again, old handles keep theirs.
+                # If the file was replaced, or became writable, old handles keep their engine.
                 if engine is not None and engine.same_file() and _is_as_wanted(engine, options):
                     engine.handles += 1
                     if options.durability == "full":
@@ -73,7 +73,7 @@ class SharedEngines:
 
     @contextmanager
     def _one_opener(self, real: str, patience: float) -> Iterator[None]:
-        """Let one thread at a time open a file; other files are not concerned."""
+        """Let one thread at a time open a file; other files are not affected."""
         with self._lock:
             lock, wanted = self._openings.get(real, (threading.Lock(), 0))
             self._openings[real] = (lock, wanted + 1)
@@ -96,7 +96,7 @@ class SharedEngines:
     def release(self, engine: SQLiteEngine) -> None:
         """Drop one handle; the last one closes the engine.
 
-        Where another copy of SQLite in this process has the file open, that is done later.
+        While another copy of SQLite in this process has the file open, closing is deferred.
         """
         with self._lock:
             engine.handles -= 1
@@ -108,10 +108,10 @@ class SharedEngines:
         for one in unused:
             one.close()
 
-    # ── fork ──────────────────────────────────────────────────────────────────────────────────
+    # Fork
 
     def before_fork(self) -> None:
-        """Bring every engine to rest, as far as that is possible soon."""
+        """Bring every engine to rest, as far as possible in a short time."""
         self._lock.acquire()
         until = time.monotonic() + FORK_PATIENCE
         self._forking = list(self._alive)
@@ -120,14 +120,14 @@ class SharedEngines:
         await_imports(until)
 
     def after_fork_in_parent(self) -> None:
-        """Let every engine go on."""
+        """Let every engine continue."""
         for engine in self._forking:
             engine.after_fork_in_parent()
         self._forking = []
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Let engines go on that were at rest, and refuse every file that was not."""
+        """Let idle engines continue, and refuse every file that was in use."""
         self._lock = threading.RLock()
         engines, self._forking = self._forking, []
         for engine in engines:
@@ -138,7 +138,7 @@ class SharedEngines:
             if inode is not None:
                 self._lost[inode] = real
         self._openings.clear()
-        # SQLite's book of locks is kept per file: another engine on a lost one is no better off.
+        # SQLite keeps locks per file, so other engines on a lost file are affected, too.
         for engine in engines:
             if engine.inode in self._lost:
                 engine.refuse()
@@ -153,8 +153,8 @@ def _can_be_closed(engine: SQLiteEngine) -> bool:
     return engine.handles <= 0 and not engine.has_neighbour()
 
 
-def _is_as_wanted(engine: SQLiteEngine, options: Options) -> bool:
-    """Return whether the engine writes if it should and can."""
+def _is_as_wanted(engine: SQLiteEngine, options: SQLiteOptions) -> bool:
+    """Return whether the engine is writable if it should and can be."""
     return options.read_only or not engine.options.read_only or not can_write(engine.path)
 
 

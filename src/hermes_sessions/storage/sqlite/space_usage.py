@@ -1,9 +1,8 @@
-"""Which tables and indexes of a file take how much space.
+"""Space used by the tables and indexes of a file.
 
-Exactly, by looking at every page; that takes minutes for ten gigabytes. A store that this product
-made also has a map in it that says of every page to which other one it belongs (SQLite needs it to
-give space back in steps), one page of it for 819 others: from it the same is known in seconds. It
-is read as it is in the file, without what is still in the log.
+Counting every page is exact, but takes minutes for ten gigabytes. A store created by this product
+also has a pointer map (SQLite needs it for incremental vacuum), one page for 819 others, which
+gives the same result in seconds. The map is read from the file, without the pages still in the log.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ import apsw
 
 from hermes_sessions.storage.provider import Space
 
-#: In a file of no more pages each of them is looked at; the log might be a good part of it.
+#: A file of at most this many pages is counted page by page; the log may be a large part of it.
 _FEW_PAGES: Final = 25_000
 _AT_ONCE: Final = 256
 _ENTRY: Final = 5
 _ROOT, _FREE, _LAST_KIND = 1, 2, 5
 _FIRST_MAP: Final = 2
-#: The page in which this byte is holds SQLite's locks, and nothing else.
+#: The page with this byte contains only SQLite's locks.
 _LOCKS_AT: Final = 0x40000000
 
 
@@ -37,10 +36,10 @@ def measure(
     *,
     few_pages: int = _FEW_PAGES,
 ) -> Space:
-    """Return what every table and index takes, and what is free.
+    """Return the space of every table and index, and the free space.
 
-    Without *has_time* every page is looked at. Otherwise a file of more than *few_pages* is
-    measured by its map, if it has one, and it ends when *has_time* says no.
+    Without *has_time* every page is counted. Otherwise a file of more than *few_pages* pages is
+    measured by its map, if it has one, until *has_time* returns False.
     """
     page_size = int(connection.pragma("page_size"))
     total = int(connection.pragma("page_count"))
@@ -49,7 +48,7 @@ def measure(
         has_time is not None
         and total > few_pages
         and int(connection.pragma("auto_vacuum")) != 0
-        # Not in memory, and not for the greater part in the log.
+        # Not for an in-memory database, nor for one that is mostly in the log.
         and _length(connection) > total // 2 * page_size
     )
     goes_on = has_time or (lambda: True)
@@ -62,7 +61,7 @@ def measure(
         for name, kind in connection.execute("SELECT name, type FROM sqlite_schema")
     }
     sizes = {name: pages * page_size for name, pages in counted.items()}
-    # Indexes that belong to keys have names, too.
+    # Automatic indexes of keys have names, too.
     indexes = {name: size for name, size in sizes.items() if kinds.get(name) == "index"}
     return Space(
         {name: size for name, size in sizes.items() if name not in indexes},
@@ -81,7 +80,7 @@ def _length(connection: apsw.Connection) -> int:
 def _by_pages(
     connection: apsw.Connection, used: int, has_time: Callable[[], bool]
 ) -> tuple[Counter[str], int]:
-    """Return the pages by name, and how many there was no time for."""
+    """Return the pages by name, and how many were not counted in time."""
     counted: Counter[str] = Counter()
     names = (str(row[0]) for row in connection.execute("SELECT name FROM dbstat"))
     while has_time():
@@ -95,7 +94,7 @@ def _by_pages(
 def _by_map(
     connection: apsw.Connection, page_size: int, free: int, has_time: Callable[[], bool]
 ) -> tuple[Counter[str], int]:
-    """Return the pages by name, and of how many it is not known to what they belong."""
+    """Return the pages by name, and how many belong to an unknown owner."""
     total = _length(connection) // page_size
     usable = page_size - connection.read("main", 0, 20, 1)[1][0]
     entries = usable // _ENTRY
@@ -119,16 +118,16 @@ def _by_map(
         "UNION ALL SELECT 'sqlite_schema', 1"
     ):
         counted[str(name)] += found[int(str(root))]
-    # The map knows best what it calls free itself, but it may not have been read to its end.
+    # The map's own count of free pages is best, unless the map was not read to its end.
     free = mapped_free if has_time() else max(free, mapped_free)
     of_no_tree = len(starts) + (locks <= total) + free
     return +counted, max(0, total - counted.total() - of_no_tree)
 
 
 def _note_parents(parents: array[int], first: int, raw: bytes) -> int:
-    """Note to which page each one from *first* on belongs, and return how many are free.
+    """Store the parent of each page from *first* on, and return how many are free.
 
-    The root of a tree belongs to itself; 0 stands for what is free or not known.
+    The root of a tree is its own parent; 0 means free or unknown.
     """
     free = 0
     last = len(parents) - 1
@@ -155,7 +154,7 @@ def _roots(parents: array[int], has_time: Callable[[], bool]) -> Iterator[int]:
             passed.append(root)
             root = parents[root]
             if len(passed) > len(parents):
-                break  # A damaged map leads round and round.
+                break  # A damaged map contains cycles.
         for page in passed:
             parents[page] = root
         yield root

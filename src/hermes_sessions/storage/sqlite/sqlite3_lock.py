@@ -1,15 +1,16 @@
-"""Beside another SQLite library where locks belong to the process: its own lock keeps it out.
+"""Sharing a store with Python's SQLite library where locks belong to the process.
 
-Where `descriptor_locks` is impossible, and with a rollback journal, the locks of two copies of
-SQLite in one process do not keep them apart. But each copy keeps its own connections apart. So,
-from the moment on that Python's library is about to open the store (an audit event tells), this
-process has a connection of that library, too, and does everything inside ``BEGIN EXCLUSIVE`` there.
-Only a rollback journal has such a lock: a store with a log gets one before.
+Where `ofd_locks` is impossible, and with a rollback journal, the locks of two copies of SQLite in
+one process do not exclude each other. But each copy coordinates its own connections. So once
+Python's library is about to open the store (an audit event tells), this process also opens a
+connection of that library, and does everything inside ``BEGIN EXCLUSIVE`` there. Only a rollback
+journal has such a
+lock: a store with a log is switched first.
 
-That connection stays open: its library never closes the file as the last user, and never drops the
-locks of this process. So it also is with our engine, see `SQLiteEngine.has_neighbour`.
+That connection stays open, so that its library never closes the file as the last user and never
+drops the locks of this process. The same holds for our engine, see `SQLiteEngine.has_neighbour`.
 
-Libraries without audit events, and ``ATTACH``, remain unseen.
+Libraries without audit events, and ``ATTACH``, are not detected.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ from urllib.parse import unquote, urlsplit
 
 from hermes_sessions.errors import StoreLocked
 
-#: What to do when a file, by its inode, is about to be opened by the other library.
+#: The locks to engage when the other library is about to open their file.
 _watched: weakref.WeakSet[Sqlite3Lock] = weakref.WeakSet()
 _is_ours = threading.local()
 _is_watching = False
 
 
 class Sqlite3Lock:
-    """The place of one engine in the other library; up once that has opened the file."""
+    """The lock of one engine in the other library; engaged once that library opens the file."""
 
     def __init__(
         self, path: str, inode: tuple[int, ...], on_other_library: Callable[[], None]
     ) -> None:
-        """*raise_it* brings the engine to rest and calls `engage`."""
+        """*on_other_library* brings the engine to rest and calls `engage`."""
         self._path = path
         self.inode = inode
         self.on_other_library = on_other_library
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        #: How many threads read or write, inside one transaction of that connection.
+        #: Number of threads that read or write inside one transaction of that connection.
         self._users = 0
 
     def watch(self) -> None:
-        """Go up when Python's library opens the file; at once if it may have done so already."""
+        """Engage when Python's library opens the file; at once if it may have done so already."""
         global _is_watching  # noqa: PLW0603 - a hook cannot be removed, so there is one
         _watched.add(self)
         if not _is_watching:
@@ -58,9 +59,9 @@ class Sqlite3Lock:
             self.on_other_library()
 
     def engage(self) -> None:
-        """Have a connection of the other library from now on; the engine is at rest."""
+        """Open a connection of the other library; the engine is at rest."""
         connection = _connect(self._path)
-        # Reads once: that alone makes it hold the file open.
+        # A read makes it keep the file open.
         connection.execute("PRAGMA schema_version").fetchall()
         self._connection = connection
 
@@ -71,7 +72,7 @@ class Sqlite3Lock:
 
     @contextmanager
     def held(self, patience: float) -> Iterator[None]:
-        """Keep the other library out while this process uses the store.
+        """Exclude the other library while this process uses the store.
 
         Raises:
             StoreLocked: it used the store for longer than *patience* seconds.
@@ -113,7 +114,7 @@ def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def _inodes(database: object) -> Iterator[tuple[int, int]]:
-    """Yield the files that a name given to the other library may lead to."""
+    """Yield the files that a database name given to the other library may mean."""
     try:
         name = os.fsdecode(database)  # type: ignore[arg-type]
     except TypeError:
@@ -138,9 +139,9 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def switch_to_rollback_journal(path: str) -> None:
-    """Give a store that this process has not opened yet a rollback journal.
+    """Switch a store that this process has not opened yet to a rollback journal.
 
-    The other library does that, which knows its own connections.
+    The other library does that, because it knows its own connections.
 
     Raises:
         StoreLocked: one of them, or another process, has the store open with a log.
@@ -151,11 +152,11 @@ def switch_to_rollback_journal(path: str) -> None:
     except sqlite3.OperationalError as error:
         raise StoreLocked(
             f"{path}: database is locked ({error}). Another SQLite library in this process, or "
-            f"another process, has it open, and here two libraries of one process can share it "
-            f"only if ours comes first and alone. Close it there, then try again."
+            f"another process, has it open. Here two libraries in one process can share it only "
+            f"if ours opens it first and alone. Close it there, then try again."
         ) from error
     except sqlite3.DatabaseError:
-        return  # No database, or a damaged one: that is told by who opens it.
+        return  # Not a database, or a damaged one; opening it reports that.
 
 
 def has_connections() -> bool:

@@ -1,11 +1,10 @@
-"""Whole copies of a SQLite store, made while others write, and what is in them.
+"""Whole copies of a SQLite store, made while others write.
 
-With a write-ahead log the copy is made of one snapshot: nobody waits for it, and nothing is copied
-twice. As long as it takes, the log cannot start over, so it grows by what is written meanwhile;
-that is why nothing but copying happens then. With a rollback journal a snapshot would keep writers
-from committing, so the copy is made in steps between which they get their turn; SQLite begins anew
-after each of their commits, and when that has happened too often the copy is made in one go, for
-which writers wait.
+With a write-ahead log the copy is made from one snapshot: no writer waits, and nothing is copied
+twice. Meanwhile the log cannot restart and grows by all new writes, so only copying happens then.
+With a rollback journal a snapshot would block commits. So the copy is made in steps, between which
+writers get their turn. SQLite restarts the copy after each of their commits; after too many
+restarts it is made in one go while writers wait.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ logger = Logger(__name__)
 _PAGES_AT_ONCE: Final = 2048
 #: How many times the pages of a file may be copied before it is done in one go.
 _PATIENCE: Final = 4
-#: Bytes that are written to see whether there is room; more than any page has.
+#: Bytes written to test for free space; more than any page has.
 _PROBE: Final = 128 * 1024
-#: Seconds in which a writer gets its turn between two steps.
+#: Seconds for a writer's turn between two steps.
 _TURN: Final = 0.002
 
-#: Called with how much is done, and how much there is.
+#: Called with the amount done and the total.
 Progress = Callable[[int, int], None]
 
 
 @contextmanager
 def snapshot(connection: apsw.Connection) -> Iterator[ApswTransaction]:
-    """Lend a read of one state on a connection that is inside no transaction."""
+    """Lend a read of one snapshot on a connection that is not in a transaction."""
     connection.execute("BEGIN")
     try:
         yield ApswTransaction(connection)
@@ -57,35 +56,35 @@ def copy_snapshot(
     connection: apsw.Connection,
     target: Path,
     *,
-    nobody_waits: bool,
+    blocks_no_writer: bool,
     on_progress: Progress = lambda _done, _total: None,
 ) -> None:
-    """Copy one state of the store that *connection* reads, inside a transaction, to a new file.
+    """Copy the snapshot that *connection* reads, inside a transaction, to a new file.
 
-    Without *nobody_waits* the transaction would keep writers waiting, and is ended first.
+    Without *blocks_no_writer* the transaction would block writers, and is ended first.
     """
     create_private(target)
     copy = apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        # Until it has its name it may be lost at any time.
+        # Durability is not needed until the copy gets its name.
         copy.pragma("journal_mode", "off")
         copy.pragma("synchronous", "off")
-        if nobody_waits:
+        if blocks_no_writer:
             before = _counts(connection)
             copy_pages(connection, copy, on_progress)
             if _counts(copy) != before:
                 raise StoreIOError(
-                    f"{target} does not hold what was written to it. Check the disk."
+                    f"{target} does not contain what was written to it. Check the disk."
                 )
         else:
             connection.execute("COMMIT")
             if not _copy_in_turns(connection, copy, on_progress):
-                logger.warning("the store is written all the time; writers wait for its backup")
+                logger.warning("The store is written continuously; writers wait for its backup")
                 connection.execute("BEGIN")
                 _counts(connection)
                 copy_pages(connection, copy, on_progress)
     except (apsw.IOError, apsw.FullError) as error:
-        # SQLite does not always say why the copy failed.
+        # SQLite does not always tell why the copy failed.
         copy.close()
         _require_room(target)
         raise translate(error, str(target)) from error
@@ -95,13 +94,13 @@ def copy_snapshot(
 
 
 def _require_room(target: Path) -> None:
-    """Raise what the system says when a file of ours cannot become longer."""
+    """Raise the system's error if a file of ours cannot grow."""
     with target.open("ab") as file:
         file.write(bytes(_PROBE))
 
 
 def clear_wal_mark(image: Path) -> None:
-    """Let a file that nobody uses say that it has no log: an image is one file."""
+    """Clear the WAL mode in the header of an unused file: an image is a single file."""
     with (
         translated(str(image)),
         closing(apsw.Connection(str(image), flags=apsw.SQLITE_OPEN_READWRITE)) as connection,
@@ -116,7 +115,7 @@ def _silent(_done: int, _total: int) -> None:
 def copy_pages(
     source: apsw.Connection, copy: apsw.Connection, on_progress: Progress = _silent
 ) -> None:
-    """Make one database the same as another, in one transaction."""
+    """Make one database equal to another, in one transaction."""
     with copy.backup("main", source, "main") as backup:
         while not backup.done:
             backup.step(_PAGES_AT_ONCE)
@@ -124,13 +123,13 @@ def copy_pages(
 
 
 def _copy_in_turns(source: apsw.Connection, copy: apsw.Connection, on_progress: Progress) -> bool:
-    """Copy in steps between which writers get their turn; return whether that came to an end."""
-    # What is copied at first: whoever writes all the time also lets the file grow.
+    """Copy in steps, between which writers get their turn; return whether it completed."""
+    # The initial number of pages: continuous writes also make the file grow.
     steps = pages = 0
     backup = copy.backup("main", source, "main")
     try:
         while not backup.done:
-            with suppress(apsw.BusyError):  # Somebody commits; that counts as a step, too.
+            with suppress(apsw.BusyError):  # A writer commits; that counts as a step, too.
                 backup.step(_PAGES_AT_ONCE)
             on_progress(backup.page_count - backup.remaining, backup.page_count)
             steps += 1
@@ -140,8 +139,8 @@ def _copy_in_turns(source: apsw.Connection, copy: apsw.Connection, on_progress: 
             if not backup.done:
                 time.sleep(_TURN)
     finally:
-        # What failed was raised by its step. That the last one found somebody in the way is told
-        # again here, and matters to nobody any more.
+        # Real failures were raised by their step. Closing reports again that a writer was in the
+        # way of the last one, which no longer matters.
         backup.close(True)
     return True
 
@@ -155,7 +154,7 @@ def _counts(connection: apsw.Connection) -> dict[str, int]:
 
 
 def _ordinary_tables(connection: apsw.Connection) -> list[str]:
-    """Return the tables but those of the search index, which is derived and can be made anew."""
+    """Return the tables except those of the search index, which is derived and can be rebuilt."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT name FROM pragma_table_list WHERE schema = 'main' "
         "AND type NOT IN ('virtual', 'shadow', 'view') ORDER BY name"
@@ -169,7 +168,7 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def opened_image(image: Path) -> Iterator[apsw.Connection]:
-    """Lend a connection to a file that nobody writes, and which is not trusted."""
+    """Lend a connection to an untrusted file that no program writes."""
     name = quote_from_bytes(os.fsencode(image))
     with translated(str(image)):
         connection = apsw.Connection(
@@ -187,7 +186,7 @@ def opened_image(image: Path) -> Iterator[apsw.Connection]:
 
 @contextmanager
 def reading_image(image: Path) -> Iterator[ApswTransaction]:
-    """Lend a transaction that reads a file which nobody writes.
+    """Lend a transaction that reads a file that no program writes.
 
     Raises:
         StoreCorrupt, NotADatabase, StoreError: it cannot be read.
@@ -212,14 +211,14 @@ def require_known_level(image: Path) -> None:
 
 
 def check_image(image: Path) -> None:
-    """Check that a file is a store of ours, and every table of it with its indexes.
+    """Check that a file is a store of ours, and each of its tables with its indexes.
 
     Raises:
-        StoreCorrupt, NotADatabase: it is not, and why.
+        StoreCorrupt, NotADatabase: it is not; the message says why.
     """
     with opened_image(image) as connection:
         if identify_file(connection).kind is not FileType.OURS:
-            raise StoreCorrupt(f"{image} is no store of Hermes Sessions.")
+            raise StoreCorrupt(f"{image} is not a Hermes Sessions store.")
         for table in _ordinary_tables(connection):
             findings = connection.execute(f"PRAGMA integrity_check({_quoted(table)})").fetchall()
             if findings != [("ok",)]:

@@ -1,15 +1,15 @@
-"""Putting another store in the place of one, which is kept.
+"""Replace a store by another one and keep the old one.
 
-Nobody may use the store meanwhile, and at every moment there is a whole one at its path: the old or
-the new one. A file must not be renamed over a database: its log lies beside it under its name, and
-whoever waits for the old file would take the new one's log for its own. So, alone with the file:
+No program may use the store meanwhile, and at every moment there is a complete store at its path:
+the old or the new one. A file must not be renamed over a database: its log lies beside it under its
+name, and a program waiting for the old file would use the new one's log. So, with exclusive access:
 
-1. Its log is copied back and removed, and the file is copied to the name where it is kept.
-2. The pages of the new store are written over those of the old one in one transaction of SQLite's,
-   with a rollback journal: who dies in it leaves the old store to whoever opens it next.
+1. The log is copied back and removed, and the file is copied to the name where it is kept.
+2. The pages of the new store overwrite those of the old one in one SQLite transaction, with a
+   rollback journal: after a crash, the next program to open it gets the old store.
 
-A file that SQLite cannot open at all is in nobody's use as a database. It is kept as it is,
-together with its log, and the new file is renamed over it.
+A file that SQLite cannot open at all is not in use as a database. It is kept as it is, together
+with its log, and the new file is renamed over it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import apsw
 from hermes_sessions.errors import SchemaRefused, StoreLocked
 from hermes_sessions.storage.fsync import sync_directory, sync_file
 from hermes_sessions.storage.logs import Logger
-from hermes_sessions.storage.sqlite.connection import Deadline, Options
+from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.error_translation import translate
 from hermes_sessions.storage.sqlite.exclusive_access import (
     exclusive_access,
@@ -50,25 +50,25 @@ _LOGS: Final = ("-wal", "-journal")
 
 
 def replace_store(path: Path, new: Path, kept: Path, patience: float) -> Path | None:
-    """Put *new* in the place of the store at *path*; return where the old one is kept, None when
-    there was none, or an empty file.
+    """Replace the store at *path* by *new*; return where the old one is kept, None for a missing or
+    empty file.
 
-    *path* is where links lead. *new* is complete, durable, without companions, and in the same
-    directory, and may be gone afterwards; *kept* is a name there that is free.
+    *path* must be resolved. *new* is complete, durable, without companion files and in the same
+    directory; it may be gone afterwards. *kept* is an unused name there.
 
     Raises:
-        StoreLocked: the store is in use; the message says by whom. Nothing was changed.
+        StoreLocked: the store is in use; the message says by which program. Nothing was changed.
         SchemaRefused: it is another program's database.
-        UnsafeStore: it is somebody else's.
-        StoreError, OSError: the old store is in its place.
+        UnsafeStore: it belongs to another user.
+        StoreError, OSError: the old store is still in place.
     """
     check_ownership(str(path))
-    # So that nobody makes a store there while this one comes.
+    # Prevents another process from creating a store there meanwhile.
     create_private(path)
     require_unused(path)
     deadline = Deadline()
     deadline.start(patience)
-    options = Options(lock_timeout=patience)
+    options = SQLiteOptions(lock_timeout=patience)
     try:
         _require_database(path)
         with exclusive_access(
@@ -93,10 +93,10 @@ def replace_store(path: Path, new: Path, kept: Path, patience: float) -> Path | 
 
 
 def _require_database(path: Path) -> None:
-    """Raise the driver's error for a file that is none, or whose log is damaged: SQLite would
-    leave out or remove a part of it just by looking.
+    """Raise the driver's error for a file that is not a database, or whose log is damaged: SQLite
+    would drop a part of it just by opening it.
     """
-    # (Nobody in this process has it open, so that no lock can be lost.)
+    # (This process does not have it open, so no lock can be lost.)
     with path.open("rb") as file:
         head = file.read(len(_MAGIC))
     if head and head != _MAGIC:
@@ -106,7 +106,7 @@ def _require_database(path: Path) -> None:
         return
     state = inspect_wal(log)
     if state.drops_commits or (state.frames and not head):
-        raise apsw.CorruptError("the file and its write-ahead log do not fit")
+        raise apsw.CorruptError("the file and its write-ahead log do not match")
 
 
 def _replace(alone: apsw.Connection, path: Path, new: Path, kept: Path) -> Path | None:
@@ -136,10 +136,10 @@ def _unfinished(kept: Path) -> Path:
 
 
 def require_unused(path: Path) -> None:
-    """Refuse a store that somebody has open, as far as that can be seen without touching it.
+    """Refuse a store that a program has open, as far as that is visible without touching it.
 
     Raises:
-        StoreLocked: the message says who it is.
+        StoreLocked: the message names the program.
     """
     if shared_engines.is_open(str(path)):
         raise _in_use(path, ["this process"])
@@ -156,7 +156,7 @@ def _users(path: Path) -> list[str]:
 def _locked(path: Path, deadline: Deadline) -> Iterator[apsw.VFSFile]:
     """Lend the file, locked against every connection of every process."""
     flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE
-    # SQLite's own layer: closing a descriptor beside it would drop locks of this process.
+    # Through SQLite's own layer: closing another descriptor would drop locks of this process.
     file = apsw.VFSFile("", str(path), [flags, 0])
     try:
         attempt = 0
@@ -180,7 +180,7 @@ def _locked(path: Path, deadline: Deadline) -> Iterator[apsw.VFSFile]:
 
 
 def _keep_raw(old: apsw.VFSFile, path: Path, kept: Path) -> None:
-    """Copy a file that is no database, with its logs, as they are."""
+    """Copy a file that is not a database, with its logs, as they are."""
     partial = _unfinished(kept)
     size = old.xFileSize()
     with _private(partial) as copy:
@@ -209,5 +209,5 @@ def _private(path: Path) -> Iterator[BinaryIO]:
 def _in_use(path: Path, holders: list[str]) -> StoreLocked:
     return StoreLocked(
         f"{path} is in use by {', '.join(holders) or 'another program'}; nothing was changed. "
-        f"End that first, then try again."
+        f"Stop that program first, then try again."
     )

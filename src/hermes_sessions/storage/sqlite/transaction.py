@@ -11,7 +11,7 @@ from hermes_sessions.errors import InvalidInput, StoreCorrupt
 from hermes_sessions.storage.codec import decode_row, decode_rows, encode_params
 from hermes_sessions.storage.provider import Params, Row
 
-#: What the driver raises for a value of a type or size that no column takes.
+#: Errors of the driver for a value whose type or size no column accepts.
 _UNFIT: Final = (TypeError, OverflowError)
 
 
@@ -58,7 +58,7 @@ class ApswTransaction:
     def _undecodable(self, error: UnicodeDecodeError) -> StoreCorrupt:
         return StoreCorrupt(
             f"{self._connection.filename}: a text in it is not UTF-8 ({error.reason}), so it is "
-            f"not what was written. Nothing was changed; to save what can be read: hermes repair"
+            f"damaged. Nothing was changed; to recover what can be read: hermes repair"
         )
 
     def run(self, sql: str, params: Params = ()) -> int:
@@ -87,6 +87,6 @@ class ApswTransaction:
 
 def _refused(error: Exception) -> InvalidInput:
     return InvalidInput(
-        f"A value cannot be used: {error}. Columns take text, bytes, None, and numbers, whole ones "
-        f"up to 64 bits."
+        f"A value cannot be used: {error}. Columns accept text, bytes, None, floats and 64-bit "
+        f"integers."
     )

@@ -1,11 +1,11 @@
-"""How much of a write-ahead log SQLite takes, asked of SQLite itself.
+"""How much of a write-ahead log SQLite accepts, determined by SQLite itself.
 
-It reads a log to its end when it opens the file, and counts its checksums far faster than
-Python can. So it gets a file that consists of one made-up page, and the log beside it, from which
-it can only read: no name is looked up, nothing is locked, and nothing can be written or removed.
+SQLite reads a log to its end when it opens the file, and computes checksums far faster than Python.
+So it gets a virtual file of one page, and the log beside it, through a read-only VFS: no name is
+looked up, nothing is locked, and nothing can be written or removed.
 """
 
-# ruff: noqa: N802 - methods are called what SQLite calls them.
+# ruff: noqa: N802 - method names are SQLite's.
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from typing import BinaryIO, Final, Literal, cast
 
 import apsw
 
-# The checksums of a write-ahead log, of many frames at a time.
+# Checksums of a write-ahead log, many frames at a time.
 #
-# A frame's checksum goes on from that of the frame before, which is stored: so it can be counted
-# for many frames side by side. Each has its place in one long integer, 64 bits wide for sums of 32
-# bits, and one addition adds the next word of all of them. That takes a fifteenth of the time that
-# the same sums take word by word, and works wherever Python does.
+# A frame's checksum continues that of the previous frame, which is stored, so many frames can be
+# computed in parallel. Each has its slot in one long integer, 64 bits wide for 32-bit sums, and one
+# addition adds the next word of all of them. This takes a fifteenth of the time of a word-by-word
+# loop, and works wherever Python does.
 
-#: How words are made of bytes, as in `struct`.
+#: The byte order of words, as in `struct`.
 Order = Literal["<", ">"]
-#: Both halves of a checksum.
+#: The two halves of a checksum.
 Sums = tuple[int, int]
 
-#: What stands before the page in a frame: its number, the size of the database, the marks of the
-#: round, the checksum.
+#: The bytes before the page in a frame: page number, database size, salts, checksum.
 FRAME_HEADER: Final = 24
 
 
@@ -43,12 +42,12 @@ _FIRST_OF_PAGE: Final = FRAME_HEADER // _PAIR
 
 
 _WORD: Final = 0xFFFFFFFF
-#: So often may two words be added before a sum needs more than 64 bits, with room to spare (22).
+#: How often two words may be added before a sum overflows 64 bits, with some margin (22).
 _ROUND: Final = 16
 
 
 def plain_sums(order: Order, data: bytes, seed: Sums) -> Sums:
-    """Return the checksum of *data* that goes on from *seed*, word by word."""
+    """Return the checksum of *data* that continues *seed*, word by word."""
     first, second = seed
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for index in range(0, len(words), 2):
@@ -61,12 +60,12 @@ def frame_sums(
     order: Order,
     block: bytes,
     seeds: Sequence[Sums],
-    go_on: Callable[[], None] = lambda: None,
+    abort_check: Callable[[], None] = lambda: None,
 ) -> list[Sums]:
-    """Return the checksum of each frame in *block*, which consists of as many as there are *seeds*;
-    each goes on from its seed. What is stored in the frames is not looked at.
+    """Return the checksum of each frame in *block*, one per seed; each continues its seed.
 
-    *go_on* is called now and then, and raises what ends it.
+    Checksums stored in the frames are ignored. *abort_check* is called now and then, and raises to
+    abort.
     """
     count = len(seeds)
     pairs = array("Q", block)
@@ -85,7 +84,7 @@ def frame_sums(
     summed = (0, *range(_FIRST_OF_PAGE, step))
     is_low_first = order == "<"
     for start in range(0, len(summed), _ROUND):
-        go_on()
+        abort_check()
         for at in summed[start : start + _ROUND]:
             pair = int.from_bytes(pairs[at::step], whole)
             low, high = pair & halves, pair >> 32 & halves
@@ -100,13 +99,13 @@ _NUMBERS: Final = count(1)
 _NAME: Final = "/store"
 
 
-def count_valid_frames(log: BinaryIO, page_size: int, go_on: Callable[[], None]) -> int:
-    """Return the number of the last frame that SQLite would use; all up to it are as they were
-    written. 0 when there is none, or SQLite refuses the log.
+def count_valid_frames(log: BinaryIO, page_size: int, abort_check: Callable[[], None]) -> int:
+    """Return the number of the last frame that SQLite would use; all up to it are intact.
 
-    *go_on* is called before every frame, and raises what ends it.
+    0 if there is none, or SQLite refuses the log. *abort_check* is called before every frame, and
+    raises to abort.
     """
-    files = _Files(log, page_size, go_on)
+    files = _LogVFS(log, page_size, abort_check)
     try:
         with suppress(apsw.Error):
             return files.ask()
@@ -117,16 +116,16 @@ def count_valid_frames(log: BinaryIO, page_size: int, go_on: Callable[[], None])
     return 0
 
 
-class _Files(apsw.VFS):
-    """All the files there are: the made-up one, and the log."""
+class _LogVFS(apsw.VFS):
+    """A VFS with two files: the virtual database and the log."""
 
-    def __init__(self, log: BinaryIO, page_size: int, go_on: Callable[[], None]) -> None:
-        # Several threads may ask at once.
+    def __init__(self, log: BinaryIO, page_size: int, abort_check: Callable[[], None]) -> None:
+        # Names are unique, because several threads may use this at once.
         self._name = f"hermes-sessions-log-{next(_NUMBERS)}"
         super().__init__(self._name, "")
         self._log = log
         self._page = _first_page(page_size)
-        self._go_on = go_on
+        self._go_on = abort_check
         self.ended_by: BaseException | None = None
 
     def ask(self) -> int:
@@ -146,7 +145,7 @@ class _Files(apsw.VFS):
             self._go_on()
             self._log.seek(offset)
             return self._log.read(amount)
-        except BaseException as error:  # noqa: BLE001 - it goes on beyond SQLite
+        except BaseException as error:  # noqa: BLE001 - re-raised outside SQLite
             self.ended_by = error
             raise apsw.IOError from None
 
@@ -154,8 +153,8 @@ class _Files(apsw.VFS):
         del name
         flags[1] = flags[0]
         if flags[0] & apsw.SQLITE_OPEN_WAL:
-            return cast("apsw.VFSFile", _Log(self, self._log))
-        return cast("apsw.VFSFile", _Made(self._page))
+            return cast("apsw.VFSFile", _LogFile(self, self._log))
+        return cast("apsw.VFSFile", _VirtualFile(self._page))
 
     def xAccess(self, pathname: str, flags: int) -> bool:
         del flags
@@ -169,8 +168,8 @@ class _Files(apsw.VFS):
         raise apsw.ReadOnlyError
 
 
-class _Made:
-    """A file that can only be read."""
+class _VirtualFile:
+    """A virtual read-only file."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -182,10 +181,10 @@ class _Made:
         return len(self._content)
 
     def xLock(self, level: int) -> None:
-        """Nobody else can see it."""
+        """Do nothing: no other program can see it."""
 
     def xUnlock(self, level: int) -> None:
-        """Nobody else can see it."""
+        """Do nothing: no other program can see it."""
 
     def xCheckReservedLock(self) -> bool:
         return False
@@ -209,16 +208,16 @@ class _Made:
         raise apsw.ReadOnlyError
 
     def xSync(self, flags: int) -> None:
-        """Nothing was written."""
+        """Do nothing: it is read-only."""
 
     def xClose(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: no descriptor is open."""
 
 
-class _Log(_Made):
-    """The log, read where it is."""
+class _LogFile(_VirtualFile):
+    """The log, read in place."""
 
-    def __init__(self, files: _Files, log: BinaryIO) -> None:
+    def __init__(self, files: _LogVFS, log: BinaryIO) -> None:
         super().__init__(b"")
         self._files = files
         self._log = log
@@ -231,7 +230,7 @@ class _Log(_Made):
 
 
 def _first_page(page_size: int) -> bytes:
-    """Return the page of an empty database that has a log."""
+    """Return the first page of an empty database in WAL mode."""
     stated = 1 if page_size == 65536 else page_size
     head = struct.pack(">16sH6B", b"SQLite format 3\0", stated, 2, 2, 0, 64, 32, 32)
     settings = head.ljust(44, b"\0") + struct.pack(">4I", 4, 0, 0, 1)

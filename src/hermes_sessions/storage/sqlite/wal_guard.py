@@ -1,16 +1,16 @@
-"""Keeps the log of an open store from being removed, whoever opens the file in this process.
+"""Protect the log of an open store from removal by another SQLite library in this process.
 
-The last connection to close a file removes its log. SQLite counts by locks on the file, and these
-are the process's: a second copy of SQLite in it does not see those of the first, and its closing
-drops them, so that other processes do not see them, either. Either way the log is removed below
-connections that go on writing into it.
+The last connection that closes a file removes its log. SQLite detects other connections by locks on
+the file, and these belong to the process: a second copy of SQLite in it does not see those of the
+first, and when it closes the file, it drops them, so that other processes do not see them either.
+Either way the log is removed under connections that keep writing into it.
 
-The guard is a shared lock on the file that belongs to a descriptor of its own, taken where SQLite's
-readers have theirs. No program becomes the last one as long as it is held.
+The guard is a shared lock on the file that belongs to its own descriptor, at the position of
+SQLite's readers. While it is held, no program is the last one.
 
-It also tells whether another copy of SQLite has the store open: that one's locks in the log's index
-are the process's, ours are not. As long as there is such a neighbour, this process must close
-neither its connections nor the guard: closing any descriptor of a file drops the process's locks.
+It also tells whether another copy of SQLite has the store open: that copy's locks in the log's
+index belong to the process, ours do not. While it has, this process must close neither its
+connections nor the guard: closing any descriptor of a file drops the process's locks.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ import apsw
 
 try:
     import fcntl
-except ImportError:  # Windows has neither these locks nor the trouble with them.
+except ImportError:  # Windows has neither these locks nor this problem.
     fcntl = None  # type: ignore[assignment]
 
 from hermes_sessions.storage.sqlite.connection import Deadline, connections_to
 from hermes_sessions.storage.sqlite.file_access import locks_of_this_process
 from hermes_sessions.storage.sqlite.ofd_locks import install
 
-#: Where SQLite's readers lock a file: 510 bytes behind the first gigabyte and two bytes.
+#: The lock range of SQLite's readers: 510 bytes, two bytes after the first gigabyte.
 _FIRST: Final = 0x40000002
 _COUNT: Final = 510
-#: Descriptors that connections of closed engines outlive; each is closed after the last of them.
+#: Descriptors of closed engines with open connections; each is closed after the last of them.
 _left: deque[tuple[str, int]] = deque()
 
 
 class WalGuard:
-    """The lock of one engine on its file, with a log."""
+    """The lock of one engine on its file, if that has a log."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -47,11 +47,11 @@ class WalGuard:
         self._fd: int | None = None
 
     def hold(self, deadline: Deadline) -> None:
-        """Take the lock, unless it is held; where there is no such lock, do nothing.
+        """Take the lock unless it is held; no-op where such locks do not exist.
 
         Raises:
-            apsw.BusyError: another program kept everybody out of the file until the deadline.
-            apsw.CantOpenError: the system gives no descriptor.
+            apsw.BusyError: another program held an exclusive lock until the deadline.
+            apsw.CantOpenError: no descriptor is available.
         """
         if not install():
             return
@@ -68,20 +68,20 @@ class WalGuard:
         self.is_held = True
 
     def yield_lock(self) -> None:
-        """Let the last one who closes the file remove its log."""
+        """Allow the last program that closes the file to remove its log."""
         self.is_held = False
         if self._fd is not None:
             fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _request(fcntl.F_UNLCK))
 
     def close(self) -> None:
-        """Part with the descriptor, as soon as no connection of this process is left."""
+        """Close the descriptor once no connection of this process is left."""
         if self._fd is not None:
             _left.append((self.path, self._fd))
             self._fd = None
         _close_left()
 
     def forget(self) -> None:
-        """In a forked process: part with the descriptor; the lock is the parent's."""
+        """Close the descriptor in a forked process; the lock is the parent's."""
         self.is_held = False
         if self._fd is not None:
             descriptor, self._fd = self._fd, None

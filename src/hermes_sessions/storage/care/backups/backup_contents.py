@@ -84,11 +84,11 @@ def opened_as_store(path: Path) -> Iterator[SessionDBProvider]:
 
 @contextmanager
 def _unpacked(container: Container) -> Iterator[tuple[Path, SessionDBProvider]]:
-    from hermes_sessions.storage.sqlite.connection import Options
+    from hermes_sessions.storage.sqlite.connection import SQLiteOptions
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
     # A rollback journal: what is left when it is closed is one file.
-    options = Options(journal="delete", durability="normal", back_up_first=False)
+    options = SQLiteOptions(journal="delete", durability="normal", back_up_first=False)
     backup = described(container)
     with unpack_directory(container.path.parent) as place:
         file = place / "store.db"

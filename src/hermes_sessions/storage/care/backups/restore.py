@@ -153,12 +153,12 @@ def _unpack(container: Container, backup: Backup, new: Path, on_progress: Progre
 
 
 def _fill_file(container: Container, backup: Backup, new: Path, on_progress: Progress) -> None:
-    from hermes_sessions.storage.sqlite.connection import Options
+    from hermes_sessions.storage.sqlite.connection import SQLiteOptions
     from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 
     require_free_space(new.parent, container.require("rows").raw_length)
     # A rollback journal: what is left when it is closed is one file.
-    provider = SQLiteSessionDBProvider(new, Options(journal="delete", durability="normal"))
+    provider = SQLiteSessionDBProvider(new, SQLiteOptions(journal="delete", durability="normal"))
     try:
         _fill(provider, container, backup, at_once=False, on_progress=on_progress)
     finally:

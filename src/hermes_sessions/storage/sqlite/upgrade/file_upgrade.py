@@ -11,7 +11,7 @@ import apsw
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.sqlite import schema, table_ddl
-from hermes_sessions.storage.sqlite.connection import Deadline, Options
+from hermes_sessions.storage.sqlite.connection import Deadline, SQLiteOptions
 from hermes_sessions.storage.sqlite.exclusive_access import exclusive_access
 from hermes_sessions.storage.sqlite.file_kind import FileType, identify_file
 from hermes_sessions.storage.sqlite.migrations import apply_pending_migrations, record_migration
@@ -39,7 +39,7 @@ logger = Logger(__name__)
 
 
 def upgrade_documented_layout(
-    path: Path, options: Options, deadline: Deadline, *, gated: bool
+    path: Path, options: SQLiteOptions, deadline: Deadline, *, gated: bool
 ) -> None:
     """Turn a file of a documented version into a store of ours, in place.
 
