@@ -37,13 +37,13 @@ class Away:
         self.configure(url)
         self._commands: list[GatewayCommand] = []
 
-    def configure(self, url: str) -> None:
+    def configure(self, url: str, *, lease_seconds: float = 6) -> None:
         config = {
             "model": {"base_url": self._model.base_url, "default": self._model.model},
             "platforms": {"api": {"token": TOKEN, "port": self.port}},
             "sessiondb": sessiondb_at(url),
             # A heartbeat every second.
-            "gateway": {"lease_seconds": 6},
+            "gateway": {"lease_seconds": lease_seconds},
             "agent": {"restart_drain_timeout": 0},
         }
         (self.hermes.home / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -182,6 +182,27 @@ def test_restart_and_stop_while_the_database_is_away(
         ended = away.call("stop")
         assert (ended.code, ended.out) == (0, f"Process {command.pid} was stopped.\n")
         assert command.wait() == 0
+    assert not list((away.hermes.home / "gateway" / "run").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gone", [frozen, stopped])
+@pytest.mark.fault(
+    "A gateway is stopped just when its database fails, before it has noticed",
+    "It stops in a few seconds; what was not finished continues at the next start",
+)
+def test_stop_just_after_the_database_failed(
+    place: Place, away: Away, gone: Callable[[Place], AbstractContextManager[None]]
+) -> None:
+    away.configure(place.url(), lease_seconds=60)
+    command = away.run()
+    command.wait_for_line("ready")
+    with gone(place):
+        started = time.monotonic()
+        ended = away.call("stop")
+        assert (ended.code, ended.out) == (0, f"Process {command.pid} was stopped.\n")
+        assert command.wait() == 0
+        assert time.monotonic() - started < PROMPT
     assert not list((away.hermes.home / "gateway" / "run").iterdir())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -111,6 +112,58 @@ def test_opening_and_closing_while_the_server_is_frozen(place: Place) -> None:
             SessionDB.from_url(place.url(), lock_timeout=1.0)
     with SessionDB.from_url(place.url()) as again:
         assert again.get_session("s") is not None
+
+
+#: Seconds by default, and how much longer a busy machine may take. What was there before waited for
+#: 21 to 26 seconds to read, 75 to search and 30 to close.
+DEFAULT_SECONDS = {"read": 18.0, "search": 21.0, "close": 6.0}
+BUSY_SECONDS = 8.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * HANG)
+@pytest.mark.fault(
+    "The server is frozen, and all settings are the defaults",
+    "Reads and searches are refused in about 20 seconds, closing takes less than 10",
+)
+def test_how_long_verbs_wait_by_default(place: Place) -> None:
+    """All at once, on handles of their own: each of them waits for long."""
+    handles = {name: SessionDB.from_url(place.url()) for name in DEFAULT_SECONDS}
+    handles["read"].create_session("s", "cli")
+    handles["close"].append_message("s", "user", "something to index")
+
+    def took(name: str) -> float:
+        started = time.monotonic()
+        if name == "close":
+            handles[name].close()
+        else:
+            with pytest.raises(StoreUnavailable):
+                VERBS[name](handles[name])
+        return time.monotonic() - started
+
+    with ThreadPoolExecutor(3) as threads:
+        with frozen(place):
+            seconds = dict(zip(handles, threads.map(took, handles), strict=True))
+        for handle in handles.values():
+            handle.close()
+    for name, limit in DEFAULT_SECONDS.items():
+        assert seconds[name] < limit + BUSY_SECONDS, seconds
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(HANG)
+def test_all_waits_of_a_block_share_a_limit(place: Place) -> None:
+    """Whatever is waited for in it: an answer, another connection, the fate of a commit."""
+    with SessionDB.from_url(place.url()) as db:
+        db.create_session("s", "cli")
+        started = time.monotonic()
+        with frozen(place), db.provider.limit_waits(1.0):
+            for verb in VERBS.values():
+                with pytest.raises(StoreUnavailable):
+                    verb(db)
+        # Connecting takes two seconds at least, on PostgreSQL.
+        assert time.monotonic() - started < 1.0 + 2.0 * len(VERBS) + BUSY_SECONDS
+        db.append_message("s", "user", "after")
 
 
 @pytest.mark.slow

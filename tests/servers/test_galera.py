@@ -343,6 +343,31 @@ def test_the_node_of_a_writer_is_killed(galera: Cluster, database: str) -> None:
 
 
 @pytest.mark.fault(
+    "Galera: the node of a writer is frozen",
+    "The write under way is stored once, on another node, before its time is over",
+    on="mariadb",
+)
+def test_the_node_of_a_writer_is_frozen(galera: Cluster, database: str) -> None:
+    """With the default limits: 18 seconds, in which a write used to be refused."""
+    with SessionDB.from_url(galera.url(database, first=2)) as db:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "before")
+        galera.nodes[2].freeze()
+        try:
+            db.append_message("s", "user", "meanwhile")
+            assert [message["content"] for message in db.get_messages("s")] == [
+                "before",
+                "meanwhile",
+            ]
+        finally:
+            galera.nodes[2].thaw()
+            galera.wait_until_whole()
+        db.append_message("s", "user", "after")
+    for node in NODES:
+        assert stored(galera, database, node) == ["before", "meanwhile", "after"]
+
+
+@pytest.mark.fault(
     "Galera: a node loses contact with the majority",
     "Unreachable, in words and in time; programs that know the other nodes move on to them",
     on="mariadb",

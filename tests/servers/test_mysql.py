@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,8 +20,8 @@ from hermes_sessions.errors import (
     UnknownSession,
 )
 from hermes_sessions.model.title import family_key
-from hermes_sessions.storage.mysql import transaction
-from hermes_sessions.storage.mysql.connections import Options
+from hermes_sessions.storage.mysql import connections, transaction
+from hermes_sessions.storage.mysql.connections import NodeLog, Options
 from hermes_sessions.storage.mysql.provider import MySQLSessionDBProvider
 from tests.servers.proxy import Proxy
 from tests.servers.server_processes import Server, free_port, mysql_connection, start_mariadb
@@ -152,6 +153,46 @@ class TestSeveralNodes:
         with pytest.raises(StoreUnreachable, match=hosts) as raised:
             SessionDB.from_url(f"mysql://root:secret@{hosts}/x")
         assert "secret" not in str(raised.value)
+
+
+class TestNodeLog:
+    """During an outage, every attempt of every thread fails."""
+
+    NODE = ("db.example.org", 3306)
+    ERROR = pymysql.err.OperationalError(2003, "refused")
+
+    def test_one_line_for_each_change_of_state(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        log = NodeLog()
+        for _ in range(2):
+            for _ in range(100):
+                log.failed(self.NODE, self.ERROR)
+            log.worked(self.NODE)
+            log.worked(self.NODE)
+        said = [record.message.partition(" is ")[2] for record in caplog.records]
+        expected = ["unavailable, trying the next node: (2003, 'refused')", "available again"]
+        assert said == expected * 2
+
+    def test_a_line_with_a_count_each_minute(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = NodeLog()
+        for _ in range(8):
+            log.failed(self.NODE, self.ERROR)
+        monkeypatch.setattr(connections, "_LOGGED_EVERY", 0.0)
+        log.failed(self.NODE, self.ERROR)
+        assert len(caplog.records) == 2
+        assert "is still unavailable (8 more attempts)" in caplog.text
+
+    def test_a_store_whose_first_node_is_unavailable(
+        self, place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connections, "_AVOIDED_SECONDS", 0.0)
+        url = place.url().replace("@", f"@127.0.0.1:{free_port()},")
+        with SessionDB.from_url(url) as db:
+            for _ in range(5):
+                db.provider._connections.connect().close()  # type: ignore[attr-defined]
+        assert caplog.text.count("trying the next node") == 1
 
 
 class TestLife:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -48,6 +49,15 @@ class Pair(NamedTuple):
             yield connection
 
 
+    def stop_standby(self) -> None:
+        """Kill the standby; return when the server knows that nothing acknowledges its commits."""
+        self.standby.stop(signal.SIGKILL)
+        with self.on_primary() as connection:
+            # Its receiver may live on for a moment.
+            while connection.execute("SELECT 1 FROM pg_stat_replication").fetchone():
+                pass
+
+
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     primary = start_postgresql()
@@ -75,7 +85,7 @@ def test_a_standby_that_stopped(pair: Pair, write: str) -> None:
     with SessionDB.from_url(pair.url, lock_timeout=1.0) as db:
         db.create_session("s", "cli")
         WRITES[write](db, "before")
-        pair.standby.stop(signal.SIGKILL)
+        pair.stop_standby()
         with pytest.raises(StoreUnavailable, match="not known whether"):
             WRITES[write](db, "meanwhile")
         pair.standby.start()
@@ -84,6 +94,38 @@ def test_a_standby_that_stopped(pair: Pair, write: str) -> None:
         texts = texts_of(db)
         assert (texts[0], texts[-1]) == ("before", "after")
         assert texts.count("meanwhile") <= 1
+
+
+#: Far below what a write waits for the standby by default (18 s), far above what a read takes.
+READ_SECONDS = 12.0
+
+
+@pytest.mark.fault(
+    "A synchronous standby is unavailable, and sessions are searched or listed",
+    "Answered in time, with what the index lacks; the report says that it lags",
+    on="postgresql",
+)
+def test_reads_while_the_standby_is_stopped(pair: Pair) -> None:
+    with SessionDB.from_url(pair.url) as db, pair.on_primary() as connection:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "indexed before")
+        assert db.search("before").hits
+        pair.stop_standby()
+        connection.execute("SET synchronous_commit = local")
+        connection.execute("UPDATE sessions SET title = 'changed elsewhere' WHERE id = 's'")
+        connection.execute("UPDATE messages SET content = 'written before' WHERE session_id = 's'")
+        started = time.monotonic()
+        answer = db.search("written before")
+        assert [hit.session_id for hit in answer.hits] == ["s"]
+        assert answer.account.complete
+        assert answer.account.not_indexed == 1
+        assert any("does not accept updates" in note for note in answer.account.notes)
+        assert [row["title"] for row in db.list_sessions_rich()] == ["changed elsewhere"]
+        assert db.resolve_session_by_title("changed elsewhere") == "s"
+        assert len(db.search_messages("written")) == 1
+        assert time.monotonic() - started < READ_SECONDS
+        pair.standby.start()
+        db.append_message("s", "user", "after")
 
 
 def _cancel_waiting(pair: Pair, writing: Future[object]) -> int:
@@ -111,7 +153,7 @@ def test_a_wait_for_the_standby_that_is_canceled(pair: Pair, write: str) -> None
     ):
         db.create_session("s", "cli")
         WRITES[write](db, "before")
-        pair.standby.stop(signal.SIGKILL)
+        pair.stop_standby()
         writing = thread.submit(WRITES[write], db, "committed here")
         assert _cancel_waiting(pair, writing)
         assert isinstance(writing.exception(), StoreUnavailable)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -44,6 +44,9 @@ BEAT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 #: How long interrupted turns may take to end, and replies to be sent, when the gateway stops.
 GRACE_SECONDS: Final = 5.0
+#: How long each step of stopping waits for the database. What is not stored then, the next start
+#: finds out, as after a crash.
+STOP_SECONDS: Final = 3.0
 
 
 @dataclass(slots=True)
@@ -331,7 +334,7 @@ class Gateway:
             async with asyncio.timeout(GRACE_SECONDS):
                 await self._loop.run_in_executor(self._last_threads, self.intake.close)
         try:
-            return await self._unless_down(self.process.end) and clean
+            return await self._unless_down(self._end_process) and clean
         except StoreError as error:
             logger.warning("the end was not stored; the next start finds out: %s", error)
             return False
@@ -357,11 +360,29 @@ class Gateway:
             seconds = self.store.config.drain_timeout
             logger.info("stopping: turns that may finish for %g s: %s", seconds, running)
         try:
-            self.process.begin_drain(self._reason)
+            with self._limited_waits():
+                self.process.begin_drain(self._reason)
         except StoreError as error:
             logger.warning("what runs was not marked; the next start finds it: %s", error)
         if not self.pool.wait_idle(self.store.config.drain_timeout):
             for turn in self.pool.running():
                 turn.end(self._reason)
             self.pool.wait_idle(GRACE_SECONDS)
-        return not self.process.end_drain().unfinished
+        with self._limited_waits():
+            return not self.process.end_drain().unfinished
+
+    def _end_process(self) -> bool:
+        with self._limited_waits():
+            return self.process.end()
+
+    @contextmanager
+    def _limited_waits(self) -> Iterator[None]:
+        """Do not wait for a database that does not answer when the gateway stops, and do not ask
+        it again: all that comes after it would wait as long.
+        """
+        try:
+            with self.store.engine.store.provider.limit_waits(STOP_SECONDS):
+                yield
+        except StoreError as error:
+            self.intake.health.failed(error)
+            raise

@@ -211,6 +211,8 @@ class SessionDBProvider(ABC):
 
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
+    #: Seconds that closing a handle waits for upkeep in the background to end.
+    closing_seconds: ClassVar[float] = 30.0
     #: What a server keeps of deleted rows in files that only its operator can see to, in words.
     keeps: ClassVar[str | None] = None
 
@@ -282,6 +284,14 @@ class SessionDBProvider(ABC):
         no such session or its fence is another. Only where `Dialect.appends_in_one_step` says so.
         """
         raise NotImplementedError
+
+    def limit_waits(self, seconds: float) -> AbstractContextManager[None]:
+        """Let all that this thread waits for in the block end within *seconds* altogether, for
+        work that its caller can do without. What was not answered by then raises
+        `StoreUnavailable`. A file does not leave a question unanswered: `lock_timeout` is enough.
+        """
+        del seconds
+        return nullcontext()
 
     @property
     @abstractmethod

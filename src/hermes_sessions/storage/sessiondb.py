@@ -221,7 +221,8 @@ class SessionDB:
         `StoreClosed`.
         """
         # What is left to be indexed is left to others while they write: they would wait for it.
-        if self._background_indexer.stop() and not self._provider.others_are_writing():
+        has_work = self._background_indexer.stop(self._provider.closing_seconds)
+        if has_work and not self._provider.others_are_writing():
             self._search.finish()
         self._provider.close()
 

@@ -26,7 +26,10 @@ from hermes_sessions.storage.mysql.error_translation import is_node_unavailable
 from hermes_sessions.storage.mysql.response_timeouts import ServerResponses
 from hermes_sessions.storage.mysql.server_session import ServerSession
 from hermes_sessions.storage.servers import driver
-from hermes_sessions.storage.servers.response_timeouts import ResponseTimeouts
+from hermes_sessions.storage.servers.response_timeouts import (
+    ResponseTimeouts,
+    time_limit,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,8 @@ logger = logging.getLogger(__name__)
 _CLOSED_AFTER: Final = 60.0
 #: Seconds during which a node of a cluster that failed is tried after all others.
 _AVOIDED_SECONDS: Final = 30.0
+#: Seconds between two log lines about a node that stays unavailable.
+_LOGGED_EVERY: Final = 60.0
 #: Rows that a statement matched are counted, changed or not; several statements in a round trip.
 _FLAGS: Final = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
 
@@ -96,6 +101,36 @@ class Pool(Protocol):
         """Take it back; it may be closed."""
 
 
+class NodeLog:
+    """Logs that a node became unavailable, and once a minute that it still is, with a count: during
+    an outage, every write and every heartbeat tries the nodes again.
+    """
+
+    def __init__(self) -> None:
+        #: By node: when it was logged last, and how many failures there were since.
+        self._failing: dict[Node, tuple[float, int]] = {}
+
+    def failed(self, node: Node, error: Exception) -> None:
+        """Note that connecting failed, and the next node is tried."""
+        now = time.monotonic()
+        since = self._failing.get(node)
+        if since is None:
+            logger.warning("%s:%s is unavailable, trying the next node: %s", *node, error)
+            self._failing[node] = (now, 0)
+            return
+        logged_at, failures = since[0], since[1] + 1
+        if now - logged_at < _LOGGED_EVERY:
+            self._failing[node] = (logged_at, failures)
+            return
+        logger.warning("%s:%s is still unavailable (%d more attempts): %s", *node, failures, error)
+        self._failing[node] = (now, 0)
+
+    def worked(self, node: Node) -> None:
+        """Note that a connection was made."""
+        if self._failing.pop(node, None) is not None:
+            logger.info("%s:%s is available again", *node)
+
+
 class Connections:
     """Lends connections; thread-safe, and safe in a forked child, which gets its own."""
 
@@ -106,12 +141,13 @@ class Connections:
         self._prepared: weakref.WeakKeyDictionary[pymysql.Connection[Any], ServerSession] = (
             weakref.WeakKeyDictionary()
         )
-        self._limits = ResponseTimeouts(options, stops_writes=False)
+        self.limits = ResponseTimeouts(options, stops_writes=False, nodes=len(options.nodes))
         self._room = threading.Semaphore(options.max_connections)
         self._idle: deque[ServerSession] = deque()
         self._closed = False
         #: When a node failed last.
         self._failed_at: dict[Node, float] = {}
+        self._node_log = NodeLog()
         driver.watch(self)
 
     @property
@@ -142,7 +178,11 @@ class Connections:
         """
         if self._given is not None:
             return self._adopt(self._given.getconn(timeout=patience))
-        if not self._room.acquire(timeout=patience):
+        with time_limit(self.limits.reach):
+            return self._idle_or_new(patience)
+
+    def _idle_or_new(self, patience: float) -> ServerSession:
+        if not self._room.acquire(timeout=max(0.0, min(patience, self.limits.seconds_left()))):
             raise PoolExhausted
         try:
             while True:
@@ -153,6 +193,8 @@ class Connections:
                 if session.is_alive():
                     return session
                 session.close()
+                # The others were probably lost with it; asking each of them would take long.
+                self._close_idle()
         except BaseException:
             self._room.release()
             raise
@@ -227,7 +269,7 @@ class Connections:
             except pymysql.Error as error:
                 if not is_node_unavailable(error):
                     raise
-                logger.warning("%s:%s is unavailable, trying the next node: %s", *node, error)
+                self._node_log.failed(node, error)
         return self._connect_to(nodes[-1])
 
     def _connect_to(self, node: Node) -> ServerSession:
@@ -235,7 +277,7 @@ class Connections:
             connection = self._open(
                 self.options._replace(host=node[0], port=node[1]),
                 # All nodes of a cluster share the time that one server has.
-                self._limits.connect / len(self.options.nodes),
+                self.limits.connect / len(self.options.nodes),
             )
             try:
                 session = self._session(connection, partial(self._is_alive, node))
@@ -246,6 +288,7 @@ class Connections:
             self._failed_at[node] = time.monotonic()
             raise
         self._failed_at.pop(node, None)
+        self._node_log.worked(node)
         session.node = node
         return session
 
@@ -253,7 +296,7 @@ class Connections:
         """Whether a server answers a new connection, be it with a refusal."""
         options = self.options._replace(host=node[0], port=node[1])
         try:
-            self._open(options, self._limits.probe).close()
+            self._open(options, self.limits.probe).close()
         except pymysql.Error as error:
             return not isinstance(error.__context__, TimeoutError)
         return True
@@ -265,24 +308,28 @@ class Connections:
             connection,
             lock_timeout=self.options.lock_timeout,
             statement_timeout=self.options.statement_timeout,
-            answers=ServerResponses(connection, self._limits, is_alive),
+            answers=ServerResponses(connection, self.limits, is_alive),
         )
 
     def _open(self, options: Options, seconds: float) -> pymysql.Connection[Any]:
         if options.ssl is None and options.ssl_ca is None and _is_here(options):
             # Nothing leaves this machine. Some servers insist all the same.
             try:
-                return _connection(options, seconds, ssl_disabled=True)
+                return _connection(options, self._limited(seconds), ssl_disabled=True)
             except (RuntimeError, pymysql.err.OperationalError) as error:
                 if not isinstance(error, RuntimeError) and error.args[0] not in _INSISTS:
                     raise
         try:
-            return _connection(options, seconds, **_encryption(options))
+            return _connection(options, self._limited(seconds), **_encryption(options))
         except RuntimeError as error:
             # The driver lacks a library that this way to log in needs.
             raise StoreUnreachable(
                 f"{self.location}: {error}. Install it, or connect with ssl."
             ) from error
+
+    def _limited(self, seconds: float) -> float:
+        # To the driver, 0 means something else.
+        return max(0.01, min(seconds, self.limits.seconds_left()))
 
     def apart(self, patience: float) -> ServerSession:
         """Return a session for work that must not be part of a transaction under way."""
@@ -330,9 +377,6 @@ def _is_here(options: Options) -> bool:
 
 
 def _connection(options: Options, seconds: float, **encryption: Any) -> pymysql.Connection[Any]:
-    if options.seconds_left is not None:
-        # To the driver, 0 means something else.
-        seconds = max(0.01, min(seconds, options.seconds_left()))
     return pymysql.connect(
         host=options.host,
         port=options.port,

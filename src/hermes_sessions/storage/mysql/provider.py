@@ -48,7 +48,7 @@ from hermes_sessions.storage.servers.provider import (
     ServerProvider,
     nothing_to_resolve,
 )
-from hermes_sessions.storage.servers.response_timeouts import MIGRATION_SECONDS
+from hermes_sessions.storage.servers.response_timeouts import MIGRATION_SECONDS, time_limit
 from hermes_sessions.storage.servers.unit_of_work import RetryUnit, run_unit
 
 if TYPE_CHECKING:
@@ -208,12 +208,13 @@ class MySQLSessionDBProvider(ServerProvider[Connections, ServerSession]):
         return MySQLTransaction(lent, (*lent.waiting(wait), *_BEGINNINGS[mode]))
 
     def _renewed(self, connections: Connections, lost: ServerSession) -> ServerSession:
-        patience = self._patience
-        session: ServerSession = run_unit(
-            lambda: self._reaching(connections, lambda: connections.renewed(lost, patience)),
-            nothing_to_resolve,
-            patience=patience,
-        )
+        patience = self._patience(connections)
+        with time_limit(connections.limits.reach):
+            session: ServerSession = run_unit(
+                lambda: self._reaching(connections, lambda: connections.renewed(lost, patience)),
+                nothing_to_resolve,
+                patience=patience,
+            )
         return session
 
     def _append(

@@ -52,16 +52,17 @@ class ServerResponses(io.RawIOBase):
         _keep_alive(self._socket)
 
     def prepare(self) -> None:
-        """Look up in time while what is asked next is answered; the driver looks here before every
+        """Wait as long for what is asked next as allowed now; the driver looks here before every
         read.
         """
-        is_asked = self._seconds > self._limits.commit
-        seconds = self._limits.probe_after if is_asked else self._seconds
-        left = self._limits.seconds_left
-        # To the driver, 0 means something else.
-        self._connection["_read_timeout"] = (
-            seconds if left is None else max(0.01, min(seconds, left()))
-        )
+        is_probed = self._limits.is_probed(self._seconds)
+        seconds = self._limits.probe_after if is_probed else self._seconds
+        # Nearly always the same number, which spares a call to the system. To the driver, 0 means
+        # something else.
+        self._connection["_read_timeout"] = max(0.01, min(seconds, self._limits.seconds_left()))
+
+    def _silence(self) -> ResponseWait:
+        return ResponseWait(self._limits, self._seconds, self._is_alive)
 
     @contextmanager
     def allowing(self, seconds: float) -> Iterator[None]:
@@ -86,9 +87,7 @@ class ServerResponses(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """See `io.RawIOBase.readinto`; raises `TimeoutError` when the connection is given up."""
-        # A commit is given up before a question whether the server lives would be answered.
-        is_asked = self._seconds > self._limits.commit
-        silence = ResponseWait(self._limits, self._seconds, self._is_alive if is_asked else None)
+        silence = self._silence()
         while True:
             try:
                 return self._socket.recv_into(buffer)
@@ -96,6 +95,8 @@ class ServerResponses(io.RawIOBase):
                 if silence.is_over():
                     self.is_over = True
                     raise TimeoutError(silence.complaint) from None
+                seconds = self._connection["_current_timeout"] = silence.remaining()
+                self._socket.settimeout(seconds)
 
 
 def _keep_alive(connected: socket.socket) -> None:

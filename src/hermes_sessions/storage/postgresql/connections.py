@@ -31,6 +31,7 @@ from hermes_sessions.storage.servers.response_timeouts import (
     KEEPALIVE,
     LOST_AFTER_SECONDS,
     ResponseTimeouts,
+    time_limit,
 )
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 _NEVER_BY_ITSELF: Final = 2**31 - 1
 #: Idle connections that are kept at hand.
 _KEPT: Final = 4
+#: Seconds: the driver takes a smaller limit of connecting for this one.
+_SHORTEST_CONNECT: Final = 2
 
 _LEVELS: Final[dict[Mode, str]] = {
     "isolated": "SERIALIZABLE",
@@ -94,7 +97,7 @@ class Connections:
         self.is_bare = pool is not None
         self._lock = threading.Lock()
         self._idle: deque[psycopg.Connection] = deque()
-        self._limits = ResponseTimeouts(options)
+        self.limits = ResponseTimeouts(options, nodes=len(_hosts(options.conninfo)))
         self._answers: weakref.WeakKeyDictionary[psycopg.Connection, ServerResponses] = (
             weakref.WeakKeyDictionary()
         )
@@ -131,7 +134,7 @@ class Connections:
     def _bind(self, connection: psycopg.Connection) -> None:
         # How to reach the server of an application's connection, only the application knows.
         is_alive = self._is_alive if self._given is None else None
-        answers = self._answers[connection] = ServerResponses(self._limits, is_alive)
+        answers = self._answers[connection] = ServerResponses(self.limits, is_alive)
         answers.bind(connection)
 
     def _is_alive(self, silent: psycopg.Connection) -> bool:
@@ -141,7 +144,7 @@ class Connections:
                 "host": silent.info.host,
                 "port": str(silent.info.port),
                 "target_session_attrs": "any",
-                "connect_timeout": str(round(self._limits.probe)),
+                "connect_timeout": str(round(self.limits.probe)),
             }
             psycopg.connect(make_conninfo(self._conninfo(), **one)).close()
         except psycopg.errors.ConnectionTimeout:
@@ -171,19 +174,23 @@ class Connections:
             pass
         if self._given is not None:
             return self._borrow_from(self._given, patience)
+        with time_limit(self.limits.reach):
+            connection = self._from_own_pool(patience)
+        self._count(1)
+        return connection
+
+    def _from_own_pool(self, patience: float) -> psycopg.Connection:
         pool = self._own_pool()
         try:
-            connection = pool.getconn(timeout=patience)
+            return pool.getconn(timeout=max(0.0, min(patience, self.limits.seconds_left())))
         except PoolTimeout:
             # The pool does not say why: if the server cannot be reached, this does.
             self._connect().close()
-            # One that is only being opened is in its size, too, and nobody uses it.
+            # One that is only being opened is in its size, too, and not in use.
             if self._outside and pool.get_stats()["pool_size"] >= self.options.max_connections:
                 raise
-            # It was away until just now, and the pool has not noticed yet; or it is slow.
-            connection = pool.getconn(timeout=max(patience, self._connect_seconds))
-        self._count(1)
-        return connection
+            # It was unavailable until just now, and the pool has not noticed yet; or it is slow.
+            return pool.getconn(timeout=max(_SHORTEST_CONNECT, self.limits.seconds_left()))
 
     def _count(self, taken: int) -> None:
         with self._lock:
@@ -272,45 +279,42 @@ class Connections:
             return self._pool
 
     def _connect(self) -> psycopg.Connection:
+        seconds = self.limits.seconds_left()
         try:
-            connection = psycopg.connect(self._conninfo(), **self._arguments())
+            connection = psycopg.connect(self._conninfo(seconds), **self._arguments())
         except psycopg.OperationalError as error:
             if self.is_bare or "startup parameter" not in str(error):
                 raise
             logger.info("a pooler refuses settings at the start: they go into transactions")
             self.is_bare = True
-            connection = psycopg.connect(self._conninfo(), **self._arguments())
+            connection = psycopg.connect(self._conninfo(seconds), **self._arguments())
         self._bind(connection)
         return connection
 
-    @property
-    def _connect_seconds(self) -> int:
-        """How long connecting may take: the driver knows whole seconds, and 0 would be no limit."""
-        left = self.options.seconds_left
-        seconds = self._limits.connect if left is None else min(self._limits.connect, left())
-        hosts = str(conninfo_to_dict(self.options.conninfo).get("host") or "").split(",")
-        return max(1, round(seconds / len(hosts)))
-
-    def _conninfo(self) -> str:
+    def _conninfo(self, seconds: float | None = None) -> str:
+        """Return how to connect, for at most *seconds* (None: as configured) over all hosts."""
         given = conninfo_to_dict(self.options.conninfo)
         options = str(given.get("options") or "")
         if not self.is_bare:
             settings = " ".join(f"-c {name}={_escaped(value)}" for name, value in self._settings())
             options = f"{options} {settings}".strip()
+        hosts = len(_hosts(self.options.conninfo))
+        limit = self.limits.connect if seconds is None else min(self.limits.connect, seconds)
         defaults: dict[str, Any] = {
             "application_name": "hermes-sessions",
-            "connect_timeout": self._connect_seconds,
+            # The driver knows whole seconds, and 0 would be no limit.
+            "connect_timeout": max(1, round(limit / hosts)),
             "keepalives_idle": KEEPALIVE.idle,
             "keepalives_interval": KEEPALIVE.interval,
             "keepalives_count": KEEPALIVE.probes,
             "tcp_user_timeout": LOST_AFTER_SECONDS * 1000,
         }
-        if "," in str(given.get("host") or "") and not self.options.read_only:
+        if hosts > 1 and not self.options.read_only:
             # After a failover, the former primary may be back as a standby.
             defaults["target_session_attrs"] = "read-write"
         settings_given = {name: str(value) for name, value in (defaults | given).items()}
-        if self.options.seconds_left is not None:
-            settings_given["connect_timeout"] = str(self._connect_seconds)
+        if seconds is not None and seconds < self.limits.connect:
+            settings_given["connect_timeout"] = str(defaults["connect_timeout"])
         # Whatever the environment says: texts are sent and read as UTF-8.
         settings_given["client_encoding"] = "UTF8"
         if options:
@@ -373,6 +377,10 @@ def _quieten_pool() -> None:
     pool_logger = logging.getLogger("psycopg.pool")
     if pool_logger.level == logging.NOTSET:
         pool_logger.setLevel(logging.ERROR)
+
+
+def _hosts(conninfo: str) -> list[str]:
+    return str(conninfo_to_dict(conninfo).get("host") or "").split(",")
 
 
 def _escaped(value: str) -> str:

@@ -62,14 +62,9 @@ class ServerResponses:
         """Let what commits in the block wait as long as a commit may."""
         return self.allowing(self._limits.commit)
 
-    def _silence(self, connection: psycopg.Connection) -> ResponseWait:
-        # A commit is given up before a question whether the server lives would be answered.
-        is_asked = self._is_alive is not None and self._seconds > self._limits.commit
-        return ResponseWait(
-            self._limits,
-            self._seconds,
-            partial(self._is_alive, connection) if self._is_alive and is_asked else None,
-        )
+    def _silence(self, connection: psycopg.Connection, seconds: float) -> ResponseWait:
+        is_alive = None if self._is_alive is None else partial(self._is_alive, connection)
+        return ResponseWait(self._limits, seconds, is_alive)
 
     # ── what the driver waits for ─────────────────────────────────────────────────────────────
 
@@ -77,7 +72,7 @@ class ServerResponses:
         self, connection: psycopg.Connection, gen: PQGen[T], *arguments: Any, **named: Any
     ) -> T:
         """See `psycopg.Connection.wait`, which looks up ten times a second."""
-        steps = _until(gen, connection, self._silence(connection))
+        steps = _until(gen, connection, self._silence(connection, self._seconds))
         result: T = type(connection).wait(connection, steps, *arguments, **named)
         self.require_replicated(connection)
         return result
@@ -89,7 +84,7 @@ class ServerResponses:
 
         Raises `psycopg.OperationalError`, there, when the connection is given up.
         """
-        silence = ResponseWait(self._limits, self._limits.commit)
+        silence = self._silence(connection, self._limits.commit)
         descriptor = connection.pgconn.socket
 
         def wait(writing: bool) -> None:

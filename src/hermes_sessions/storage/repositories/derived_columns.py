@@ -11,6 +11,7 @@ locked by another transaction: waiting for one while holding others could end in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
@@ -40,9 +41,16 @@ _CHUNK: Final = 500
 _DOCUMENTED: Final = 11
 
 
-def settle(store: Store, *, limit: int | None = None, patience: float | None = None) -> None:
+def settle(
+    store: Store,
+    *,
+    limit: int | None = None,
+    patience: float | None = None,
+    step_seconds: float = math.inf,
+) -> None:
     """Work out the derived columns of up to *limit* noted sessions (all without one), in short
-    transactions. *patience* bounds each wait for other writers.
+    transactions. *patience* bounds each wait for other writers, *step_seconds* all that a
+    transaction waits for the database.
 
     Sessions that another writer is at, or holds, keep their notes. Notes that are added meanwhile
     are left for the next call, so that this ends whatever other programs do.
@@ -50,19 +58,22 @@ def settle(store: Store, *, limit: int | None = None, patience: float | None = N
     Raises:
         StoreUnavailable: the store cannot be written now; what was done stays done.
     """
-    handled, after, last = 0, 0, _last_note(store)
+    with store.provider.limit_waits(step_seconds):
+        last = _last_note(store)
+    handled = after = 0
     while after < last and (limit is None or handled < limit):
-        with store.provider.read() as tx:
-            noted = tx.all(
-                "SELECT seq, session_id FROM stale_sessions WHERE seq > ? AND seq <= ? "
-                "ORDER BY seq LIMIT ?",
-                (after, last, _BATCH),
-            )
-        if not noted:
-            return
-        after = noted[-1][0]
-        session_ids = list(dict.fromkeys(row[1] for row in noted))
-        store.provider.write(_settling(store, session_ids), patience=patience, isolated=False)
+        with store.provider.limit_waits(step_seconds):
+            with store.provider.read() as tx:
+                noted = tx.all(
+                    "SELECT seq, session_id FROM stale_sessions WHERE seq > ? AND seq <= ? "
+                    "ORDER BY seq LIMIT ?",
+                    (after, last, _BATCH),
+                )
+            if not noted:
+                return
+            after = noted[-1][0]
+            session_ids = list(dict.fromkeys(row[1] for row in noted))
+            store.provider.write(_settling(store, session_ids), patience=patience, isolated=False)
         handled += len(noted)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.logs import Logger
+from hermes_sessions.storage.reader_upkeep import STEP_SECONDS
 from hermes_sessions.storage.repositories.rows import Record
 from hermes_sessions.storage.repositories.stale_sessions import settle_first
 from hermes_sessions.storage.search.answer import SearchAnswer
@@ -181,7 +182,10 @@ class Search:
         """Index a bounded part of what waits, before a process ends."""
         try:
             self._maintenance.catch_up(
-                _ON_CLOSE, patience=_BACKGROUND_PATIENCE, seconds=_SECONDS_ON_CLOSE
+                _ON_CLOSE,
+                patience=_BACKGROUND_PATIENCE,
+                seconds=_SECONDS_ON_CLOSE,
+                step_seconds=STEP_SECONDS,
             )
         except HermesSessionsError as error:
             # Nothing is lost: the next search or process does it.

@@ -8,14 +8,14 @@ derived columns, such as a list, a resume or a prune, they are worked out for wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import Final
 
-from hermes_sessions.errors import StatementRefused, StoreError
-from hermes_sessions.storage.logs import Logger
+from hermes_sessions.errors import StatementRefused
 from hermes_sessions.storage.provider import (
     Params,
     ReadTransaction,
@@ -24,9 +24,8 @@ from hermes_sessions.storage.provider import (
     WriteTransaction,
     bulk_insert,
 )
+from hermes_sessions.storage.reader_upkeep import STEP_SECONDS, run_before_read
 from hermes_sessions.storage.store import Store
-
-logger = Logger(__name__)
 
 #: Sessions that are settled before a reader gets its answer.
 _FOR_A_READER: Final = 200
@@ -84,18 +83,20 @@ def has_notes(store: Store) -> bool:
 
 
 def settle_first(store: Store, *, limit: int | None = _FOR_A_READER) -> None:
-    """Settle up to *limit* noted sessions (all without one), unless other writers are in the way
-    or this handle may only read. What is left stays noted.
+    """Settle up to *limit* noted sessions (all without one), unless other writers are in the way,
+    the store commits nothing now, or this handle may only read. What is left stays noted.
     """
-    if store.provider.read_only:
-        return
-    # Hardly any process meets a note.
-    from hermes_sessions.storage.repositories.derived_columns import settle
 
-    try:
-        settle(store, limit=limit, patience=_PATIENCE)
-    except StoreError as error:
-        logger.info("derived columns could not be brought up to date now: %s", error)
+    def work() -> None:
+        # Hardly any process meets a note.
+        from hermes_sessions.storage.repositories.derived_columns import settle
+
+        settle(store, limit=limit, patience=_PATIENCE, step_seconds=step_seconds)
+
+    # What asks for all of them is about to write, and depends on them.
+    is_reader = limit is not None
+    step_seconds = STEP_SECONDS if is_reader else math.inf
+    run_before_read(store.provider, work, "derived columns of sessions", pauses=is_reader)
 
 
 def unsettled_conversations(tx: ReadTransaction) -> set[str]:

@@ -60,11 +60,13 @@ class BackgroundIndexer:
             elif self._waiting == messages or self._waiting >= MANY:
                 self._changed.notify()
 
-    def stop(self) -> bool:
-        """End the thread for good; return whether something is left to be done."""
+    def stop(self, seconds: float = LONGEST_STEP) -> bool:
+        """End the thread for good, and wait for that for at most *seconds*; return whether there is
+        something left to do that could be done now.
+        """
         self._closed = True
-        self.pause()
-        return self._unfinished or self._waiting > 0
+        has_ended = self.pause(seconds)
+        return has_ended and (self._unfinished or self._waiting > 0)
 
     def _start(self) -> None:
         if self._stopping or self._closed:
@@ -110,20 +112,25 @@ class BackgroundIndexer:
 
     # ── fork: threads do not survive it ───────────────────────────────────────────────────────
 
-    def pause(self) -> None:
-        """End the thread; it has at most a few messages to finish. `resume` allows another."""
+    def pause(self, seconds: float = LONGEST_STEP) -> bool:
+        """End the thread; it has at most a few messages to finish. `resume` allows another.
+
+        Returns whether it ended within *seconds*.
+        """
         with self._lock:
             self._stopping = True
             self._changed.notify()
             thread = self._thread
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join(LONGEST_STEP)
+            thread.join(seconds)
             if thread.is_alive():
                 logger.warning(
                     "the thread that updates the search index does not end within %g s; it is left "
                     "to itself",
-                    LONGEST_STEP,
+                    seconds,
                 )
+                return False
+        return True
 
     def resume(self) -> None:
         """Go on after `pause`, with a new thread if there is something to do."""
@@ -162,7 +169,7 @@ class _Forking:
                 after_in_child=lambda: self._tell(BackgroundIndexer.resume_in_child),
             )
 
-    def _tell(self, verb: Callable[[BackgroundIndexer], None]) -> None:
+    def _tell(self, verb: Callable[[BackgroundIndexer], object]) -> None:
         for indexer in list(self._keepers):
             verb(indexer)
 

@@ -16,6 +16,7 @@ from hermes_sessions.errors import InvalidInput, StoreUnavailable
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.provider import placeholders
+from hermes_sessions.storage.reader_upkeep import STEP_SECONDS, is_paused, run_before_read
 from hermes_sessions.storage.search.answer import (
     COUNT_LIMIT,
     Cursor,
@@ -174,7 +175,7 @@ class SearchExecutor:
     ) -> SearchAnswer:
         self._check_size(request)
         can_write = not self._store.provider.read_only
-        if can_write and self._bring_index_up_to_date(anew=is_damaged):
+        if self._bring_index_up_to_date(anew=is_damaged):
             is_damaged = False
         with self._store.provider.read() as tx:
             lag = self._maintenance.lag(tx, is_damaged=is_damaged)
@@ -192,21 +193,30 @@ class SearchExecutor:
             page, cursor = _Search(reader, request, account, start).run(node)
             hits = show(tx, page, include_rewound=reader.include_rewound)
         if can_write and not lag.complete:
+            if is_paused(self._store.provider):
+                account.notes.append(
+                    "The database does not accept updates of the search index now; what it lacks "
+                    "is searched directly."
+                )
             self._on_backlog(lag.pending)
         next_cursor = write_cursor(cursor) if cursor is not None else None
         return SearchAnswer(hits=hits, account=account, next_cursor=next_cursor)
 
     def _bring_index_up_to_date(self, *, anew: bool) -> bool:
         """Index what is missing, as far as it is not too much; return whether that was possible."""
-        try:
+
+        def update() -> None:
             if anew:
-                self._maintenance.discard_index(patience=PATIENCE)
-            self._maintenance.catch_up(TAIL, patience=PATIENCE, seconds=_LONGEST_UPDATE)
-        except (StoreUnavailable, IndexDamaged) as error:
-            # The question is answered all the same, from the index and what it lacks.
-            logger.info("the search index could not be updated now: %s", error)
-            return False
-        return True
+                with self._store.provider.limit_waits(STEP_SECONDS):
+                    self._maintenance.discard_index(patience=PATIENCE)
+            self._maintenance.catch_up(
+                TAIL, patience=PATIENCE, seconds=_LONGEST_UPDATE, step_seconds=STEP_SECONDS
+            )
+
+        # The question is answered all the same, from the index and what it lacks.
+        return run_before_read(
+            self._store.provider, update, "the search index", (StoreUnavailable, IndexDamaged)
+        )
 
     def _check_size(self, request: SearchRequest) -> None:
         dialect = self._store.provider.dialect

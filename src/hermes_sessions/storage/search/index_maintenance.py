@@ -10,6 +10,7 @@ get their turn in between. An index that another segmenter made, or that is dama
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -152,12 +153,14 @@ class IndexMaintenance:
         *,
         patience: float | None = None,
         seconds: float = MAX_WORK_SECONDS,
+        step_seconds: float = math.inf,
         is_unwanted: Callable[[], bool] = lambda: False,
         on_step: Callable[[int], None] = lambda _: None,
     ) -> int:
         """Index up to *limit* messages and titles (all without one), or until the work *is
         unwanted* or took *seconds*; return how many were handled. *patience* bounds each wait for
-        other writers. Ends also when others undo the work; `lag` tells what is left.
+        other writers, *step_seconds* all that one step waits for the database. Ends also when
+        others undo the work; `lag` tells what is left.
 
         Raises:
             StoreUnavailable: the store cannot be written now; what was done stays done.
@@ -167,15 +170,17 @@ class IndexMaintenance:
         while (limit is None or handled < limit) and not is_unwanted():
             try:
                 steps += 1
-                if steps % _STEPS_TO_TIDY == 0:
-                    # Little by little, or the index does it all at once some day.
-                    self.tidy_once(patience=patience)
-                step = self._step(patience)
+                with self._store.provider.limit_waits(step_seconds):
+                    if steps % _STEPS_TO_TIDY == 0:
+                        # Little by little, or the index does it all at once some day.
+                        self.tidy_once(patience=patience)
+                    step = self._step(patience)
             except IndexDamaged as error:
                 if resets:
                     raise
                 logger.warning("the search index is made anew: %s", error)
-                self.discard_index(patience=patience)
+                with self._store.provider.limit_waits(step_seconds):
+                    self.discard_index(patience=patience)
                 step = _RESET
             if step is None:
                 break

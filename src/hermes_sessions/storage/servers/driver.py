@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from hermes_sessions.errors import StoreError
 from hermes_sessions.storage.provider import WriteTransaction
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.servers.response_timeouts import ResponseTimeouts
 
 # Connections and ``fork``: a child goes on with its own, and leaves the parent's alone.
 
@@ -89,6 +92,10 @@ class ServerOptions(Protocol):
 
 class ConnectionSource(Protocol):
     """Connections to one server."""
+
+    @property
+    def limits(self) -> ResponseTimeouts:
+        """How long the server is waited for."""
 
     @property
     def location(self) -> str:

@@ -43,6 +43,7 @@ from hermes_sessions.storage.servers.migrations import (
     require_known_level,
     steps_of,
 )
+from hermes_sessions.storage.servers.response_timeouts import RESOLVE_SECONDS, time_limit
 from hermes_sessions.storage.servers.unit_of_work import (
     NEVER,
     CommitUnknown,
@@ -71,12 +72,16 @@ _TIPS_KNOWN: Final = 10_000
 _RESOLVING_WAIT: Final = 1.0
 #: Seconds that it waits for a connection to ask on.
 _RESOLVING_PATIENCE: Final = 2.0
+#: Seconds for removing old marks: the write before it is stored, and its caller waits.
+_CLEANING_SECONDS: Final = 2.0
 _MARK: Final = ("mark", "message_id", "marked_at")
 
 
 class ServerProvider(SessionDBProvider, Generic[C, S]):
     """A store on a server; subclasses say what its driver's failures mean, and what is wanted."""
 
+    #: A server that does not answer would keep it busy until all of its waits are over.
+    closing_seconds = 5.0
     _driver_errors: ClassVar[DriverErrors]
     _options: ServerOptions
 
@@ -195,12 +200,14 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         _ = self._connections
         return self._options.read_only
 
-    @property
-    def _patience(self) -> float:
-        """Seconds that a server may be away before whoever looks is told."""
-        left = self._options.seconds_left
-        patience = self._options.lock_timeout
-        return patience if left is None else min(patience, left())
+    def _patience(self, connections: C, wanted: float | None = None) -> float:
+        """Return for how many seconds a unit is run again, if *wanted* for fewer than usual."""
+        usual = self._options.lock_timeout
+        return max(0.0, min(wanted or usual, usual, connections.limits.seconds_left()))
+
+    def limit_waits(self, seconds: float) -> AbstractContextManager[None]:
+        """See `SessionDBProvider.limit_waits`."""
+        return time_limit(seconds)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 
@@ -210,10 +217,11 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
 
     @contextmanager
     def _reading(self, connections: C) -> Iterator[ReadTransaction]:
+        reach_by = _reach_by(connections)
         tx = run_unit(
-            lambda: self._begin(connections, "reading", None, None),
+            lambda: self._begin(connections, "reading", None, None, reach_by),
             nothing_to_resolve,
-            patience=self._patience,
+            patience=self._patience(connections),
         )
         is_whole = False
         try:
@@ -225,14 +233,21 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             connections.release(tx.lent, keep=tx.end("COMMIT" if is_whole else "ROLLBACK"))
 
     def _begin(
-        self, connections: C, mode: Mode, patience: float | None, lock_wait: float | None
+        self,
+        connections: C,
+        mode: Mode,
+        patience: float | None,
+        lock_wait: float | None,
+        reach_by: float,
     ) -> ServerTransaction:
-        """Return a transaction on a connection that was waited for with *patience*.
+        """Return a transaction on a connection that was waited for with *patience*, and at most
+        until *reach_by*, which all attempts of a unit share.
 
         Raises:
             RetryUnit: the connection was stale, or the server does not answer now.
         """
-        lent = self._borrow(connections, patience)
+        with time_limit(reach_by - time.monotonic()):
+            lent = self._borrow(connections, patience)
         try:
             return self._transaction(connections, lent, mode, lock_wait)
         except self._driver_errors.base as error:
@@ -254,10 +269,11 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     ) -> T:
         """See `SessionDBProvider.write`."""
         connections = self._writable()
-        patience = min(patience or self._options.lock_timeout, self._options.lock_timeout)
+        patience = self._patience(connections, patience)
         mode: Mode = "isolated" if isolated else "by row locks"
+        reach_by = _reach_by(connections)
         result: T = run_unit(
-            lambda: self._attempt(connections, work, mode, patience),
+            lambda: self._attempt(connections, work, mode, patience, reach_by),
             lambda lost: self._resolve(connections, lost),
             patience=patience,
         )
@@ -275,9 +291,14 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         return connections
 
     def _attempt(
-        self, connections: C, work: Callable[[WriteTransaction], T], mode: Mode, patience: float
+        self,
+        connections: C,
+        work: Callable[[WriteTransaction], T],
+        mode: Mode,
+        patience: float,
+        reach_by: float,
     ) -> T:
-        tx = self._begin(connections, mode, patience, patience)
+        tx = self._begin(connections, mode, patience, patience, reach_by)
         mark = new_mark()
         is_committing = is_clean = False
         result: T | None = None
@@ -298,28 +319,32 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     def append_one(self, row: NewRow) -> int | None:
         """See `SessionDBProvider.append_one`."""
         connections = self._writable()
+        reach_by = _reach_by(connections)
         result: int | None = run_unit(
-            lambda: self._attempt_append(connections, row),
+            lambda: self._attempt_append(connections, row, reach_by),
             lambda lost: self._resolve(connections, lost),
-            patience=self._options.lock_timeout,
+            patience=self._patience(connections),
         )
         self._clean_sometimes()
         return result
 
-    def _attempt_append(self, connections: C, row: NewRow) -> int | None:
+    def _attempt_append(self, connections: C, row: NewRow, reach_by: float) -> int | None:
         if row.session_id not in self._with_other_tip:
-            number = self._attempt_append_to(connections, row, tip_too=False)
+            number = self._attempt_append_to(connections, row, reach_by, tip_too=False)
             if number is not None:
                 return number
-        number = self._attempt_append_to(connections, row, tip_too=True)
+        number = self._attempt_append_to(connections, row, reach_by, tip_too=True)
         if number is not None:
             if len(self._with_other_tip) >= _TIPS_KNOWN:
                 self._with_other_tip.clear()
             self._with_other_tip.add(row.session_id)
         return number
 
-    def _attempt_append_to(self, connections: C, row: NewRow, *, tip_too: bool) -> int | None:
-        lent = self._borrow(connections, None)
+    def _attempt_append_to(
+        self, connections: C, row: NewRow, reach_by: float, *, tip_too: bool
+    ) -> int | None:
+        with time_limit(reach_by - time.monotonic()):
+            lent = self._borrow(connections, None)
         mark = new_mark()
         number: int | None = None
         try:
@@ -360,8 +385,18 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         Raises:
             RetryUnit: it did not, and never will: its mark is ours now.
         """
+        with time_limit(RESOLVE_SECONDS):
+            return self._resolve_now(connections, lost)
+
+    def _resolve_now(self, connections: C, lost: CommitUnknown) -> Any:
         try:
-            tx = self._begin(connections, "by row locks", _RESOLVING_PATIENCE, _RESOLVING_WAIT)
+            tx = self._begin(
+                connections,
+                "by row locks",
+                _RESOLVING_PATIENCE,
+                _RESOLVING_WAIT,
+                _reach_by(connections),
+            )
         except RetryUnit as again:
             raise CommitUnresolved(again.error) from again
         except StoreUnavailable as error:
@@ -391,11 +426,12 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             return
         before = time.time() - _MARKS_KEPT
         try:
-            self.write(
-                lambda tx: tx.run("DELETE FROM write_marks WHERE marked_at < ?", (before,)),
-                patience=0.1,
-                isolated=False,
-            )
+            with time_limit(_CLEANING_SECONDS):
+                self.write(
+                    lambda tx: tx.run("DELETE FROM write_marks WHERE marked_at < ?", (before,)),
+                    patience=0.1,
+                    isolated=False,
+                )
         except StoreError as error:
             logger.info("old marks of commits stay a little longer: %s", error)
 
@@ -423,6 +459,11 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
     def _require_our_table(self, table: str) -> None:
         if table not in OUR_TABLES:
             raise InvalidInput(f"There is no table {table!r}.")
+
+
+def _reach_by(connections: ConnectionSource) -> float:
+    """Return when a unit that begins now must have a connection, by the monotonic clock."""
+    return time.monotonic() + connections.limits.reach
 
 
 def nothing_to_resolve(lost: CommitUnknown) -> Any:

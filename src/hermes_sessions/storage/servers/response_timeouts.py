@@ -1,16 +1,22 @@
 """How long a server may leave a question unanswered, counted on this side.
 
 A server's own limits do not help when it is frozen, and the network does not notice: the system
-goes on to take what is sent to it. So every wait ends here as well. A commit may wait as long as a
-write waits for others (``lock_timeout``). A statement may work as long as ``statement_timeout``
-allows; if nothing is heard for ``lock_timeout`` seconds, the server is asked on another connection
-whether it lives, and is given up if that gets no answer either.
+continues to accept what is sent to it. So every wait ends here as well. A commit may wait as long
+as a write waits for others (``lock_timeout``). A statement may work as long as
+``statement_timeout`` allows; if nothing is heard for about ``lock_timeout`` seconds, the server is
+asked on another connection whether it lives, and is given up if that gets no answer either. Where
+other nodes could answer, it is asked after a few seconds, during a commit as well.
+
+`time_limit` bounds all waits of a block, for callers that can continue without an answer.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from hermes_sessions.storage.servers.driver import MOST_SECONDS, ServerOptions
@@ -34,6 +40,10 @@ _UNSTOPPED_SECONDS: Final = 600.0
 _CONNECT_SECONDS: Final = (5.0, 10.0)
 #: Seconds to answer one that only asks whether the server lives.
 _PROBE_SECONDS: Final = (2.0, 5.0)
+#: Seconds of silence after which a node of a cluster is asked; the others may answer by then.
+_NODE_SILENCE_SECONDS: Final = (0.5, 5.0)
+#: Seconds to find out what became of a commit without an answer, for each attempt.
+RESOLVE_SECONDS: Final = 5.0
 #: Seconds after which the system calls a connection dead whose other end is gone; how it finds out.
 LOST_AFTER_SECONDS: Final = 30
 KEEPALIVE: Final = Keepalive(idle=15, interval=5, probes=3)
@@ -43,21 +53,68 @@ MIGRATION_TURN_SECONDS: Final = 600
 MIGRATION_SECONDS: Final = 4 * 3600
 
 
+class _ThreadDeadline(threading.local):
+    """When the waits of the present thread end, by the monotonic clock."""
+
+    until: float = math.inf
+
+
+_deadline: Final = _ThreadDeadline()
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Let all that this thread waits for in the block end within *seconds* altogether; a limit
+    around the block holds as well.
+    """
+    before = _deadline.until
+    _deadline.until = min(before, time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.until = before
+
+
 class ResponseTimeouts:
     """The limits of a store's waits, in seconds."""
 
-    __slots__ = ("commit", "connect", "probe", "probe_after", "seconds_left", "statement")
+    __slots__ = (
+        *("_left", "_probes_commits", "commit", "connect", "probe", "probe_after", "probe_again"),
+        *("reach", "statement"),
+    )
 
-    def __init__(self, options: ServerOptions, *, stops_writes: bool = True) -> None:
-        """*stops_writes*: whether every server stops what writes for longer than allowed, too."""
+    def __init__(
+        self, options: ServerOptions, *, stops_writes: bool = True, nodes: int = 1
+    ) -> None:
+        """*stops_writes*: whether every server stops what writes for longer than allowed, too.
+        *nodes*: how many servers could answer instead of one that does not.
+        """
         self.commit = options.lock_timeout + _GRACE
         self.statement = (options.statement_timeout or MOST_SECONDS) + _GRACE
         if not stops_writes:
             self.statement = max(_UNSTOPPED_SECONDS, self.statement)
-        self.probe_after = options.lock_timeout
         self.probe = _within(_PROBE_SECONDS, options.lock_timeout)
         self.connect = _within(_CONNECT_SECONDS, options.lock_timeout)
-        self.seconds_left = options.seconds_left
+        #: For a connection, free in the pool or new, with all attempts to get it.
+        self.reach = max(options.lock_timeout, self.connect) + _GRACE
+        self._probes_commits = nodes > 1
+        # A server on its own is given up when a commit would be: nothing else could answer.
+        self.probe_after = (
+            _within(_NODE_SILENCE_SECONDS, options.lock_timeout / 2)
+            if nodes > 1
+            else self.commit - self.probe
+        )
+        self.probe_again = options.lock_timeout
+        self._left = options.seconds_left
+
+    def seconds_left(self) -> float:
+        """Return how long the present thread may still wait for anything; infinite by default."""
+        left = _deadline.until - time.monotonic()
+        return left if self._left is None else min(left, self._left())
+
+    def is_probed(self, seconds: float) -> bool:
+        """Whether a server is asked if it lives, during a wait that may take *seconds*."""
+        return seconds > self.commit or (self._probes_commits and seconds == self.commit)
 
 
 def _within(limits: tuple[float, float], seconds: float) -> float:
@@ -77,7 +134,8 @@ class ResponseWait:
     ) -> None:
         self._limits = limits
         self._seconds = seconds
-        self._is_alive = is_alive
+        # Most commits are given up before a question whether the server lives would be answered.
+        self._is_alive = is_alive if limits.is_probed(seconds) else None
         self.heard()
 
     def heard(self) -> None:
@@ -89,22 +147,18 @@ class ResponseWait:
     def remaining(self) -> float:
         """Return for how many seconds to wait before the next `is_over`."""
         left = min(self._until, self._probe_at) - time.monotonic()
-        if self._limits.seconds_left is not None:
-            left = min(left, self._limits.seconds_left())
-        return max(left, 0.01)
+        return max(min(left, self._limits.seconds_left()), 0.01)
 
     def is_over(self) -> bool:
         """Whether to give the connection up; may ask the server whether it lives."""
-        if self._limits.seconds_left is not None and self._limits.seconds_left() <= 0:
-            return True
         now = time.monotonic()
-        if now >= self._until:
+        if now >= self._until or self._limits.seconds_left() <= 0:
             return True
         if self._is_alive is None or now < self._probe_at:
             return False
         if not self._is_alive():
             return True
-        self._probe_at = time.monotonic() + self._limits.probe_after
+        self._probe_at = time.monotonic() + self._limits.probe_again
         return False
 
     @property
