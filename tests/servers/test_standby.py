@@ -48,7 +48,6 @@ class Pair(NamedTuple):
         with psycopg.connect(postgresql_url(self.primary), autocommit=True) as connection:
             yield connection
 
-
     def stop_standby(self) -> None:
         """Kill the standby; return when the server knows that nothing acknowledges its commits."""
         self.standby.stop(signal.SIGKILL)

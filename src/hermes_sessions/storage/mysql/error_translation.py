@@ -7,119 +7,162 @@ from typing import TYPE_CHECKING, Final
 import pymysql
 
 from hermes_sessions import errors
-from hermes_sessions.storage.servers.driver import DriverErrors
+from hermes_sessions.storage.servers.driver import DriverErrors, Translation
 
 if TYPE_CHECKING:
     from hermes_sessions.storage.mysql.server_session import ServerSession
 
-_Known = tuple[type[errors.StoreError], str]
+#: For what only a defect, here or in the tables, explains.
+_DOCTOR: Final = (
+    "Run `hermes doctor`: another program may have changed the tables; if it finds nothing, report "
+    "this as a defect"
+)
 
 
-def _each(*numbers: int, error: type[errors.StoreError], says: str) -> dict[int, _Known]:
-    return dict.fromkeys(numbers, (error, says))
+def _each(*numbers: int, error: type[errors.StoreError], says: str, then: str) -> _Table:
+    return dict.fromkeys(numbers, Translation(error, says, then))
 
 
-_BY_NUMBER: Final[dict[int, _Known]] = {
+_Table = dict[int, Translation]
+#: By the number of the server or the driver.
+TRANSLATIONS: Final[_Table] = {
     **_each(
         *(1020, 1213, 1412, 1467),
         error=errors.StoreLocked,
-        says="other writers were in the way. Try again",
+        says="other writers were in the way",
+        then="Try again",
     ),
     **_each(
         *(1205, 3572),
         error=errors.StoreLocked,
-        says="another writer held what was needed for too long. Try again",
+        says="another writer held what was needed for too long",
+        then="Try again, or raise lock_timeout",
     ),
     **_each(
         *(1053, 1152, 1158, 1159, 1160, 1161, 1927, 3169, 4031, 2006, 2013, 2014, 2055),
         error=errors.StoreUnreachable,
         says="the connection to the server failed",
+        then="Check that the server runs and the network reaches it, then try again",
     ),
     **_each(
         1047,
         error=errors.StoreUnreachable,
-        says="this node is not part of the cluster's majority and takes no statements. Wait until "
-        "it is again, or name the other nodes in the URL too",
+        says="this node is not part of the cluster's majority and takes no statements",
+        then="Wait until it is again, or name the other nodes in the URL too",
     ),
     **_each(
         1180,
         error=errors.StoreUnavailable,
         says="the server could not say whether it committed",
+        then="Repeat the write with the same external_id, or look first whether it is stored",
     ),
     **_each(
         *(1044, 1045, 1130, 1251, 1698, 1820, 1862),
         error=errors.StoreRefused,
         says="the server refused the user or the password",
+        then="Check the user and the password in sessiondb.mysql, and what the server grants them",
     ),
     **_each(
         1049,
         error=errors.StoreRefused,
-        says="there is no such database. Create it first, with CREATE DATABASE",
+        says="there is no such database",
+        then="Create it first, with CREATE DATABASE, or name another one",
     ),
     **_each(
         *(1040, 1203, 1226),
         error=errors.StoreUnavailable,
         says="the server has no free connection",
+        then="Try again; if it stays so, raise max_connections of the server, or lower "
+        "sessiondb.mysql.max_connections",
     ),
     **_each(
         *(1038, 1041, 1206),
         error=errors.StoreUnavailable,
         says="the server has no room for this",
+        then="Give the server more memory, then try again",
     ),
     **_each(
         *(1142, 1143, 1227, 1370),
         error=errors.StoreReadOnly,
         says="this user may not do that",
+        then="Grant it what docs/servers.md lists under Rights, or use another user",
     ),
     **_each(
         *(1209, 1290, 1792, 1836),
         error=errors.StoreReadOnly,
         says="the server, or this connection, only reads",
+        then="Connect to the server that takes writes, or turn read_only off there",
     ),
     **_each(
         1419,
         error=errors.StoreReadOnly,
-        says="this user may not create triggers while the server writes a binary log. Set "
-        "log_bin_trust_function_creators = 1 on the server, or grant the user SUPER, and open the "
-        "store again",
+        says="this user may not create triggers while the server writes a binary log",
+        then="Set log_bin_trust_function_creators = 1 on the server, or grant the user "
+        "SUPER, and open the store again",
     ),
     **_each(
         1665,
         error=errors.StatementRefused,
-        says="the server's binlog_format must be ROW or MIXED",
+        says="the server's binlog_format does not fit",
+        then="Set binlog_format to ROW or MIXED on the server",
     ),
     **_each(
         1153,
         error=errors.StatementRefused,
-        says="a statement is larger than the server takes. Raise max_allowed_packet",
+        says="a statement is larger than the server takes",
+        then="Raise max_allowed_packet on the server",
     ),
     **_each(
         *(3, 1021, 1114),
         error=errors.DiskFull,
         says="the server's disk is full; the write was rolled back",
+        then="Free space on the server, then try again",
     ),
-    **_each(*(1023, 1024, 1026, 1030), error=errors.StoreIOError, says="the server's disk failed"),
+    **_each(
+        *(1023, 1024, 1026, 1030),
+        error=errors.StoreIOError,
+        says="the server's disk failed",
+        then="Look into the server's log and check its disk",
+    ),
     **_each(
         *(1034, 1194, 1195, 1712, 1877),
         error=errors.StoreCorrupt,
         says="the server found damage in its own data",
+        then="Look into the server's log; restore a backup if the damage is real",
     ),
     **_each(
         *(1317, 1969, 3024),
         error=errors.StoreUnavailable,
         says="the statement took longer than allowed, or was stopped",
+        then="Try again when the server is less busy, or raise statement_timeout",
     ),
     **_each(
         *(1048, 1062, 1216, 1217, 1364, 1451, 1452, 1586, 1761, 1762, 3819, 4025),
         error=errors.ConstraintViolated,
         says="constraint failed",
+        then="Nothing was written: correct the value, or create first what it refers to",
     ),
     **_each(
         *(1264, 1265, 1292, 1366, 1406, 1690),
         error=errors.ConstraintViolated,
         says="a value does not fit its column",
+        then="Nothing was written: correct the value and try again",
     ),
 }
+UNFIT: Final = Translation(
+    errors.ConstraintViolated,
+    "constraint failed",
+    "Nothing was written: correct the value, or create first what it refers to",
+)
+MISUSED: Final = Translation(errors.StatementRefused, "the statement cannot be run", _DOCTOR)
+UNREACHABLE: Final = Translation(
+    errors.StoreUnreachable,
+    "the server cannot be reached",
+    "Check that it runs and that sessiondb.mysql says where",
+)
+OTHER: Final = Translation(
+    errors.StoreError, "the server failed", "Look into the server's log, then try again"
+)
 #: After these the same unit may succeed. 1467 is how a deadlock over a generated number looks.
 _AGAIN: Final = frozenset({1020, 1205, 1213, 1412, 1467, 3572})
 #: A unique key, by its number or by its name; a row that others refer to.
@@ -159,23 +202,22 @@ def number_of(error: pymysql.Error) -> int | None:
 
 def translate(error: pymysql.Error, location: str) -> errors.StoreError:
     """Return our error for a driver's error, naming the server it happened on."""
-    said = _first_line(error)
-    if found := _BY_NUMBER.get(number_of(error) or -1):
-        our_class, advice = found
-        return our_class(f"{location}: {advice} ({said}).")
+    return _translation(error).error_at(location, _first_line(error))
+
+
+def _translation(error: pymysql.Error) -> Translation:
+    if found := TRANSLATIONS.get(number_of(error) or -1):
+        return found
     if isinstance(error, (pymysql.err.IntegrityError, pymysql.err.DataError)):
-        return errors.ConstraintViolated(f"{location}: {said}.")
+        return UNFIT
     if isinstance(error, pymysql.err.ProgrammingError | pymysql.err.NotSupportedError):
-        return errors.StatementRefused(f"{location}: {said}.")
+        return MISUSED
     number = number_of(error) or 0
     if 2000 <= number < 3000 or isinstance(error, pymysql.err.InterfaceError):
-        return errors.StoreUnreachable(
-            f"{location}: the server cannot be reached ({said}). Check that it runs and that "
-            f"sessiondb.mysql says where."
-        )
+        return UNREACHABLE
     if number < 2000 and isinstance(error, pymysql.err.OperationalError):
-        return errors.StatementRefused(f"{location}: {said}.")
-    return errors.StoreError(f"{location}: {said}.")
+        return MISUSED
+    return OTHER
 
 
 def _first_line(error: pymysql.Error) -> str:

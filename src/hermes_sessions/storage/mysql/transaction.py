@@ -251,7 +251,8 @@ def with_values(connection: pymysql.Connection[Any], sql: str, params: Params) -
     pieces = _pieces(sql)
     if len(pieces) != len(params) + 1:
         raise StatementRefused(
-            f"The statement has {len(pieces) - 1} question marks and {len(params)} parameters."
+            f"The statement has {len(pieces) - 1} question marks and {len(params)} parameters. "
+            f"Give one for each."
         )
     if len(pieces) == 1:
         return sql

@@ -7,29 +7,112 @@ from typing import Final
 import psycopg
 
 from hermes_sessions import errors
-from hermes_sessions.storage.servers.driver import DriverErrors
+from hermes_sessions.storage.servers.driver import DriverErrors, Translation
+
+#: For what only a defect, here or in the tables, explains.
+_DOCTOR: Final = (
+    "Run `hermes doctor`: another program may have changed the tables; if it finds nothing, report "
+    "this as a defect"
+)
 
 #: By SQLSTATE, or its class (first two characters).
-_BY_STATE: Final[dict[str, tuple[type[errors.StoreError], str]]] = {
-    "08": (errors.StoreUnreachable, "the connection to the server failed"),
-    "22": (errors.ConstraintViolated, "a value does not fit its column"),
-    "23": (errors.ConstraintViolated, "constraint failed"),
-    "25P03": (errors.StoreUnreachable, "nothing was heard from here for too long amid a write"),
-    "25006": (errors.StoreReadOnly, "the server, or this role, only reads"),
-    "28": (errors.StoreRefused, "the server refused the user or the password"),
-    "3D000": (errors.StoreRefused, "there is no such database. Create it first"),
-    "3F000": (errors.StoreRefused, "there is no such schema. Create it, or name another one"),
-    "40": (errors.StoreLocked, "other writers were in the way. Try again"),
-    "42501": (errors.StoreReadOnly, "this role may not do that"),
-    "42": (errors.StatementRefused, "the statement cannot be run"),
-    "53100": (errors.DiskFull, "the server's disk is full; the write was rolled back"),
-    "53": (errors.StoreUnavailable, "the server has no room or no free connection"),
-    "55P03": (errors.StoreLocked, "another writer held what was needed for too long. Try again"),
-    "57014": (errors.StoreUnavailable, "the statement took longer than allowed"),
-    "57P": (errors.StoreUnreachable, "the server is starting or shutting down"),
-    "58": (errors.StoreIOError, "the server's disk failed"),
-    "XX": (errors.StoreCorrupt, "the server found damage in its own data"),
+TRANSLATIONS: Final[dict[str, Translation]] = {
+    "08": Translation(
+        errors.StoreUnreachable,
+        "the connection to the server failed",
+        "Check that the server runs and the network reaches it, then try again",
+    ),
+    "22": Translation(
+        errors.ConstraintViolated,
+        "a value does not fit its column",
+        "Nothing was written: correct the value and try again",
+    ),
+    "23": Translation(
+        errors.ConstraintViolated,
+        "constraint failed",
+        "Nothing was written: correct the value, or create first what it refers to",
+    ),
+    "25P03": Translation(
+        errors.StoreUnreachable,
+        "nothing was heard from this process for too long amid a write",
+        "Try again; if it happens often, give this machine more processor time",
+    ),
+    "25006": Translation(
+        errors.StoreReadOnly,
+        "the server, or this role, only reads",
+        "Connect to the primary server, or with a role that may write",
+    ),
+    "28": Translation(
+        errors.StoreRefused,
+        "the server refused the user or the password",
+        "Check the user and the password in sessiondb.postgresql, and pg_hba.conf on the server",
+    ),
+    "3D000": Translation(
+        errors.StoreRefused,
+        "there is no such database",
+        "Create it first, with CREATE DATABASE, or name another one",
+    ),
+    "3F000": Translation(
+        errors.StoreRefused,
+        "there is no such schema",
+        "Create it, or name another one in sessiondb.postgresql.schema",
+    ),
+    "40": Translation(errors.StoreLocked, "other writers were in the way", "Try again"),
+    "42501": Translation(
+        errors.StoreReadOnly,
+        "this role may not do that",
+        "Grant it what docs/servers.md lists under Rights, or use a role that may",
+    ),
+    "42": Translation(errors.StatementRefused, "the statement cannot be run", _DOCTOR),
+    "53100": Translation(
+        errors.DiskFull,
+        "the server's disk is full; the write was rolled back",
+        "Free space on the server, then try again",
+    ),
+    "53": Translation(
+        errors.StoreUnavailable,
+        "the server has no room or no free connection",
+        "Try again; if it stays so, raise max_connections or the memory of the server, or lower "
+        "sessiondb.postgresql.max_connections",
+    ),
+    "55P03": Translation(
+        errors.StoreLocked,
+        "another writer held what was needed for too long",
+        "Try again, or raise lock_timeout",
+    ),
+    "57014": Translation(
+        errors.StoreUnavailable,
+        "the statement took longer than allowed",
+        "Try again when the server is less busy, or raise statement_timeout",
+    ),
+    "57P": Translation(
+        errors.StoreUnreachable, "the server is starting or shutting down", "Try again in a moment"
+    ),
+    "58": Translation(
+        errors.StoreIOError,
+        "the server's disk failed",
+        "Look into the server's log and check its disk",
+    ),
+    "XX": Translation(
+        errors.StoreCorrupt,
+        "the server found damage in its own data",
+        "Look into the server's log; restore a backup if the damage is real",
+    ),
 }
+REFUSED: Final = Translation(
+    errors.StoreRefused,
+    "the server refused the user, the password or the database",
+    "Check what sessiondb.postgresql says",
+)
+UNREACHABLE: Final = Translation(
+    errors.StoreUnreachable,
+    "the server cannot be reached",
+    "Check that it runs and that sessiondb.postgresql says where",
+)
+MISUSED: Final = Translation(errors.StatementRefused, "the driver refused the statement", _DOCTOR)
+OTHER: Final = Translation(
+    errors.StoreError, "the server failed", "Look into the server's log, then try again"
+)
 #: A server's last words to a client; of a login that fails, the driver has no SQLSTATE.
 _LAST_WORDS: Final = "FATAL:"
 #: Among them, those of a server that takes no more clients just now.
@@ -53,25 +136,22 @@ _GONE: Final = ("25P03", "57P01", "57P02", "57P03", "57P05")
 
 def translate(error: psycopg.Error, location: str) -> errors.StoreError:
     """Return our error for a driver's error, naming the server it happened on."""
+    return _translation(error).error_at(location, _first_line(error))
+
+
+def _translation(error: psycopg.Error) -> Translation:
     state = error.sqlstate or ""
     for length in (5, 3, 2):
-        if len(state) >= length and (found := _BY_STATE.get(state[:length])):
-            our_class, advice = found
-            return our_class(f"{location}: {advice} ({_first_line(error)}).")
+        if len(state) >= length and (found := TRANSLATIONS.get(state[:length])):
+            return found
     if isinstance(error, psycopg.OperationalError):
         said = str(error)
         if _LAST_WORDS in said and not any(words in said for words in _NOT_NOW):
-            return errors.StoreRefused(
-                f"{location}: the server refused the user, the password or the database "
-                f"({_first_line(error)}). Check what sessiondb.postgresql says."
-            )
-        return errors.StoreUnreachable(
-            f"{location}: the server cannot be reached ({_first_line(error)}). Check that it runs "
-            f"and that sessiondb.postgresql says where."
-        )
+            return REFUSED
+        return UNREACHABLE
     if isinstance(error, (psycopg.ProgrammingError, psycopg.DataError, psycopg.InterfaceError)):
-        return errors.StatementRefused(f"{location}: {_first_line(error)}.")
-    return errors.StoreError(f"{location}: {_first_line(error)}.")
+        return MISUSED
+    return OTHER
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -136,6 +136,19 @@ class ServerTransaction(WriteTransaction, Protocol):
         """
 
 
+class Translation(NamedTuple):
+    """What an error of a driver is called here, and what its reader can do about it."""
+
+    error: type[StoreError]
+    says: str
+    #: A sentence in the imperative, without its full stop.
+    next_step: str
+
+    def error_at(self, location: str, said: str) -> StoreError:
+        """Return the error; *said* are the words of the server or driver."""
+        return self.error(f"{location}: {self.says} ({said}). {self.next_step}.")
+
+
 class DriverErrors(NamedTuple):
     """What the errors of a driver mean."""
 

@@ -285,7 +285,7 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
         if self._options.read_only:
             raise StoreReadOnly(
                 f"{connections.location}: attempt to write a readonly database. This handle was "
-                f"opened with read_only."
+                f"opened with read_only: open another one to write."
             )
         require_known_level(self._level)
         return connections
@@ -417,7 +417,12 @@ class ServerProvider(SessionDBProvider, Generic[C, S]):
             connections.release(tx.lent, keep=is_clean or tx.end("ROLLBACK"))
         [message_id] = found or (NEVER,)
         if message_id == NEVER:
-            raise RetryUnit(StoreUnavailable(f"{connections.location}: the connection was lost."))
+            raise RetryUnit(
+                StoreUnavailable(
+                    f"{connections.location}: the connection was lost, and nothing was written. "
+                    f"Try again."
+                )
+            )
         return lost.result if message_id is None else int(message_id)
 
     def _clean_sometimes(self) -> None:
