@@ -20,7 +20,7 @@ from hermes_sessions.cli.gateway import run
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
 from hermes_sessions.gateway.inbound_spool import Spool, spool_directory
-from hermes_sessions.gateway.platforms.local.settings import LocalSettings
+from hermes_sessions.gateway.platforms.local.settings import SOCKET_NAME
 from hermes_sessions.gateway.platforms.local.socket_client import LocalClient
 from hermes_sessions.model.source import Platform, SessionSource
 from hermes_sessions.storage.repositories.outbox import Outbox
@@ -436,7 +436,7 @@ def test_whoever_runs_it_may_restart_it_from_a_chat(
     async def ask(user: str | None) -> list[str]:
         said: list[str] = []
         client = LocalClient(
-            LocalSettings.read({}, hermes.home / "gateway").socket,
+            hermes.home / "gateway" / SOCKET_NAME,
             lambda event: said.append(event.text),
             user=user,
         )

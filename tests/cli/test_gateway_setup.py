@@ -16,7 +16,7 @@ import yaml
 from hermes_sessions.config import load_settings
 from hermes_sessions.config.env_file import variables_in
 from hermes_sessions.gateway.platforms import packages, registry
-from hermes_sessions.gateway.platforms.registry import find_setup, known_platforms
+from hermes_sessions.gateway.platforms.registry import find_spec, known_platforms
 from hermes_sessions_testing.fake_servers.discord.server import DiscordServer
 from hermes_sessions_testing.fake_servers.slack.server import SlackServer
 from tests.cli import platform_servers
@@ -68,7 +68,7 @@ def kept(hermes: Hermes) -> dict[str, str]:
 
 def given(place: Place) -> list[str]:
     """Return the options that say what is no secret and would be typed."""
-    questions = {question.name: question for question in find_setup(place.name).questions}
+    questions = {question.name: question for question in find_spec(place.name).questions}
     options = [*place.options]
     for name, answer in place.typed:
         if not questions[name].is_secret and answer:
@@ -370,7 +370,7 @@ def test_a_wrong_answer_can_be_given_again(hermes: Hermes) -> None:
         terminal.press_interrupt()
         assert terminal.finish() == 130
 
-    assert "is not a token of a bot" in terminal.screen
+    assert "token is not valid; allowed: a bot token" in terminal.screen
     assert nothing_written(hermes)
 
 
@@ -463,7 +463,7 @@ def _missing(_name: str) -> None:
 
 @pytest.mark.parametrize("name", known_platforms())
 def test_a_platform_has_a_lock_if_a_clone_lacks_its_packages(name: str) -> None:
-    needs_more = registry._EXTRAS[name] != "gateway"
+    needs_more = registry.BUILT_IN[name] != "gateway"
 
     assert (packages.lock_of(name) is not None) == needs_more
 

@@ -353,6 +353,10 @@ class MapOf:
 # What is said about a key of the configuration file where it is declared.
 
 
+#: The default of a key that has none.
+REQUIRED: Final = object()
+
+
 class HomeDefault(NamedTuple):
     """A default that depends on the home directory, and how the reference describes it."""
 
@@ -376,12 +380,17 @@ class Key(NamedTuple):
     invalid_means_default: bool = False
     """Whether a value that is not allowed is a warning and means the default, and no error."""
 
+    ask: object = None
+    """How the set-up of a platform asks for it: an `Ask` of ``gateway.platforms.spec``, or None."""
+
     @property
     def default_text(self) -> str:
         """The default in words, as errors and the reference show it."""
         if isinstance(self.default, HomeDefault):
             return self.default.described
-        if self.default is None or self.default == ():
+        if self.default is REQUIRED:
+            return "required"
+        if self.default is None or self.default in ((), frozenset()):
             return "not set"
         return self.kind.show(self.default)
 

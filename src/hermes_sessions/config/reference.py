@@ -1,23 +1,25 @@
-"""The table of keys in the documentation, made from the declarations.
-
-``python -m hermes_sessions.config.reference`` prints it; a test compares it with the page.
-"""
+"""Print the table of keys in docs/configuration.md; a test compares it with the page."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
+from hermes_sessions.config.key_types import Key
 from hermes_sessions.config.keys import KEYS
 
 
-def reference_table() -> str:
-    """Return the Markdown table of every key: name, default, what is allowed, what it does."""
+def reference_table(keys: Iterable[Key] = KEYS) -> str:
+    """Return the Markdown table of *keys*: name, default, allowed values, meaning."""
     rows = ["| Key | Default | Allowed | Meaning |", "|---|---|---|---|"]
-    for key in KEYS:
-        # Words that are already marked up stay as they are.
-        default = key.default_text if "`" in key.default_text else f"`{key.default_text}`"
+    for key in keys:
+        default = key.default_text
+        is_words = "`" in default or default in {"not set", "required"}
         variables = "".join(f" Overridden by `{name}`." for name in key.environment)
-        rows.append(f"| `{key.path}` | {default} | {key.kind.allowed} | {key.doc}{variables} |")
+        rows.append(
+            f"| `{key.path}` | {default if is_words else f'`{default}`'} | {key.kind.allowed} "
+            f"| {key.doc}{variables} |"
+        )
     return "\n".join(rows) + "\n"
 
 

@@ -21,7 +21,7 @@ from typing import (
 )
 
 from hermes_sessions.config.error_text import is_secret
-from hermes_sessions.config.key_types import HomeDefault, Key, Kind
+from hermes_sessions.config.key_types import REQUIRED, HomeDefault, Key, Kind
 
 V_co = TypeVar("V_co", covariant=True)
 S = TypeVar("S", bound="SettingsSection")
@@ -30,20 +30,24 @@ S = TypeVar("S", bound="SettingsSection")
 class Subsection:
     """A field that holds another section, or several under names that the user chooses."""
 
-    __slots__ = ("placeholder", "section", "words")
+    __slots__ = ("is_optional", "placeholder", "section", "words")
 
     def __init__(
-        self, section: type[SettingsSection], placeholder: str | None, words: Mapping[str, str]
+        self,
+        section: type[SettingsSection],
+        placeholder: str | None,
+        words: Mapping[str, str],
+        *,
+        is_optional: bool = False,
     ) -> None:
         self.section = section
         #: Stands for a chosen name in paths, as in ``platforms.<name>``; None: one section.
         self.placeholder = placeholder
         #: Values for ``{…}`` in the docs of the fields.
         self.words = words
+        #: Whether it is None when the file does not have it.
+        self.is_optional = is_optional
 
-
-#: The default of a setting that has none.
-REQUIRED: Any = object()
 
 Field = Key | Subsection | None
 
@@ -56,19 +60,25 @@ def setting(
     env: tuple[str, ...] = (),
     may_be_unset: bool = False,
     invalid_means_default: bool = False,
+    ask: object = None,
 ) -> Any:
     """Declare one key of a section; its name is the name of the field.
 
     *env* are environment variables that override the file. With *may_be_unset*, a ``${VAR}`` that
     is not set means the default. With *invalid_means_default*, so does a value that is not allowed,
-    with a warning.
+    with a warning. *ask* is for settings of platforms: how ``hermes gateway setup`` asks for it.
     """
-    return Key("", kind, default, doc, env, may_be_unset, invalid_means_default)
+    return Key("", kind, default, doc, env, may_be_unset, invalid_means_default, ask)
 
 
 def section(section_class: type[S], /, **words: str) -> S:
     """Declare a section inside a section. *words* replace ``{…}`` in the docs of its fields."""
     return cast("S", Subsection(section_class, None, words))
+
+
+def optional_section(section_class: type[S], /, **words: str) -> S | None:
+    """Declare a section inside a section that is None when the file does not have it."""
+    return cast("S | None", Subsection(section_class, None, words, is_optional=True))
 
 
 def named_sections(placeholder: str, section_class: type[S], /, **words: str) -> NamedValues[S]:
@@ -171,7 +181,9 @@ def _defaults(
         if name in given or field is None:
             continue
         if isinstance(field, Subsection):
-            if field.placeholder:
+            if field.is_optional:
+                found[name] = None
+            elif field.placeholder:
                 found[name] = NamedValues({})
             else:
                 inner = field.section

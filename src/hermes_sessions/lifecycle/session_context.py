@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from hermes_sessions.config.gateway_config import GatewayConfig, HomeChannel
 from hermes_sessions.model.lane import lane_key
-from hermes_sessions.model.source import Platform, SessionSource
+from hermes_sessions.model.source import Platform, SessionSource, platform_title
 
 # Pseudonyms that replace the ids of users and chats when these are hidden from the model.
 #
@@ -98,22 +98,6 @@ def bracketed(name: str) -> str:
 # `quoted`). With redaction they are pseudonyms or omitted; routing is unaffected.
 
 
-_TITLES: Final = {
-    "api_server": "API",
-    "bluebubbles": "iMessage",
-    "dingtalk": "DingTalk",
-    "homeassistant": "Home Assistant",
-    "local": "CLI",
-    "msgraph_webhook": "Microsoft Graph",
-    "qqbot": "QQ",
-    "sms": "SMS",
-    "wecom": "WeCom",
-    "wecom_callback": "WeCom",
-    "whatsapp": "WhatsApp",
-    "whatsapp_cloud": "WhatsApp",
-}
-
-
 _NOTES: Final = {
     "bluebubbles": "Replies are shown as message bubbles: keep them short, one thought in each.",
     "matrix": (
@@ -179,7 +163,7 @@ class _SourceText:
             return "CLI terminal on the machine that runs this agent"
         shows_thread = source.thread_id and not self._redact
         thread = f", thread {quoted(source.thread_id or '')}" if shows_thread else ""
-        return f"{title_of(source.platform)} ({self._place}{thread})"
+        return f"{platform_title(source.platform)} ({self._place}{thread})"
 
     @property
     def _place(self) -> str:
@@ -239,17 +223,12 @@ class _SourceText:
         return [f"**IDs:** {', '.join(known)}"] if known and not self._redact else []
 
 
-def title_of(platform: str) -> str:
-    """Return the display name of a platform."""
-    return _TITLES.get(platform) or platform.replace("_", " ").replace("-", " ").title()
-
-
 def _notes(platform: Platform, *, has_tools: bool) -> list[str]:
     note = _NOTES.get(platform)
     if platform in {"discord", "slack"} and not has_tools:
         note = (
-            f"You have no access to {title_of(platform)}'s API: you cannot read its history, "
-            "members or channels, nor change them. Say so if you are asked to."
+            f"You have no access to {platform_title(platform)}'s API: you cannot read its "
+            "history, members or channels, nor change them. Say so if you are asked to."
         )
     return [f"**Note:** {note}"] if note else []
 
@@ -263,7 +242,7 @@ def _reachable(context: SessionContext, *, redact: bool) -> list[str]:
         lines += [f"- {name}: {_home(channel, redact=redact)}" for name, channel in homes]
     lines += ["", "**Where results of scheduled work can go:**", "- `origin`: back to this chat"]
     lines += ["- `local`: only into a file on this machine"]
-    lines += [f"- `{name}`: the home channel on {title_of(name)}" for name, _ in homes]
+    lines += [f"- `{name}`: the home channel on {platform_title(name)}" for name, _ in homes]
     if not redact:
         lines += ["", "Any other chat is named `platform:chat_id`."]
     return lines

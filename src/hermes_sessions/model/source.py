@@ -54,10 +54,11 @@ class Platform(str):
         return found  # type: ignore[return-value]
 
     @classmethod
-    def register(cls, name: str, *, pii_safe: bool = False) -> Platform:
+    def register(cls, name: str, *, pii_safe: bool = False, title: str | None = None) -> Platform:
         """Register a platform in this process and return it; a registered one is returned as is.
 
-        *pii_safe* says that agents on it work without raw ids, so that they may be redacted.
+        *pii_safe* says that agents on it work without raw ids, so that they may be redacted;
+        *title* is its name as people write it.
 
         Raises:
             InvalidInput: the name is not text, or blank.
@@ -67,6 +68,8 @@ class Platform(str):
         platform = _REGISTERED.setdefault(_folded(name), str.__new__(cls, _folded(name)))
         if pii_safe:
             _PII_SAFE.add(platform)
+        if title:
+            _TITLES[platform] = title
         return platform
 
     @classmethod
@@ -95,7 +98,27 @@ def _folded(name: object) -> str:
     return name.strip().lower() if isinstance(name, str) else ""
 
 
+def platform_title(name: str) -> str:
+    """Return the name of a platform as people write it, whether or not it is registered."""
+    return _TITLES.get(name) or name.replace("_", " ").replace("-", " ").title()
+
+
 _REGISTERED: Final[dict[str, Platform]] = {}
+#: Where the title is not the capitalised name.
+_TITLES: Final[dict[str, str]] = {
+    "api_server": "API",
+    "bluebubbles": "iMessage",
+    "dingtalk": "DingTalk",
+    "homeassistant": "Home Assistant",
+    "local": "CLI",
+    "msgraph_webhook": "Microsoft Graph",
+    "qqbot": "QQ",
+    "sms": "SMS",
+    "wecom": "WeCom",
+    "wecom_callback": "WeCom",
+    "whatsapp": "WhatsApp",
+    "whatsapp_cloud": "WhatsApp",
+}
 _PII_SAFE: Final[set[str]] = set()
 #: Mentions on these platforms contain the user's id: ``<@1234>``, ``<@U1234>``.
 _MENTIONED_BY_ID: Final = frozenset({"discord", "slack"})

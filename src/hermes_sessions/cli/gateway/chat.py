@@ -23,15 +23,18 @@ def chat(console: Console, *, name: str) -> None:
     Needs platforms.local.enabled. Lines are read from standard input; the end of it (Ctrl-D) leaves
     when everything has been answered.
     """
-    from hermes_sessions.gateway.platforms.local.settings import LocalSettings
+    from hermes_sessions.gateway.platforms.local.settings import LocalSettings, require_short_path
     from hermes_sessions.gateway.platforms.local.socket_client import ConnectionRefused, converse
+    from hermes_sessions.gateway.platforms.settings import read_settings
 
     if console.as_json:
         raise click.UsageError("--json is not for a talk. The socket speaks JSON: docs/local.md")
     settings = load_settings()
     platform = settings.platforms.get("local")
     extra = {} if platform is None else platform.extra
-    socket = LocalSettings.read(extra, settings.home / "gateway").socket
+    home = settings.home / "gateway"
+    socket = read_settings(LocalSettings, "platforms.local", extra, home).socket
+    require_short_path(socket)
 
     def write(text: str) -> None:
         sys.stdout.write(text)

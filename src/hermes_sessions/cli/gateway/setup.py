@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes_sessions.config.gateway_settings import PlatformSettings
     from hermes_sessions.config.settings import Settings
     from hermes_sessions.config.yaml_editor import Value
-    from hermes_sessions.gateway.platforms.spec import Setup, SetupResult
+    from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 
 
 @click.command(short_help="Connect a messenger: ask, check, and write the configuration.")
@@ -75,10 +75,10 @@ def setup(
     from hermes_sessions.cli.gateway.setup_answers import read_given_answers
 
     name = _known(platform)
-    found = _find_setup(console, name, asks=asks)
-    errand = _PlatformSetup(console, settings, name, found, asks=asks, checks=not no_check)
-    given = read_given_answers(found, pairs, secrets, token_from_env)
-    errand.run(given, allow, pairing=pairing, home_channel=home_channel)
+    spec = _find_spec(console, name, asks=asks)
+    platform_setup = _PlatformSetup(console, settings, spec, asks=asks, checks=not no_check)
+    given = read_given_answers(spec, pairs, secrets, token_from_env)
+    platform_setup.run(given, allow, pairing=pairing, home_channel=home_channel)
 
 
 def _known(platform: str) -> str:
@@ -108,13 +108,13 @@ def _list(console: Console, settings: Settings) -> None:
     console.tell("Set one up: hermes gateway setup NAME")
 
 
-def _find_setup(console: Console, name: str, *, asks: bool) -> Setup:
-    """Return how a platform is set up, with its packages installed if that is wanted."""
+def _find_spec(console: Console, name: str, *, asks: bool) -> PlatformSpec[Any]:
+    """Return what a platform declares; install its packages first if the user wants that."""
     from hermes_sessions.gateway.platforms import packages
-    from hermes_sessions.gateway.platforms.registry import PackageMissing, find_setup
+    from hermes_sessions.gateway.platforms.registry import PackageMissing, find_spec
 
     try:
-        return find_setup(name)
+        return find_spec(name)
     except PackageMissing as missing:
         command = packages.command_to_install(name) if packages.runs_from_clone() else None
         if command is None:
@@ -125,7 +125,7 @@ def _find_setup(console: Console, name: str, *, asks: bool) -> Setup:
         if not console.confirm("Install them now, into the environment of this clone?"):
             raise ConfigError(f"Nothing was changed. To install them: {command}") from missing
     packages.install_packages(name)
-    return find_setup(name)
+    return find_spec(name)
 
 
 class _PlatformSetup:
@@ -135,8 +135,7 @@ class _PlatformSetup:
         self,
         console: Console,
         settings: Settings,
-        name: str,
-        setup: Setup,
+        spec: PlatformSpec[Any],
         *,
         asks: bool,
         checks: bool,
@@ -144,13 +143,13 @@ class _PlatformSetup:
         from hermes_sessions.cli.gateway.setup_files import ConfigFiles
 
         self._console = console
-        self._name = name
-        self._setup = setup
+        self._name = spec.name
+        self._spec = spec
         self._asks = asks
         self._checks = checks
         self._files: ConfigFiles = ConfigFiles(settings.home, console.environ)
         self._home = settings.home / "gateway"
-        self._before: PlatformSettings | None = settings.platforms.get(name)
+        self._before: PlatformSettings | None = settings.platforms.get(spec.name)
 
     def run(
         self,
@@ -162,7 +161,7 @@ class _PlatformSetup:
     ) -> None:
         """Ask, check and write."""
         if self._asks:
-            self._console.tell([f"Setting up {self._setup.title}.", self._setup.before])
+            self._console.tell([f"Setting up {self._spec.title}.", self._spec.before_setup])
         answers, found = self._checked_answers(given)
         values = {"enabled": True, **answers.written}
         values |= self._people(allow, pairing)
@@ -181,7 +180,7 @@ class _PlatformSetup:
         from hermes_sessions.gateway.platforms.port import PlatformError
 
         interview = SetupQuestionnaire(
-            self._console, self._setup, given, self._files.variables, asks=self._asks
+            self._console, self._spec, given, self._files.variables, asks=self._asks
         )
         known = self._known_values()
         while True:
@@ -195,7 +194,7 @@ class _PlatformSetup:
                 self._console.tell(["", str(error)])
                 if not self._console.confirm("Nothing was written. Answer again?"):
                     raise click.exceptions.Exit(1) from error
-                kept = {q.key for q in self._setup.questions if not q.is_secret}
+                kept = {q.key for q in self._spec.questions if not q.is_secret}
                 known |= {key: text for key, text in answers.values.items() if key in kept}
             else:
                 return answers, found
@@ -205,12 +204,12 @@ class _PlatformSetup:
         if self._before is None:
             return {}
         every = {**self._before.extra, "token": self._before.token}
-        keys = {question.key for question in self._setup.questions}
+        keys = {question.key for question in self._spec.questions}
         return {key: text for key, text in every.items() if key in keys and isinstance(text, str)}
 
     def _read(self, values: Mapping[str, Value], secrets: Mapping[str, str]) -> PlatformSettings:
         settings = self._files.platform(self._name, values, secrets)
-        self._setup.read(settings, self._home)
+        self._spec.read(settings, self._home)
         return settings
 
     def _check(self, settings: PlatformSettings) -> SetupResult | None:
@@ -218,7 +217,7 @@ class _PlatformSetup:
             return None
         if self._asks:
             self._console.tell("\nChecking …")
-        found = asyncio.run(_in_time(self._setup, settings, self._home))
+        found = asyncio.run(_in_time(self._spec, settings, self._home))
         if self._asks:
             self._console.tell(f"It works: {one_line(found.who)}")
         return found
@@ -232,10 +231,10 @@ class _PlatformSetup:
         before = self._before.allowed_users if self._before else ()
         if allow:
             return {**values, "allowed_users": tuple(dict.fromkeys((*before, *allow)))}
-        if self._setup.people is None or not self._asks:
+        if self._spec.user_id_help is None or not self._asks:
             return values
         self._console.tell(
-            ["", "Who may talk to the agent? Nobody else is answered.", self._setup.people]
+            ["", "Who may talk to the agent? Other users get no answer.", self._spec.user_id_help]
         )
         kept = ", ".join(before) or "nobody"
         text = ask(f"Ids, with commas between them [{kept}]: ")
@@ -257,11 +256,15 @@ class _PlatformSetup:
 
         if given:
             return {"home_channel": given}
-        if self._setup.home is None or not self._asks:
+        if self._spec.home_channel_help is None or not self._asks:
             return {}
         before = self._before.home_channel.chat_id if self._before else None
         self._console.tell(
-            ["", "The home channel is the chat for what nobody asked for.", self._setup.home]
+            [
+                "",
+                "The home channel is the chat for messages that the agent starts.",
+                self._spec.home_channel_help,
+            ]
         )
         text = ask(f"Home channel [{before or 'none'}]: ")
         return {"home_channel": text} if text else {}
@@ -285,7 +288,7 @@ class _PlatformSetup:
             )
             return
         who = f" as {one_line(found.who)}" if found else ", unchecked"
-        title = self._setup.title
+        title = self._spec.title
         lines = [f"{title[0].upper()}{title[1:]} is set up{who}: {written.config}"]
         if written.backup:
             lines.append(f"The configuration as it was: {written.backup}")
@@ -305,14 +308,14 @@ class _PlatformSetup:
         ]
 
 
-async def _in_time(setup: Setup, settings: PlatformSettings, home: Path) -> SetupResult:
+async def _in_time(spec: PlatformSpec[Any], settings: PlatformSettings, home: Path) -> SetupResult:
     from hermes_sessions.gateway.platforms.port import Unreachable
 
     try:
         async with asyncio.timeout(_SECONDS):
-            return await setup.check(settings, home)
+            return await spec.check(spec.read(settings, home), home)
     except TimeoutError as error:
-        raise Unreachable(f"{setup.title} does not answer.") from error
+        raise Unreachable(f"{spec.title} does not answer.") from error
 
 
 #: A check asks a few questions; each has a time limit of its own.

@@ -6,13 +6,14 @@ import getpass
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import click
 
 from hermes_sessions.cli.console import Console
 from hermes_sessions.config.error_text import is_secret
 from hermes_sessions.config.yaml_editor import Value
-from hermes_sessions.gateway.platforms.spec import Question, Setup
+from hermes_sessions.gateway.platforms.spec import PlatformSpec, Question
 
 
 @dataclass(slots=True)
@@ -53,14 +54,14 @@ class GivenAnswers:
 
 
 def read_given_answers(
-    setup: Setup, pairs: tuple[str, ...], secrets: tuple[str, ...], token: str | None
+    spec: PlatformSpec[Any], pairs: tuple[str, ...], secrets: tuple[str, ...], token: str | None
 ) -> GivenAnswers:
     """Return what options say.
 
     Raises:
         click.UsageError: one says nothing, or has a secret where everybody could see it.
     """
-    of_secrets = {question.key for question in setup.questions if question.is_secret}
+    of_secrets = {question.key for question in spec.questions if question.is_secret}
     values = dict(_pair(pair, "--set", "KEY=VALUE") for pair in pairs)
     for key in values:
         if key in of_secrets or is_secret(key):
@@ -76,7 +77,7 @@ def read_given_answers(
     for key in variables:
         if key not in of_secrets:
             known = ", ".join(sorted(of_secrets)) or "none"
-            raise click.UsageError(f"{setup.title} has no secret {key!r}. Known: {known}.")
+            raise click.UsageError(f"{spec.title} has no secret {key!r}. Known: {known}.")
     return GivenAnswers(values, variables)
 
 
@@ -93,7 +94,7 @@ class SetupQuestionnaire:
     def __init__(
         self,
         console: Console,
-        setup: Setup,
+        spec: PlatformSpec[Any],
         given: GivenAnswers,
         environ: Mapping[str, str],
         *,
@@ -101,7 +102,7 @@ class SetupQuestionnaire:
     ) -> None:
         """*environ* has the variables that hold; with *asks*, somebody sits at a terminal."""
         self._console = console
-        self._setup = setup
+        self._spec = spec
         self._given = given
         self._environ = environ
         self._asks = asks
@@ -114,8 +115,8 @@ class SetupQuestionnaire:
         """
         answers = SetupAnswers()
         missing = []
-        for question in self._setup.questions:
-            if not question.is_asked({**self._given.everything, **answers.values}):
+        for question in self._spec.questions:
+            if not question.ask.when({**self._given.everything, **answers.values}):
                 answers.written[question.key] = None
             elif not self._answer(question, known.get(question.key), answers):
                 missing.append(question)
@@ -131,11 +132,11 @@ class SetupQuestionnaire:
     def _instead(self, missing: Sequence[Question], answers: SetupAnswers) -> Iterator[str]:
         """Yield what may be given in the place of something that is missing."""
         said = {**self._given.everything, **answers.values}
-        for other in self._setup.questions:
+        for other in self._spec.questions:
             if not other.is_optional or said.get(other.key):
                 continue
             # Any answer would do: it is only looked at whether there is one.
-            spared = [each.name for each in missing if not each.is_asked({**said, other.key: "…"})]
+            spared = [each.name for each in missing if not each.ask.when({**said, other.key: "…"})]
             if spared:
                 names = " and ".join(spared)
                 yield f"\n  or instead of {names}, {other.name}: {_how_to_give(other)}"
@@ -151,15 +152,15 @@ class SetupQuestionnaire:
             answers.refer(key, variable, self._environ[variable])
         elif key in self._given.values:
             answers.values[key] = self._given.values[key]
-        elif question.variable and not known and self._environ.get(question.variable):
-            self._console.tell(f"{question.name}: taken from {question.variable}.")
-            answers.refer(key, question.variable, self._environ[question.variable])
+        elif question.ask.variable and not known and self._environ.get(question.ask.variable):
+            self._console.tell(f"{question.name}: taken from {question.ask.variable}.")
+            answers.refer(key, question.ask.variable, self._environ[question.ask.variable])
         elif self._asks:
             self._ask(question, known, answers)
         elif known:
             answers.values[key] = known
-        elif question.make is not None:
-            self._keep(question, question.make(), answers)
+        elif question.ask.make is not None:
+            self._keep(question, question.ask.make(), answers)
         else:
             return question.default is not None or question.is_optional
         return True
@@ -174,16 +175,16 @@ class SetupQuestionnaire:
                 self._keep(question, text, answers)
             elif known:
                 answers.values[question.key] = known
-            elif question.make is not None:
-                self._keep(question, question.make(), answers)
+            elif question.ask.make is not None:
+                self._keep(question, question.ask.make(), answers)
             elif question.default is None and not question.is_optional:
                 self._console.tell("It is needed. Ctrl-C leaves; nothing is written then.")
                 continue
             return
 
     def _keep(self, question: Question, value: str, answers: SetupAnswers) -> None:
-        if question.variable is not None:
-            answers.keep(question.key, question.variable, value)
+        if question.ask.variable is not None:
+            answers.keep(question.key, question.ask.variable, value)
         else:
             answers.values[question.key] = value
             is_default = value == question.default
@@ -194,18 +195,18 @@ def _otherwise(question: Question, known: str | None) -> str | None:
     """Return what happens without an answer, in words."""
     if known:
         return "as it is" if question.is_secret else known
-    if question.make is not None:
+    if question.ask.make is not None:
         return "make one"
     return question.default or ("none" if question.is_optional else None)
 
 
 def _how_to_give(question: Question) -> str:
-    if question.variable is None:
+    if question.ask.variable is None:
         return f"--set {question.key}=…"
     option = (
         "--token-from-env " if question.key == "token" else f"--secret-from-env {question.key}="
     )
-    return f"set {question.variable}, or name another variable with {option}VARIABLE"
+    return f"set {question.ask.variable}, or name another variable with {option}VARIABLE"
 
 
 def ask(label: str) -> str:

@@ -1,132 +1,164 @@
-"""Reading the keys that only one platform has, from ``settings.platforms[name].extra``."""
+"""Settings of one platform: kinds of values, and reading its section of ``platforms``.
+
+`config` keeps the keys that only one platform has as they are, in ``PlatformSettings.extra``. They
+are declared as a `SettingsSection` of the platform, and read when it is enabled or set up.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hermes_sessions.config.error_text import closest_match
-from hermes_sessions.config.key_types import Kind, NotAllowed, ParseContext, Text, WholeNumber
+from hermes_sessions.config.error_text import closest_match, is_secret, shown
+from hermes_sessions.config.key_types import (
+    REQUIRED,
+    HomeDefault,
+    Key,
+    NotAllowed,
+    ParseContext,
+    Text,
+    TextList,
+    WholeNumber,
+)
+from hermes_sessions.config.sections import S, SettingsSection, setting
 from hermes_sessions.errors import ConfigError
 
-# ``webhook`` of a platform that is told our address by hand: where we listen for its calls.
+
+class Pattern(Text):
+    """Text of a certain form."""
+
+    def __init__(self, form: str, allowed: str) -> None:
+        self._form = re.compile(form)
+        self.allowed = allowed
+
+    def parse(self, text: str, context: ParseContext) -> str | None:
+        """Return the text, None when it is blank, or raise NotAllowed."""
+        value = super().parse(text, context)
+        if value is not None and not self._form.fullmatch(value):
+            raise NotAllowed
+        return value
 
 
-WEBHOOK_KEYS: Final[Mapping[str, Kind]] = {
-    "path": Text(),
-    "host": Text(),
-    "port": WholeNumber(at_least=0, at_most=65535),
-}
+class WebAddress(Text):
+    """The URL of a server; without a slash at its end."""
 
+    allowed = "a URL that begins with https:// or http://"
 
-_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)+|/")
+    def __init__(self, *, is_plain: bool = False) -> None:
+        """With *is_plain*, it has neither credentials nor a query."""
+        self._is_plain = is_plain
 
-
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
-    """Where we listen, behind a proxy that speaks TLS."""
-
-    path: str
-    port: int
-    host: str = "127.0.0.1"
-
-
-def read_webhook(where: str, section: object, *, default: WebhookSettings) -> WebhookSettings:
-    """Return the settings in the *section* that *where* names; what it leaves out is as in
-    *default*.
-
-    Raises:
-        ConfigError: a key is misspelt, or a value is not allowed.
-    """
-    if not section:
-        return default
-    values = read_section(where, WEBHOOK_KEYS, section)
-    if not _PATH.fullmatch(values.get("path", "/")):
-        raise ConfigError(f"{where}.path must be a path such as {default.path}.")
-    return replace(default, **values)
-
-
-def read_keys(
-    section: str,
-    kinds: Mapping[str, Kind],
-    values: Mapping[str, object],
-    *,
-    home: Path | None = None,
-) -> dict[str, Any]:
-    """Return the values that are set, each as its kind has it; paths are relative to *home*.
-
-    Raises:
-        ConfigError: a key is misspelt, or a value is not allowed.
-    """
-    parsed: dict[str, Any] = {}
-    for name, value in values.items():
-        kind = kinds.get(name)
-        if kind is None:
-            guess = closest_match(name, list(kinds), at_least=0.6)
-            hint = f"did you mean {guess}?" if guess else f"known: {', '.join(sorted(kinds))}."
-            raise ConfigError(f"{section} has no key {name}; {hint}")
-        if isinstance(value, (Mapping, tuple, list)):
-            raise ConfigError(f"{section}.{name} must be a single value; allowed: {kind.allowed}.")
+    def parse(self, text: str, context: ParseContext) -> str | None:
+        """Return the URL, None when the text is blank, or raise NotAllowed."""
+        address = super().parse(text, context)
+        if address is None:
+            return None
         try:
-            context = ParseContext(home or Path("/"), {})
-            result = None if value is None else kind.parse(str(value), context)
-        except NotAllowed:
-            raise ConfigError(
-                f"{section}.{name} is not allowed; allowed: {kind.allowed}."
-            ) from None
-        if result is not None:
-            parsed[name] = result
-    return parsed
+            parts = urlsplit(address)
+            has_port = parts.port is None or parts.port > 0
+        except ValueError:
+            raise NotAllowed from None
+        has_more = bool(parts.query or parts.fragment or parts.username)
+        if parts.scheme not in {"http", "https"} or not (parts.hostname and has_port):
+            raise NotAllowed
+        if self._is_plain and has_more:
+            raise NotAllowed
+        return address.rstrip("/")
 
 
-def read_section(where: str, kinds: Mapping[str, Kind], section: object) -> dict[str, Any]:
-    """Return the values that are set in a section inside a platform's, as `read_keys` does.
+class WebhookPath(Pattern):
+    """The path of a URL that a platform calls."""
+
+    def __init__(self, example: str) -> None:
+        super().__init__(r"(?:/[A-Za-z0-9._~-]+)+|/", f"a path such as {example}")
+
+
+#: Where the gateway listens, unless it is configured.
+LOOPBACK: Final = "127.0.0.1"
+PORT: Final = WholeNumber(at_least=0, at_most=65535)
+
+
+class WebhookSettings(SettingsSection):
+    """``webhook`` of a platform that calls us: where we listen, behind a TLS reverse proxy.
+
+    Each platform has a subclass with its own defaults.
+    """
+
+    path: str = setting(
+        REQUIRED,
+        kind=WebhookPath("/webhook"),
+        doc="The path of the URL that the platform calls.",
+    )
+    host: str = setting(LOOPBACK, kind=Text(), doc="The address on which the gateway listens.")
+    port: int = setting(REQUIRED, kind=PORT, doc="The port; 0 uses a free one.")
+
+
+def read_settings(
+    section_class: type[S], where: str, values: Mapping[str, object], home: Path
+) -> S:
+    """Return the settings of the section that *where* names; relative paths start at *home*.
+
+    Where other programs keep keys of their own (`SettingsSection.is_shared`), an unknown key is
+    refused only when it looks like a misspelling of ours.
 
     Raises:
-        ConfigError: it is no section, a key is misspelt, or a value is not allowed.
+        ConfigError: a key is missing or misspelt, or a value is not allowed.
     """
-    if not isinstance(section, Mapping):
-        raise ConfigError(f"{where} must be a section with {', '.join(kinds)}.")
-    return read_keys(where, kinds, section)
+    _check_names(section_class, where, values)
+    found: dict[str, Any] = {}
+    for name, field in section_class.fields.items():
+        value = values.get(name)
+        if isinstance(field, Key):
+            found[name] = _read_value(field, f"{where}.{name}", value, home)
+        elif field is None:
+            raise TypeError(f"{section_class.__name__}.{name} is not declared as a setting")
+        elif value:
+            found[name] = _read_section(field.section, f"{where}.{name}", value, home)
+        else:
+            inner = field.section
+            found[name] = (
+                None if field.is_optional else _read_section(inner, f"{where}.{name}", {}, home)
+            )
+    return section_class(**found)
 
 
-def read_own_keys(
-    section: str,
-    kinds: Mapping[str, Kind],
-    values: Mapping[str, object],
-    *,
-    others: Iterable[str] = (),
-) -> dict[str, Any]:
-    """Return the values that are set, as `read_keys` does, of a section in which other programs may
-    keep keys of their own: an unknown one is refused only when it looks like a misspelt one of
-    ours. *others* are ours, too, and read elsewhere.
+def _read_section(section_class: type[S], where: str, value: object, home: Path) -> S:
+    if not isinstance(value, Mapping):
+        names = ", ".join(section_class.fields)
+        raise ConfigError(f"{where} must be a section with the keys {names}.")
+    return read_settings(section_class, where, value, home)
 
-    Raises:
-        ConfigError: a key is misspelt, or a value is not allowed.
-    """
+
+def _check_names(
+    section_class: type[SettingsSection], where: str, values: Mapping[str, object]
+) -> None:
+    known = section_class.fields
+    at_least = 0.75 if section_class.is_shared else 0.6
     for name in values:
-        guess = closest_match(name, [*kinds, *others], at_least=0.75)
-        if guess is not None and guess != name:
-            raise ConfigError(f"{section} has no key {name}; did you mean {guess}?")
-    own = {name: value for name, value in values.items() if name in kinds}
-    return read_keys(section, kinds, own)
+        if name in known:
+            continue
+        guess = closest_match(name, list(known), at_least=at_least)
+        if guess is not None:
+            raise ConfigError(f"{where} has no key {name}; did you mean {guess}?")
+        if not section_class.is_shared:
+            raise ConfigError(f"{where} has no key {name}; known: {', '.join(sorted(known))}.")
 
 
-def web_address(key: str, address: str) -> str:
-    """Return an address of a server, without a slash at its end.
-
-    Raises:
-        ConfigError: it is none; *key* is named.
-    """
+def _read_value(key: Key, where: str, value: object, home: Path) -> object:
+    if isinstance(value, (tuple, list)) and isinstance(key.kind, TextList):
+        value = ",".join(str(each) for each in value)
+    if isinstance(value, (Mapping, tuple, list)):
+        raise ConfigError(f"{where} must be a single value; allowed: {key.kind.allowed}.")
     try:
-        parts = urlsplit(address)
-        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
-    except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise ConfigError(f"{key} must be an address that begins with https://.")
-    return address.rstrip("/")
+        parsed = None if value is None else key.kind.parse(str(value), ParseContext(home, {}))
+    except NotAllowed:
+        written = "is not valid" if is_secret(where) else f'is "{shown(str(value))}"'
+        raise ConfigError(f"{where} {written}; allowed: {key.kind.allowed}.") from None
+    if parsed is not None:
+        return parsed
+    if key.default is REQUIRED:
+        raise ConfigError(f"{where} is missing: {key.kind.allowed}.")
+    return key.default.value(home) if isinstance(key.default, HomeDefault) else key.default

@@ -1,7 +1,7 @@
-"""What a platform contributes to ``hermes gateway setup``: questions, and a check of the answers.
+"""What a messenger declares: one `PlatformSpec`, which everything about it is derived from.
 
-A platform has a module ``setup`` with one `Setup`. Who asks, and where the answers are written, is
-not its concern.
+A built-in platform has it as ``SPEC`` in ``platforms/<name>/spec.py``. Another package names it in
+the entry point ``hermes_sessions.platforms``; see docs/platforms.md.
 """
 
 from __future__ import annotations
@@ -9,65 +9,136 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic
 
 from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.config.key_types import REQUIRED, Key
+from hermes_sessions.config.sections import S
+from hermes_sessions.gateway.platforms.port import Adapter
+from hermes_sessions.gateway.platforms.settings import read_settings
 
-#: What was answered so far, by key.
+#: The answers so far, by key.
 Answers = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """How ``hermes gateway setup`` asks for a setting: ``setting(…, ask=Ask(…))``."""
+
+    #: The prompt.
+    name: str
+    #: Where to find the value; may have several lines. Default: the doc of the setting.
+    help: str | None = None
+    #: For a secret: the variable that holds it, while the file says ``${VARIABLE}``.
+    variable: str | None = None
+    #: Generates a value when the user has none.
+    make: Callable[[], str] | None = None
+    #: Whether an answer is needed although the setting has a default.
+    is_needed: bool = False
+    #: Whether to ask, given the answers so far.
+    when: Callable[[Answers], bool] = lambda _answers: True
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One key of a platform's section, and how somebody is asked for it."""
+    """A setting and how to ask for it; derived from the field."""
 
     key: str
-    #: What it is called.
-    name: str
-    #: Where it is found; may have several lines.
+    ask: Ask
     help: str
-    #: Of a secret: the variable that holds it, while the file says ``${VARIABLE}``.
-    variable: str | None = None
-    #: What holds without an answer; it need not be written.
-    default: str | None = None
-    #: Makes one, for whoever has none.
-    make: Callable[[], str] | None = None
-    #: Whether no answer is an answer.
-    is_optional: bool = False
-    #: Whether it is asked at all, after what was answered before.
-    is_asked: Callable[[Answers], bool] = lambda _answers: True
+    #: The value without an answer; it is not written.
+    default: str | None
+    #: Whether an empty answer is accepted.
+    is_optional: bool
+
+    @property
+    def name(self) -> str:
+        """The prompt."""
+        return self.ask.name
 
     @property
     def is_secret(self) -> bool:
-        """Whether nobody may see it."""
-        return self.variable is not None
+        """Whether the answer is typed without being shown."""
+        return self.ask.variable is not None
 
 
 @dataclass(frozen=True, slots=True)
 class SetupResult:
-    """What a check found out."""
+    """What a check found."""
 
-    #: Who the agent is there, as people see it.
+    #: The bot's identity on the platform, as users see it.
     who: str
-    #: What is left to do, or good to know; a line each.
+    #: Remaining steps and hints; a line each.
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """How one platform is set up."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformSpec(Generic[S]):
+    """One messenger: its settings, its adapter and its set-up."""
 
-    #: What people call it.
+    #: The section under ``platforms``.
+    name: str
+    #: As users write it.
     title: str
-    #: What must have been done before the questions can be answered.
-    before: str
-    questions: tuple[Question, ...]
-    #: Sees, with the gateway's directory, whether what is configured can be right; raises
-    #: ConfigError when it cannot.
-    read: Callable[[PlatformSettings, Path], object]
-    #: Asks the platform whether it is, and changes nothing. Raises LoginRefused or ConfigError when
-    #: it is not, and Unreachable or RateLimited when nobody can say.
-    check: Callable[[PlatformSettings, Path], Awaitable[SetupResult]]
-    #: How ids of people are found; None where nobody is listed.
-    people: str | None = None
-    #: How the id of a chat is found; None where nobody can be written to first.
-    home: str | None = None
+    #: Its own settings; ``token`` is among them if it has one.
+    settings: type[S]
+    #: Makes an adapter, not yet connected, of its own settings and its whole section; the path is
+    #: the gateway's directory.
+    make_adapter: Callable[[S, PlatformSettings, Path], Adapter]
+    #: Logs in to the platform and changes nothing. Raises LoginRefused or ConfigError when the
+    #: settings are wrong, and Unreachable or RateLimited when that cannot be determined.
+    check: Callable[[S, Path], Awaitable[SetupResult]]
+    #: Steps to take before the questions can be answered.
+    before_setup: str
+    #: Checks settings that depend on each other. Raises ConfigError.
+    validate: Callable[[S, PlatformSettings], None] = lambda _own, _section: None
+    #: How to find the ids of users; None where users are not listed.
+    user_id_help: str | None = None
+    #: How to find the id of a chat; None where the agent cannot start a chat.
+    home_channel_help: str | None = None
+    #: Whether the model can do without raw ids, so that ``privacy.redact_pii`` may hide them. Not
+    #: where users are mentioned by id. Only for platforms of other packages.
+    hides_ids: bool = False
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The settings that the set-up asks for."""
+        fields = self.settings.fields.items()
+        return tuple(
+            _question(name, field, field.ask)
+            for name, field in fields
+            if isinstance(field, Key) and isinstance(field.ask, Ask)
+        )
+
+    def read(self, section: PlatformSettings, home: Path) -> S:
+        """Return the platform's own settings, validated; *home* is the gateway's directory.
+
+        Raises:
+            ConfigError: something is missing, misspelt or not allowed.
+        """
+        values = dict(section.extra)
+        for name in ("token", "api_key"):
+            if name in self.settings.fields:
+                values[name] = getattr(section, name)
+        own = read_settings(self.settings, f"platforms.{self.name}", values, home)
+        self.validate(own, section)
+        return own
+
+    def build(self, section: PlatformSettings, home: Path) -> Adapter:
+        """Return an adapter, not yet connected.
+
+        Raises:
+            ConfigError: something is missing, misspelt or not allowed.
+        """
+        return self.make_adapter(self.read(section, home), section, home)
+
+
+def _question(key: str, field: Key, ask: Ask) -> Question:
+    has_default = field.default is not REQUIRED and field.default is not None
+    return Question(
+        key,
+        ask,
+        ask.help or field.doc,
+        field.kind.show(field.default) if has_default else None,
+        field.default is None and not ask.is_needed,
+    )

@@ -9,13 +9,15 @@ from hermes_sessions.config import load_settings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
+from hermes_sessions.gateway.platforms.discord.spec import SPEC
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
 from hermes_sessions_testing.fake_servers.discord.server import TOKEN
+from tests.gateway.platforms.reading import read
 
 
 def test_the_defaults() -> None:
-    settings = DiscordSettings.read(TOKEN, {})
-    assert settings == DiscordSettings(TOKEN)
+    settings = read(SPEC, TOKEN, {})
+    assert settings == DiscordSettings(token=TOKEN)
     assert settings.require_mention is True
     assert TOKEN not in repr(settings)
 
@@ -29,7 +31,7 @@ def test_every_key() -> None:
         "catch_up_hours": "2",
         "somebody_elses": "key",
     }
-    assert DiscordSettings.read(TOKEN, values) == DiscordSettings(
+    assert read(SPEC, TOKEN, values) == DiscordSettings(
         token=TOKEN,
         base_url="http://127.0.0.1:1",
         require_mention=False,
@@ -41,7 +43,7 @@ def test_every_key() -> None:
 
 @pytest.mark.parametrize("value", ["30, 31", ["30", 31], "31,30"])
 def test_channels_as_a_list_or_as_text(value: Any) -> None:
-    settings = DiscordSettings.read(TOKEN, {"free_response_channels": value})
+    settings = read(SPEC, TOKEN, {"free_response_channels": value})
     assert settings.free_response_channels == {"30", "31"}
 
 
@@ -53,7 +55,7 @@ def test_channels_as_a_list_or_as_text(value: Any) -> None:
         (f"Bot {TOKEN}", {}, "without the word Bot"),
         (TOKEN, {"require_mentions": "no"}, "did you mean require_mention"),
         (TOKEN, {"free_response_channel": "1"}, "did you mean free_response_channels"),
-        (TOKEN, {"require_mention": "perhaps"}, "require_mention is not allowed"),
+        (TOKEN, {"require_mention": "perhaps"}, 'require_mention is "perhaps"; allowed'),
         (TOKEN, {"base_url": "discord.com"}, "https://"),
         (TOKEN, {"base_url": "http://[x"}, "https://"),
         (TOKEN, {"free_response_channels": ["#general"]}, "Copy Channel ID"),
@@ -62,7 +64,7 @@ def test_channels_as_a_list_or_as_text(value: Any) -> None:
 )
 def test_what_is_wrong_is_said(token: str | None, values: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words) as refused:
-        DiscordSettings.read(token, values)
+        read(SPEC, token, values)
     assert TOKEN not in str(refused.value)
 
 

@@ -18,8 +18,10 @@ from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.events import Target
 from hermes_sessions.gateway.platforms.local.adapter import LocalAdapter
 from hermes_sessions.gateway.platforms.local.settings import LocalSettings
+from hermes_sessions.gateway.platforms.local.spec import SPEC
 from hermes_sessions.gateway.platforms.port import LoginRefused, Unreachable
 from hermes_sessions_testing.platforms import RecordingServices
+from tests.gateway.platforms.reading import read
 
 MAIN = Target("local", "main", reply_to="m1")
 
@@ -73,7 +75,7 @@ def perform(
     **options: Any,
 ) -> None:
     async def main() -> None:
-        adapter, services = LocalAdapter(LocalSettings(path), **options), RecordingServices()
+        adapter, services = LocalAdapter(LocalSettings(socket=path), **options), RecordingServices()
         await adapter.connect(services)
         try:
             await scene(adapter, services)
@@ -130,7 +132,7 @@ def test_the_socket_of_a_gateway_that_is_gone_is_replaced(path: Path) -> None:
 
 def test_two_gateways_do_not_share_a_socket(path: Path) -> None:
     async def scene(adapter: LocalAdapter, _services: RecordingServices) -> None:
-        other = LocalAdapter(LocalSettings(path))
+        other = LocalAdapter(LocalSettings(socket=path))
         with pytest.raises(Unreachable, match="Another gateway"):
             await other.connect(RecordingServices())
         await other.disconnect()
@@ -275,7 +277,7 @@ def test_a_client_is_heard_while_its_message_is_taken(path: Path) -> None:
 
 def test_one_client_too_many_is_told(path: Path) -> None:
     async def main() -> None:
-        adapter = LocalAdapter(LocalSettings(path, max_clients=1))
+        adapter = LocalAdapter(LocalSettings(socket=path, max_clients=1))
         await adapter.connect(RecordingServices())
         async with peer_at(path):
             late = Peer(*await asyncio.open_unix_connection(path))
@@ -309,8 +311,8 @@ def test_a_client_that_does_not_read_delays_nobody(path: Path) -> None:
 
 
 def test_the_socket_is_in_the_gateways_folder(tmp_path: Path) -> None:
-    assert LocalSettings.read({}, tmp_path).socket == tmp_path / "local.sock"
-    assert LocalSettings.read({"socket": "x.sock"}, tmp_path).socket == tmp_path / "x.sock"
+    assert read(SPEC, None, {}, tmp_path).socket == tmp_path / "local.sock"
+    assert read(SPEC, None, {"socket": "x.sock"}, tmp_path).socket == tmp_path / "x.sock"
 
 
 @pytest.mark.parametrize(
@@ -323,4 +325,4 @@ def test_the_socket_is_in_the_gateways_folder(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_said(tmp_path: Path, values: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        LocalSettings.read(values, tmp_path)
+        read(SPEC, None, values, tmp_path)

@@ -108,7 +108,7 @@ class LocalWorld(RedeliveringClient):
         super().__init__()
 
     def make_adapter(self) -> LocalAdapter:
-        return LocalAdapter(LocalSettings(self.path))
+        return LocalAdapter(LocalSettings(socket=self.path))
 
     def show(self, sender: str, heard: dict[str, object]) -> None:
         key = str(heard["key"])

@@ -16,10 +16,11 @@ from urllib.parse import quote
 
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
 from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder
-from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
+from hermes_sessions.gateway.platforms.matrix.spec import SPEC
 from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
 from tests.gateway.platforms.matrix.faulty_proxy import SEND, SYNC, FaultyProxy
 from tests.gateway.platforms.matrix.synapse import Account, Synapse
+from tests.gateway.platforms.reading import read
 
 PATIENCE = 60.0
 _CLIENT = "/_matrix/client/v3"
@@ -83,7 +84,7 @@ class SynapsePlatform(PlatformWorld):
         values["invites"] = "everyone"
         values |= changes
         token = values.pop("token")
-        settings = MatrixSettings.read(token, values)
+        settings = read(SPEC, token, values)
         return MatrixAdapter(
             settings,
             device_folder=DeviceFolder(self.folder),

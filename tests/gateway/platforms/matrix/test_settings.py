@@ -10,19 +10,20 @@ import pytest
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
-from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
+from hermes_sessions.gateway.platforms.matrix.spec import SPEC
 from hermes_sessions.gateway.platforms.registry import make_adapter
+from tests.gateway.platforms.reading import read
 
 SERVER = {"homeserver": "https://matrix.example.org/"}
 USER = {"user": "@hermes:example.org", "password": "secret"}
 
 
 def test_a_token_or_a_password() -> None:
-    assert MatrixSettings.read("t", SERVER).homeserver == "https://matrix.example.org"
-    settings = MatrixSettings.read(None, {**SERVER, **USER})
+    assert read(SPEC, "t", SERVER).homeserver == "https://matrix.example.org"
+    settings = read(SPEC, None, {**SERVER, **USER})
     assert (settings.user, settings.invites) == ("@hermes:example.org", "allowed")
     assert "secret" not in repr(settings)
-    assert "syt_x" not in repr(MatrixSettings.read("syt_x", SERVER))
+    assert "syt_x" not in repr(read(SPEC, "syt_x", SERVER))
 
 
 @pytest.mark.parametrize(
@@ -44,11 +45,11 @@ def test_a_token_or_a_password() -> None:
 )
 def test_what_is_wrong_is_said(token: str | None, values: Mapping[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        MatrixSettings.read(token, values)
+        read(SPEC, token, values)
 
 
 def test_keys_of_other_programs_are_left_alone() -> None:
-    MatrixSettings.read("t", {**SERVER, "recovery_key": "x"})
+    read(SPEC, "t", {**SERVER, "recovery_key": "x"})
 
 
 def test_the_adapter_is_made_from_the_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
-from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
+from hermes_sessions.gateway.platforms.signal.spec import SPEC
 from hermes_sessions_testing.fake_servers.signal.daemon import (
     ACCOUNT,
     ACCOUNT_UUID,
@@ -22,6 +22,7 @@ from hermes_sessions_testing.fake_servers.signal.daemon import (
     too_many,
 )
 from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
+from tests.gateway.platforms.reading import read
 
 PEOPLE = {"anna": ANNA, "bert": BERT}
 OWN = Person(ACCOUNT_UUID, "Hermes", ACCOUNT)
@@ -52,7 +53,7 @@ class FakeSignal(PlatformWorld):
 
     def make_adapter(self, **changes: Any) -> SignalAdapter:
         values = {"account": ACCOUNT, "address": self.daemon.address} | changes
-        settings = SignalSettings.read(values, self.home)
+        settings = read(SPEC, None, values, self.home)
         return SignalAdapter(settings, journal=Journal(self.journal_path), sleep=at_once)
 
     def write(self, text: str, *, sender: Sender = "anna", room: Room = "private") -> str:

@@ -19,7 +19,7 @@ from hermes_sessions.gateway.platforms.port import (
 )
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
-from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
+from hermes_sessions.gateway.platforms.signal.spec import SPEC
 from hermes_sessions_testing.fake_servers.signal.daemon import (
     ACCOUNT,
     ANNA,
@@ -31,6 +31,7 @@ from hermes_sessions_testing.fake_servers.signal.daemon import (
 )
 from hermes_sessions_testing.platforms import RecordingServices
 from hermes_sessions_testing.platforms.harness import AdapterHarness, answer_to, run_connected
+from tests.gateway.platforms.reading import read
 from tests.gateway.platforms.signal.fake_signal import FakeSignal, FakeSignalSocket, at_once
 
 Steps = Callable[[AdapterHarness], Awaitable[None]]
@@ -41,11 +42,12 @@ import asyncio, sys
 from pathlib import Path
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.journal import Journal
-from hermes_sessions.gateway.platforms.signal.settings import SignalSettings
+from hermes_sessions.gateway.platforms.signal.spec import SPEC
 from hermes_sessions_testing.platforms import RecordingServices
+from tests.gateway.platforms.reading import read
 
 async def main(address, home):
-    settings = SignalSettings.read({"account": "+15550100", "address": address}, home)
+    settings = read(SPEC, None, {"account": "+15550100", "address": address}, home)
     services = RecordingServices()
     gate = services.hold()
     await SignalAdapter(settings, journal=Journal(home / "received.jsonl")).connect(services)
@@ -257,8 +259,8 @@ class TestSending:
         run_connected(world, steps)
 
     def test_a_change_of_what_was_sent_long_ago(self, world: FakeSignal) -> None:
-        settings = SignalSettings.read(
-            {"account": ACCOUNT, "address": world.daemon.address}, world.home
+        settings = read(
+            SPEC, None, {"account": ACCOUNT, "address": world.daemon.address}, world.home
         )
         journal = Journal(world.journal_path)
         adapter = SignalAdapter(settings, journal=journal, sleep=at_once, clock=lambda: 4e9)

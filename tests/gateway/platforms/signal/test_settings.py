@@ -1,20 +1,15 @@
 """``platforms.signal``."""
 
-import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from hermes_sessions.config import load_settings
-from hermes_sessions.config.key_types import ParseContext, Size
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
 from hermes_sessions.gateway.platforms.signal.rpc import DaemonAddress, LineSplitter, LineTooLong
-from hermes_sessions.gateway.platforms.signal.settings import _KEYS, SignalSettings
-
-HOME = Path("/home/of")
-PAGE = Path(__file__).parents[4] / "docs" / "signal.md"
+from hermes_sessions.gateway.platforms.signal.spec import SPEC
+from tests.gateway.platforms.reading import HOME, read
 
 
 @pytest.mark.parametrize(
@@ -29,7 +24,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "signal.md"
     ],
 )
 def test_addresses(written: str, address: DaemonAddress) -> None:
-    settings = SignalSettings.read({"account": "+49 176-12 34 56", "address": written}, HOME)
+    settings = read(SPEC, None, {"account": "+49 176-12 34 56", "address": written}, HOME)
     assert settings.address == address
     assert settings.account == "+49176123456"
 
@@ -48,7 +43,7 @@ def test_addresses(written: str, address: DaemonAddress) -> None:
 )
 def test_what_is_wrong_is_said(values: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        SignalSettings.read(values, HOME)
+        read(SPEC, None, values, HOME)
 
 
 def test_it_is_made_of_the_configuration(tmp_path: Path) -> None:
@@ -58,16 +53,6 @@ def test_it_is_made_of_the_configuration(tmp_path: Path) -> None:
     section = load_settings(tmp_path, {}).platforms["signal"]
     assert "signal" in known_platforms()
     assert make_adapter("signal", section, tmp_path).name == "signal"
-
-
-def test_the_page_names_every_key_with_its_default() -> None:
-    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| `?([^|`]*?)`? \|", PAGE.read_text(), re.MULTILINE))
-    assert rows.keys() == _KEYS.keys()
-    defaults = {each.name: each.default for each in fields(SignalSettings)}
-    assert rows["address"] == str(defaults["address"])
-    assert (rows["require_mention"] == "true") is defaults["require_mention"]
-    size = Size(at_least=0, at_most=10**12).parse(rows["max_file_bytes"], ParseContext(PAGE, {}))
-    assert size == defaults["max_file_bytes"]
 
 
 def test_lines_in_pieces() -> None:

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 from hermes_sessions.gateway.platforms.slack.adapter import SlackAdapter
-from hermes_sessions.gateway.platforms.slack.settings import WEBHOOK, SlackSettings
+from hermes_sessions.gateway.platforms.slack.settings import SlackSettings, SlackWebhookSettings
 from hermes_sessions_testing.fake_servers.slack.server import SlackServer
 from hermes_sessions_testing.fake_servers.slack.workspace import (
     ANNA,
@@ -58,7 +57,7 @@ class FakeSlack(PlatformWorld):
             "app_token": self.server.app_token if is_socket else None,
             "signing_secret": None if is_socket else self.server.signing_secret,
             "base_url": self.server.base_url,
-            "webhook": replace(WEBHOOK, port=0),
+            "webhook": SlackWebhookSettings(port=0),
         }
         return SlackSettings(**(values | changes))
 

@@ -5,14 +5,13 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from urllib.parse import urlencode
 
 import pytest
 
 from hermes_sessions.gateway.platforms import webhooks
 from hermes_sessions.gateway.platforms.port import Unreachable
-from hermes_sessions.gateway.platforms.slack.settings import WEBHOOK
+from hermes_sessions.gateway.platforms.slack.settings import SlackWebhookSettings
 from hermes_sessions.gateway.platforms.slack.webhook import SIGNATURE_HEADER, TIMESTAMP_HEADER
 from tests.gateway.platforms.hostile_requests import check_taken_port, is_cut_off, status_of
 from tests.gateway.platforms.slack.fake_slack import FakeSlack
@@ -248,4 +247,4 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 
 
 def test_a_port_that_is_taken_is_said(world: FakeSlack) -> None:
-    check_taken_port(lambda port: world.make_adapter(webhook=replace(WEBHOOK, port=port)))
+    check_taken_port(lambda port: world.make_adapter(webhook=SlackWebhookSettings(port=port)))

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
-from hermes_sessions.gateway.platforms.telegram.settings import TelegramSettings, WebhookSettings
+from hermes_sessions.gateway.platforms.telegram.settings import (
+    TelegramSettings,
+    TelegramWebhookSettings,
+)
 from hermes_sessions_testing.fake_servers.telegram.server import (
     ANNA,
     BERT,
@@ -139,7 +142,7 @@ class FakeTelegramWebhook(FakeTelegram):
         return url.replace("https://bot.example.org", f"http://127.0.0.1:{port or 1}")
 
     def make_adapter(self, port: int = 0) -> TelegramAdapter:
-        webhook = WebhookSettings(url=self.url, secret=SECRET, port=port)
+        webhook = TelegramWebhookSettings(url=self.url, secret=SECRET, port=port)
         self._adapter = TelegramAdapter(self.settings(webhook=webhook), sleep=at_once)
         return self._adapter
 

@@ -10,11 +10,12 @@ import pytest
 
 from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.config.sections import NamedValues
 from hermes_sessions.errors import StoreUnavailable
 from hermes_sessions.gateway.events import Attachment, Inbound, Receipt, Target
 from hermes_sessions.gateway.platforms.port import LoginRefused, Undeliverable, Unreachable
 from hermes_sessions.gateway.platforms.telegram.adapter import TelegramAdapter
-from hermes_sessions.gateway.platforms.telegram.spec import make_adapter
+from hermes_sessions.gateway.platforms.telegram.spec import SPEC
 from hermes_sessions_testing.fake_servers.telegram.server import (
     ANNA,
     BERT,
@@ -112,13 +113,8 @@ def test_a_menu_that_cannot_be_set_stops_nothing(world: FakeTelegram) -> None:
 
 
 def test_the_configured_adapter_shows_what_the_gateway_can_do(world: FakeTelegram) -> None:
-    adapter = make_adapter(
-        PlatformSettings(
-            **dict.fromkeys(PlatformSettings.__annotations__)
-            | {"token": world.server.token, "extra": {"base_url": world.server.base_url}}
-        ),
-        Path(),
-    )
+    extra = NamedValues({"base_url": world.server.base_url})
+    adapter = SPEC.build(PlatformSettings(token=world.server.token, extra=extra), Path())
 
     async def main() -> None:
         await adapter.connect(RecordingServices())

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
-from hermes_sessions.gateway.platforms.whatsapp.settings import WEBHOOK, WhatsAppSettings
+from hermes_sessions.gateway.platforms.whatsapp.settings import (
+    WhatsAppSettings,
+    WhatsAppWebhookSettings,
+)
 from hermes_sessions_testing.fake_servers.whatsapp.server import (
     ANNA,
     BERT,
@@ -47,7 +49,7 @@ class FakeWhatsApp(PlatformWorld):
             "app_secret": self.server.app_secret,
             "verify_token": VERIFY_TOKEN,
             "base_url": self.server.base_url,
-            "webhook": replace(WEBHOOK, port=0),
+            "webhook": WhatsAppWebhookSettings(port=0),
         }
         return WhatsAppSettings(**(values | changes))
 

@@ -4,14 +4,13 @@ import asyncio
 import hashlib
 import hmac
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hermes_sessions.gateway.platforms import webhooks
 from hermes_sessions.gateway.platforms.port import Unreachable
-from hermes_sessions.gateway.platforms.whatsapp.settings import WEBHOOK
+from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppWebhookSettings
 from hermes_sessions.gateway.platforms.whatsapp.webhook import SIGNATURE_HEADER
 from tests.gateway.platforms.hostile_requests import check_taken_port, is_cut_off, status_of
 from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN, FakeWhatsApp
@@ -243,4 +242,4 @@ def test_a_body_that_does_not_come_is_not_waited_for(
 
 
 def test_a_port_that_is_taken_is_said(world: FakeWhatsApp) -> None:
-    check_taken_port(lambda port: world.make_adapter(webhook=replace(WEBHOOK, port=port)))
+    check_taken_port(lambda port: world.make_adapter(webhook=WhatsAppWebhookSettings(port=port)))

@@ -1,4 +1,4 @@
-"""How Discord is set up: the bot's token, and the intent without which it hears nothing."""
+"""Discord: settings, adapter and set-up."""
 
 from __future__ import annotations
 
@@ -14,60 +14,38 @@ from hermes_sessions.gateway.platforms.discord.errors import PORTAL
 from hermes_sessions.gateway.platforms.discord.identifiers import is_snowflake
 from hermes_sessions.gateway.platforms.discord.settings import DiscordSettings
 from hermes_sessions.gateway.platforms.discord.websocket import WebSocketConnection
-from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
+from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 
-# Discord's adapter, made of its section in the configuration.
-
-#: Discord stops bots that open private chats with a great many people.
+#: Discord stops bots that open private chats with a large number of people.
 MOST_PEOPLE: Final = 20
-
-
-def make_adapter(settings: PlatformSettings, _home: Path) -> DiscordAdapter:
-    """Return an adapter, not yet connected.
-
-    Raises:
-        ConfigError: something is missing or not allowed.
-    """
-    commands = frozenset(command.name for command in commands_for("gateway"))
-    return DiscordAdapter(
-        DiscordSettings.read(settings.token, settings.extra),
-        commands=commands,
-        needs_roles=bool(settings.allowed_roles),
-        people=[user for user in settings.allowed_users if is_snowflake(user)][:MOST_PEOPLE],
-    )
-
-
-#: What docs/discord.md lists.
+#: The permissions that docs/discord.md lists.
 _PERMISSIONS: Final = 274877975552
 
 
-def read(settings: PlatformSettings, _home: Path) -> DiscordSettings:
-    """Return what is configured.
+def make_adapter(own: DiscordSettings, section: PlatformSettings, _home: Path) -> DiscordAdapter:
+    """Return an adapter, not yet connected."""
+    return DiscordAdapter(
+        own,
+        commands=frozenset(command.name for command in commands_for("gateway")),
+        needs_roles=bool(section.allowed_roles),
+        people=[user for user in section.allowed_users if is_snowflake(user)][:MOST_PEOPLE],
+    )
 
-    Raises:
-        ConfigError: it cannot be right.
-    """
-    return DiscordSettings.read(settings.token, settings.extra)
 
-
-async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
-    """Log in and connect once, which Discord refuses without the intent; return who the bot is.
-
-    Raises:
-        ConfigError, LoginRefused, Unreachable
-    """
-    client = RestClient(read(settings, _home))
+async def check(own: DiscordSettings, _home: Path) -> SetupResult:
+    """Log in and connect once, which Discord refuses without the intent; return the bot's name."""
+    client = RestClient(own)
     try:
         identity = await client.login()
         await _connect(client)
     finally:
         await client.close()
-    # An application and its bot have one id, but for some of the oldest.
+    # An application and its bot have the same id, except for some of the oldest.
     invite = (
         f"https://discord.com/oauth2/authorize?client_id={identity.id}&scope=bot"
         f"&permissions={_PERMISSIONS}"
     )
-    return SetupResult(identity.name, (f"Invite it to a server of yours: {invite}",))
+    return SetupResult(identity.name, (f"Invite it to one of your servers: {invite}",))
 
 
 async def _connect(client: RestClient) -> None:
@@ -84,25 +62,19 @@ async def _connect(client: RestClient) -> None:
         await asyncio.gather(running, ready, return_exceptions=True)
 
 
-SETUP: Final = Setup(
+SPEC: Final = PlatformSpec(
+    name="discord",
     title="Discord",
-    before=(
+    settings=DiscordSettings,
+    make_adapter=make_adapter,
+    check=check,
+    before_setup=(
         f"At {PORTAL}: New Application; then, under Bot, turn on Message Content Intent and press "
         f"Reset Token."
     ),
-    questions=(
-        Question(
-            "token",
-            "Bot token",
-            "Under Bot, Reset Token shows it once: three parts with dots between them.",
-            variable="DISCORD_BOT_TOKEN",
-        ),
-    ),
-    read=read,
-    check=check,
-    people=(
+    user_id_help=(
         "Long numbers: with Settings > Advanced > Developer Mode on, right-click a name > Copy "
         "User ID."
     ),
-    home="The id of a channel: right-click it > Copy Channel ID.",
+    home_channel_help="The id of a channel: right-click it > Copy Channel ID.",
 )

@@ -1,4 +1,4 @@
-"""How the local socket is set up: nothing is asked."""
+"""The local socket: settings, adapter and set-up."""
 
 from __future__ import annotations
 
@@ -7,47 +7,40 @@ from typing import Final
 
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.local.adapter import LocalAdapter
-from hermes_sessions.gateway.platforms.local.settings import LocalSettings
-from hermes_sessions.gateway.platforms.spec import Setup, SetupResult
-
-# The adapter of ``platforms.local``.
+from hermes_sessions.gateway.platforms.local.settings import LocalSettings, require_short_path
+from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 
 
-def make_adapter(settings: PlatformSettings, home: Path) -> LocalAdapter:
-    """Return an adapter, not yet connected.
-
-    Raises:
-        ConfigError: something is misspelt or not allowed.
-    """
-    return LocalAdapter(LocalSettings.read(settings.extra, home))
+def make_adapter(own: LocalSettings, _section: PlatformSettings, _home: Path) -> LocalAdapter:
+    """Return an adapter, not yet listening."""
+    return LocalAdapter(own)
 
 
-def read(settings: PlatformSettings, home: Path) -> LocalSettings:
-    """Return what is configured.
+def validate(own: LocalSettings, _section: PlatformSettings) -> None:
+    """Check the length of the path.
 
     Raises:
-        ConfigError: it cannot be right.
+        ConfigError: it is too long for a socket.
     """
-    return LocalSettings.read(settings.extra, home)
+    require_short_path(own.socket)
 
 
-async def check(settings: PlatformSettings, home: Path) -> SetupResult:
-    """Return where the socket will be.
-
-    Raises:
-        ConfigError: it cannot be there.
-    """
-    own = read(settings, home)
+async def check(own: LocalSettings, _home: Path) -> SetupResult:
+    """Return where the socket will be."""
     return SetupResult(
         f"the socket {own.socket}",
         ("Only you can open it. While the gateway runs: hermes gateway chat",),
     )
 
 
-SETUP: Final = Setup(
+SPEC: Final = PlatformSpec(
+    name="local",
     title="the local socket",
-    before="Lets programs of this machine talk to the agent, and `hermes gateway chat`.",
-    questions=(),
-    read=read,
+    settings=LocalSettings,
+    make_adapter=make_adapter,
     check=check,
+    validate=validate,
+    before_setup=(
+        "Lets programs on this machine talk to the agent, including `hermes gateway chat`."
+    ),
 )

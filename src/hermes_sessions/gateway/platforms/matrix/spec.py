@@ -1,4 +1,4 @@
-"""How Matrix is set up: the homeserver, and an account there."""
+"""Matrix: settings, adapter and set-up."""
 
 from __future__ import annotations
 
@@ -7,25 +7,19 @@ from typing import Final
 
 from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
 from hermes_sessions.gateway.platforms.matrix.client import MatrixClient
 from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder
 from hermes_sessions.gateway.platforms.matrix.settings import MatrixSettings
-from hermes_sessions.gateway.platforms.spec import Answers, Question, Setup, SetupResult
-
-# Matrix's adapter, made of its section in the configuration.
+from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 
 #: In the gateway's directory.
-FOLDER_NAME = "matrix"
+FOLDER_NAME: Final = "matrix"
 
 
-def make_adapter(settings: PlatformSettings, home: Path) -> MatrixAdapter:
-    """Return an adapter, not yet connected.
-
-    Raises:
-        ConfigError: something is missing or not allowed.
-    """
-    own = MatrixSettings.read(settings.token, settings.extra)
+def make_adapter(own: MatrixSettings, _section: PlatformSettings, home: Path) -> MatrixAdapter:
+    """Return an adapter, not yet connected."""
     return MatrixAdapter(
         own,
         device_folder=DeviceFolder(home / FOLDER_NAME),
@@ -33,65 +27,40 @@ def make_adapter(settings: PlatformSettings, home: Path) -> MatrixAdapter:
     )
 
 
-def read(settings: PlatformSettings, _home: Path) -> MatrixSettings:
-    """Return what is configured.
+def validate(own: MatrixSettings, _section: PlatformSettings) -> None:
+    """Check that the account can log in.
 
     Raises:
-        ConfigError: it cannot be right.
+        ConfigError: there is neither a token nor a user with a password.
     """
-    return MatrixSettings.read(settings.token, settings.extra)
+    if not own.token and not (own.user and own.password):
+        raise ConfigError(
+            "platforms.matrix needs a token, or user and password of the account: see "
+            "docs/matrix.md."
+        )
 
 
-async def check(settings: PlatformSettings, home: Path) -> SetupResult:
-    """Return whose account it is. With a password, a session is begun and ended again.
-
-    Raises:
-        ConfigError, LoginRefused, Unreachable, RateLimited
-    """
-    own = read(settings, home)
+async def check(own: MatrixSettings, home: Path) -> SetupResult:
+    """Return the account. With a password, a session is started and ended again."""
     client = MatrixClient(own, DeviceFolder(home / FOLDER_NAME))
     try:
         identity = await client.try_login()
     finally:
         await client.close()
-    notes = ["Invite it to a room, or begin a private chat with it."]
+    notes = ["Invite it to a room, or start a private chat with it."]
     if identity.device_id is None:
-        notes.append("The token belongs to no device: encrypted rooms cannot be read with it.")
+        notes.append("The token has no device: it cannot read encrypted rooms.")
     return SetupResult(identity.user_id, tuple(notes))
 
 
-def _has_no_token(answers: Answers) -> bool:
-    return not answers.get("token")
-
-
-SETUP: Final = Setup(
+SPEC: Final = PlatformSpec(
+    name="matrix",
     title="Matrix",
-    before="Make an account for the bot on a homeserver: it must be its own, not yours.",
-    questions=(
-        Question(
-            "homeserver",
-            "Homeserver",
-            "Where its API answers, as https://matrix.example.org.",
-        ),
-        Question(
-            "token",
-            "Access token",
-            "Made for the gateway alone, not copied from an app. Nothing: by password.",
-            variable="MATRIX_TOKEN",
-            is_optional=True,
-            is_asked=lambda answers: not answers.get("password"),
-        ),
-        Question("user", "User", "The whole id, as @hermes:example.org.", is_asked=_has_no_token),
-        Question(
-            "password",
-            "Password",
-            "Used once, at the first start.",
-            variable="MATRIX_PASSWORD",
-            is_asked=_has_no_token,
-        ),
-    ),
-    read=read,
+    settings=MatrixSettings,
+    make_adapter=make_adapter,
     check=check,
-    people="Whole ids, as @anna:example.org.",
-    home="The id of a room, which begins with !: in its settings, under Advanced.",
+    validate=validate,
+    before_setup="Create an account for the bot on a homeserver; do not use your own.",
+    user_id_help="Whole ids, like @anna:example.org.",
+    home_channel_help="The id of a room, which begins with !: in its settings, under Advanced.",
 )

@@ -1,4 +1,4 @@
-"""How Signal is set up: the account, and the daemon that has it."""
+"""Signal: settings, adapter and set-up."""
 
 from __future__ import annotations
 
@@ -6,45 +6,38 @@ from pathlib import Path
 from typing import Final
 
 from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.signal.adapter import SignalAdapter
 from hermes_sessions.gateway.platforms.signal.client import SignalClient
 from hermes_sessions.gateway.platforms.signal.journal import Journal
 from hermes_sessions.gateway.platforms.signal.settings import DEFAULT_ADDRESS, SignalSettings
-from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
+from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 
-# Signal's adapter, made of its section in the configuration.
-
-
-JOURNAL_NAME = "signal-received.jsonl"
+#: In the gateway's directory.
+JOURNAL_NAME: Final = "signal-received.jsonl"
 
 
-def make_adapter(settings: PlatformSettings, home: Path) -> SignalAdapter:
-    """Return an adapter, not yet connected.
-
-    Raises:
-        ConfigError: something is missing or not allowed.
-    """
-    return SignalAdapter(
-        SignalSettings.read(settings.extra, home), journal=Journal(home / JOURNAL_NAME)
-    )
+def make_adapter(own: SignalSettings, _section: PlatformSettings, home: Path) -> SignalAdapter:
+    """Return an adapter, not yet connected."""
+    return SignalAdapter(own, journal=Journal(home / JOURNAL_NAME))
 
 
-def read(settings: PlatformSettings, home: Path) -> SignalSettings:
-    """Return what is configured.
+def validate(_own: SignalSettings, section: PlatformSettings) -> None:
+    """Check that the daemon is not to be used over HTTP.
 
     Raises:
-        ConfigError: it cannot be right.
+        ConfigError: only ``http_url`` is set, which other programs use.
     """
-    return SignalSettings.read(settings.extra, home)
+    if section.extra.get("http_url") and not section.extra.get("address"):
+        raise ConfigError(
+            f"platforms.signal.http_url cannot be used: over HTTP, signal-cli drops messages that "
+            f"no client receives. Start it with --tcp {DEFAULT_ADDRESS} instead and set "
+            f"platforms.signal.address: see docs/signal.md."
+        )
 
 
-async def check(settings: PlatformSettings, home: Path) -> SetupResult:
-    """Ask the daemon for its version and for the account; nothing is received.
-
-    Raises:
-        ConfigError, LoginRefused, Unreachable
-    """
-    own = read(settings, home)
+async def check(own: SignalSettings, _home: Path) -> SetupResult:
+    """Ask the daemon for its version and for the account; nothing is received."""
     daemon = SignalClient(own)
     try:
         subscription = await daemon.subscription(lambda _name, _values: None, lambda _why: None)
@@ -55,24 +48,18 @@ async def check(settings: PlatformSettings, home: Path) -> SetupResult:
     return SetupResult(f"{own.account}, with signal-cli {version}".rstrip())
 
 
-SETUP: Final = Setup(
+SPEC: Final = PlatformSpec(
+    name="signal",
     title="Signal",
-    before=(
+    settings=SignalSettings,
+    make_adapter=make_adapter,
+    check=check,
+    validate=validate,
+    before_setup=(
         "Register a number with signal-cli, and start its daemon as in docs/signal.md:\n"
         f"signal-cli -a NUMBER daemon --tcp {DEFAULT_ADDRESS} --receive-mode manual "
         "--no-receive-stdout"
     ),
-    questions=(
-        Question("account", "Number", "The number that is registered, as +4917612345678."),
-        Question(
-            "address",
-            "Daemon",
-            "What signal-cli was given as --tcp, or unix: and what it was given as --socket.",
-            default=str(DEFAULT_ADDRESS),
-        ),
-    ),
-    read=read,
-    check=check,
-    people="Numbers, as +4915112345678, or UUIDs.",
-    home="Somebody's number or UUID, or the id of a group (signal-cli listGroups).",
+    user_id_help="Numbers, like +4915112345678, or UUIDs.",
+    home_channel_help="A user's number or UUID, or the id of a group (signal-cli listGroups).",
 )

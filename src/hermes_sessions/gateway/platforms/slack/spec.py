@@ -1,110 +1,100 @@
-"""How Slack is set up: the bot's token, and the way by which messages come in."""
+"""Slack: settings, adapter and set-up."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
 from hermes_sessions.agent.command_table import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
+from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.port import LoginRefused
 from hermes_sessions.gateway.platforms.slack.adapter import NEEDED_SCOPE, SCOPES, SlackAdapter
 from hermes_sessions.gateway.platforms.slack.client import BotIdentity, SlackClient
-from hermes_sessions.gateway.platforms.slack.settings import SlackSettings, check_ids
-from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
+from hermes_sessions.gateway.platforms.slack.settings import SlackSettings
+from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 
-# Slack's adapter, made of its section in the configuration.
+_USER: Final = re.compile(r"[UW][A-Z0-9]{2,30}")
+_CHAT: Final = re.compile(r"[CDG][A-Z0-9]{2,30}")
+_ENTER_URL: Final = "and enter its URL as Request URL under Event Subscriptions"
+_WHERE: Final = "under OAuth & Permissions, and install the app again"
 
 
-def make_adapter(settings: PlatformSettings, _home: Path) -> SlackAdapter:
-    """Return an adapter, not yet connected.
-
-    Raises:
-        ConfigError: something is missing or not allowed.
-    """
-    check_ids(settings.allowed_users, settings.allowed_chats)
+def make_adapter(own: SlackSettings, _section: PlatformSettings, _home: Path) -> SlackAdapter:
+    """Return an adapter, not yet connected."""
     names = [
         name for command in commands_for("gateway") for name in (command.name, *command.aliases)
     ]
-    return SlackAdapter(SlackSettings.read(settings.token, settings.extra), commands=names)
+    return SlackAdapter(own, commands=names)
 
 
-_WHERE: Final = "under OAuth & Permissions, and install the app again"
-_ENTERED: Final = "and enter it as Request URL under Event Subscriptions"
-
-
-def read(settings: PlatformSettings, _home: Path) -> SlackSettings:
-    """Return what is configured.
+def validate(own: SlackSettings, section: PlatformSettings) -> None:
+    """Check that messages can come in exactly one way, and that ids are written as Slack does.
 
     Raises:
-        ConfigError: it cannot be right.
+        ConfigError: one of them is wrong. A wrong id would silently never match.
     """
-    check_ids(settings.allowed_users, settings.allowed_chats)
-    return SlackSettings.read(settings.token, settings.extra)
+    if own.app_token and own.signing_secret:
+        raise ConfigError(
+            "platforms.slack: set app_token (Socket Mode) or signing_secret (Events API), not "
+            "both: an app uses one of them."
+        )
+    if not own.app_token and not own.signing_secret:
+        raise ConfigError(
+            "platforms.slack cannot receive messages. Set app_token (xapp-…, for Socket Mode, "
+            "which needs no public URL) or signing_secret (for the Events API). See docs/slack.md."
+        )
+    for user in section.allowed_users:
+        if user != "*" and not _USER.fullmatch(user):
+            raise ConfigError(
+                f"platforms.slack.allowed_users: {user!r} is not a member ID. It looks like "
+                f"U012ABCDEF: open the person's profile, then … > Copy member ID."
+            )
+    for chat in section.allowed_chats:
+        if not _CHAT.fullmatch(chat):
+            raise ConfigError(
+                f"platforms.slack.allowed_chats: {chat!r} is not the ID of a channel. It looks "
+                f"like C012ABCDEF: open the channel's details; it is at the bottom."
+            )
 
 
-async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
-    """Log in, with Socket Mode open a socket and close it; return who the bot is, and where.
-
-    Raises:
-        ConfigError, LoginRefused, Unreachable, RateLimited
-    """
-    own = read(settings, _home)
+async def check(own: SlackSettings, _home: Path) -> SetupResult:
+    """Log in, with Socket Mode open a socket and close it; return the bot and its workspace."""
     client = SlackClient(own)
     try:
         identity = await client.identify()
-        notes = _about_scopes(identity)
+        notes = _missing_scopes(identity)
         if own.app_token:
             await (await client.open_socket()).close()
         else:
             listening = f"{own.webhook.host}:{own.webhook.port}{own.webhook.path}"
-            notes += (f"Lead an https address to {listening}, {_ENTERED}.",)
+            notes += (f"Put a TLS reverse proxy in front of {listening}, {_ENTER_URL}.",)
     finally:
         await client.close()
     return SetupResult(f"@{identity.name} in {identity.team}", notes)
 
 
-def _about_scopes(identity: BotIdentity) -> tuple[str, ...]:
+def _missing_scopes(identity: BotIdentity) -> tuple[str, ...]:
     missing = [scope for scope in SCOPES if scope not in identity.scopes]
     if not identity.scopes or not missing:
         return ()
     if NEEDED_SCOPE in missing:
-        raise LoginRefused(f"The app may not write: add the scope {NEEDED_SCOPE} {_WHERE}.")
-    return (f"The app lacks the scopes {', '.join(missing)}: add them {_WHERE}.",)
+        raise LoginRefused(f"The app cannot send messages: add the scope {NEEDED_SCOPE} {_WHERE}.")
+    return (f"The app is missing scopes: add {', '.join(missing)} {_WHERE}.",)
 
 
-SETUP: Final = Setup(
+SPEC: Final = PlatformSpec(
+    name="slack",
     title="Slack",
-    before=(
+    settings=SlackSettings,
+    make_adapter=make_adapter,
+    check=check,
+    validate=validate,
+    before_setup=(
         "At https://api.slack.com/apps: Create New App > From a manifest, with the one in "
         "docs/slack.md; then Install App."
     ),
-    questions=(
-        Question(
-            "token",
-            "Bot token",
-            "Under OAuth & Permissions, as xoxb-…",
-            variable="SLACK_BOT_TOKEN",
-        ),
-        Question(
-            "app_token",
-            "App token",
-            "For Socket Mode, which needs no address: Basic Information > App-Level Tokens, with\n"
-            "connections:write, as xapp-… Nothing: Slack calls you (Events API).",
-            variable="SLACK_APP_TOKEN",
-            is_optional=True,
-            is_asked=lambda answers: not answers.get("signing_secret"),
-        ),
-        Question(
-            "signing_secret",
-            "Signing secret",
-            "For the Events API: Basic Information > App Credentials.",
-            variable="SLACK_SIGNING_SECRET",
-            is_asked=lambda answers: not answers.get("app_token"),
-        ),
-    ),
-    read=read,
-    check=check,
-    people="As U012ABCDEF: open a profile, then … > Copy member ID.",
-    home="As C012ABCDEF: at the bottom of a channel's details.",
+    user_id_help="Like U012ABCDEF: open a profile, then … > Copy member ID.",
+    home_channel_help="Like C012ABCDEF: at the bottom of a channel's details.",
 )

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from hermes_sessions.config.key_types import Kind, Size, Text, WholeNumber, YesNo
-from hermes_sessions.errors import ConfigError
-from hermes_sessions.gateway.platforms.settings import read_own_keys, read_section, web_address
+from hermes_sessions.config.key_types import REQUIRED, Size, Text, WholeNumber, YesNo
+from hermes_sessions.config.sections import SettingsSection, optional_section, setting
+from hermes_sessions.gateway.platforms.settings import LOOPBACK, PORT, Pattern, WebAddress
+from hermes_sessions.gateway.platforms.spec import Ask
 
 PUBLIC_API: Final = "https://api.telegram.org"
 
-_SECTION: Final = "platforms.telegram"
-_KEYS: Final[Mapping[str, Kind]] = {
-    "base_url": Text(),
-    "require_mention": YesNo(),
-    "max_file_bytes": Size(at_least=1, at_most=2 * 1024**3),
-    "poll_seconds": WholeNumber(at_least=1, at_most=50),
-    "album_milliseconds": WholeNumber(at_least=0, at_most=10_000),
-}
-_WEBHOOK_KEYS: Final[Mapping[str, Kind]] = {
-    "url": Text(),
-    "secret": Text(),
-    "host": Text(),
-    "port": WholeNumber(at_least=0, at_most=65535),
-}
-_TOKEN: Final = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{20,100}")
-_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{16,256}")
 
+class TelegramWebhookSettings(SettingsSection):
+    """``platforms.telegram.webhook``: Telegram calls us, instead of being polled."""
 
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
-    """``platforms.telegram.webhook``: Telegram calls us, instead of being asked."""
-
-    #: Where Telegram reaches us; its path is the one we listen to.
-    url: str
-    #: What every call must carry.
-    secret: str = field(repr=False)
-    #: Where we listen: behind a proxy that speaks TLS.
-    host: str = "127.0.0.1"
-    port: int = 8443
+    url: str = setting(
+        REQUIRED,
+        kind=WebAddress(),
+        doc="The public URL that Telegram calls; its path is the one the gateway serves.",
+    )
+    secret: str = setting(
+        REQUIRED,
+        kind=Pattern(
+            r"[A-Za-z0-9_-]{16,256}",
+            "16–256 letters, digits, - or _; `openssl rand -hex 32` makes one",
+        ),
+        doc="A secret that every call must carry, best as `${VAR}`.",
+    )
+    host: str = setting(LOOPBACK, kind=Text(), doc="The address on which the gateway listens.")
+    port: int = setting(8443, kind=PORT, doc="The port; 0 uses a free one.")
 
     @property
     def path(self) -> str:
@@ -50,59 +38,48 @@ class WebhookSettings:
         return urlsplit(self.url).path or "/"
 
 
-@dataclass(frozen=True, slots=True)
-class TelegramSettings:
-    """How the bot is connected, and what it takes."""
+class TelegramSettings(SettingsSection, shared=True):
+    """How the bot connects, and what it accepts."""
 
-    token: str = field(repr=False)
-    #: The Bot API's server.
-    base_url: str = PUBLIC_API
-    #: In groups, only commands, mentions and answers to the bot are for the bot.
-    require_mention: bool = True
-    #: Larger files are left out, and the agent is told.
-    max_file_bytes: int = 20 * 1024**2
-    #: How long Telegram holds a question for updates open.
-    poll_seconds: int = 50
-    #: How long the rest of an album is waited for.
-    album_milliseconds: int = 500
-    webhook: WebhookSettings | None = None
-
-    @classmethod
-    def read(cls, token: str | None, values: Mapping[str, object]) -> TelegramSettings:
-        """Return the settings, validated; *values* are the platform's keys besides the token.
-
-        Other programs may keep keys of their own there: an unknown one is refused only when it
-        looks like a misspelt one of ours.
-
-        Raises:
-            ConfigError: something is missing, misspelt or not allowed.
-        """
-        if not token:
-            raise ConfigError(
-                f"{_SECTION}.token is missing. BotFather gives you one: see docs/telegram.md."
-            )
-        if not _TOKEN.fullmatch(token):
-            raise ConfigError(
-                f"{_SECTION}.token is not a token of a bot: it looks like 123456789:AA…, digits, a "
-                f"colon and 35 characters. Copy it again from BotFather."
-            )
-        known = read_own_keys(_SECTION, _KEYS, values, others=["webhook"])
-        base_url = known.get("base_url")
-        if base_url is not None:
-            known["base_url"] = web_address(f"{_SECTION}.base_url", base_url)
-        webhook = values.get("webhook")
-        return cls(token=token, webhook=_webhook(webhook) if webhook else None, **known)
-
-
-def _webhook(section: object) -> WebhookSettings:
-    where = f"{_SECTION}.webhook"
-    values = read_section(where, _WEBHOOK_KEYS, section)
-    if not values.get("url"):
-        raise ConfigError(f"{where}.url is missing: the https address at which Telegram calls us.")
-    values["url"] = web_address(f"{where}.url", values["url"])
-    if not values.get("secret") or not _SECRET.fullmatch(values["secret"]):
-        raise ConfigError(
-            f"{where}.secret must be 16 to 256 letters, digits, - or _, so that nobody else can "
-            f"pretend to be Telegram. `openssl rand -hex 32` makes one."
-        )
-    return WebhookSettings(**values)
+    token: str = setting(
+        REQUIRED,
+        kind=Pattern(
+            r"[0-9]{1,20}:[A-Za-z0-9_-]{20,100}",
+            "a bot token from @BotFather: digits, a colon and 35 characters, like 123456789:AA…",
+        ),
+        doc="The bot token from @BotFather, best as `${VAR}`.",
+        ask=Ask(
+            name="Bot token",
+            help="From @BotFather, like 123456789:AA… (/mybots shows it again).",
+            variable="TELEGRAM_BOT_TOKEN",
+        ),
+    )
+    base_url: str = setting(
+        PUBLIC_API,
+        kind=WebAddress(),
+        doc=(
+            "The Bot API; a [server of your own](https://github.com/tdlib/telegram-bot-api) has no "
+            "limit of 20 MB."
+        ),
+    )
+    require_mention: bool = setting(
+        True,
+        kind=YesNo(),
+        doc="In groups, the bot answers only commands, mentions and replies to it.",
+    )
+    max_file_bytes: int = setting(
+        20 * 1024**2,
+        kind=Size(at_least=1, at_most=2 * 1024**3),
+        doc="Larger files are skipped, and the agent is told.",
+    )
+    poll_seconds: int = setting(
+        50,
+        kind=WholeNumber(at_least=1, at_most=50),
+        doc="How long Telegram holds a poll for updates open.",
+    )
+    album_milliseconds: int = setting(
+        500,
+        kind=WholeNumber(at_least=0, at_most=10_000),
+        doc="How long to wait for the rest of an album.",
+    )
+    webhook: TelegramWebhookSettings | None = optional_section(TelegramWebhookSettings)

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from hermes_sessions.gateway.platforms.telegram.settings import WebhookSettings
+from hermes_sessions.gateway.platforms.telegram.settings import TelegramWebhookSettings
 from hermes_sessions.gateway.platforms.webhooks import (
     HeaderProof,
     ListenAddress,
@@ -24,7 +24,7 @@ MAX_BODY: Final = 1024**2
 class WebhookServer(Webhook):
     """Listens from `start` to `stop`."""
 
-    def __init__(self, settings: WebhookSettings, take: Take) -> None:
+    def __init__(self, settings: TelegramWebhookSettings, take: Take) -> None:
         self._secret = settings.secret.encode()
         address = ListenAddress(
             "platforms.telegram.webhook", settings.host, settings.port, settings.path

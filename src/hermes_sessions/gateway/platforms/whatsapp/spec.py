@@ -1,56 +1,46 @@
-"""How WhatsApp is set up: the number, how Meta knows us and how we know Meta."""
+"""WhatsApp: settings, adapter and set-up."""
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Final
 
 from hermes_sessions.config.gateway_settings import PlatformSettings
-from hermes_sessions.gateway.platforms.spec import Question, Setup, SetupResult
+from hermes_sessions.errors import ConfigError
+from hermes_sessions.gateway.platforms.spec import PlatformSpec, SetupResult
 from hermes_sessions.gateway.platforms.whatsapp.adapter import WhatsAppAdapter
 from hermes_sessions.gateway.platforms.whatsapp.client import GraphClient
-from hermes_sessions.gateway.platforms.whatsapp.settings import (
-    WhatsAppSettings,
-    check_allowed_users,
-)
+from hermes_sessions.gateway.platforms.whatsapp.settings import WhatsAppSettings
+from hermes_sessions.model.lane import normalise_whatsapp
 
-# WhatsApp's adapter, made of its section in the configuration.
-
-
-def make_adapter(settings: PlatformSettings, _home: Path) -> WhatsAppAdapter:
-    """Return an adapter, not yet connected.
-
-    Raises:
-        ConfigError: something is missing or not allowed.
-    """
-    check_allowed_users(settings.allowed_users)
-    return WhatsAppAdapter(WhatsAppSettings.read(settings.token, settings.extra))
-
-
-_ENTERED: Final = (
-    "With the gateway running, enter that address and the verify token under WhatsApp > "
+_ENTER_URL: Final = (
+    "With the gateway running, enter the proxy's URL and the verify token under WhatsApp > "
     "Configuration, and subscribe to messages."
 )
 
 
-def read(settings: PlatformSettings, _home: Path) -> WhatsAppSettings:
-    """Return what is configured.
+def make_adapter(own: WhatsAppSettings, _section: PlatformSettings, _home: Path) -> WhatsAppAdapter:
+    """Return an adapter, not yet connected."""
+    return WhatsAppAdapter(own)
+
+
+def validate(_own: WhatsAppSettings, section: PlatformSettings) -> None:
+    """Check that users are listed as WhatsApp names them.
 
     Raises:
-        ConfigError: it cannot be right.
+        ConfigError: one is written in another way, and would silently never match.
     """
-    check_allowed_users(settings.allowed_users)
-    return WhatsAppSettings.read(settings.token, settings.extra)
+    for user in section.allowed_users:
+        plain = "".join(normalise_whatsapp(user).split()).replace("-", "")
+        if user not in {"*", plain}:
+            raise ConfigError(
+                f"platforms.whatsapp.allowed_users: write {plain or 'the number'} instead of "
+                f"{user!r}: a number with its country code, digits only."
+            )
 
 
-async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
-    """Return whose number it is.
-
-    Raises:
-        ConfigError, LoginRefused, Unreachable, RateLimited
-    """
-    own = read(settings, _home)
+async def check(own: WhatsAppSettings, _home: Path) -> SetupResult:
+    """Return the name and the number of the account."""
     client = GraphClient(own)
     try:
         identity = await client.identify()
@@ -59,47 +49,21 @@ async def check(settings: PlatformSettings, _home: Path) -> SetupResult:
     listening = f"{own.webhook.host}:{own.webhook.port}{own.webhook.path}"
     return SetupResult(
         f"{identity.name} ({identity.number})",
-        (
-            f"Lead an https address to {listening}.",
-            _ENTERED,
-        ),
+        (f"Put a TLS reverse proxy in front of {listening}.", _ENTER_URL),
     )
 
 
-SETUP: Final = Setup(
+SPEC: Final = PlatformSpec(
+    name="whatsapp",
     title="WhatsApp",
-    before=(
+    settings=WhatsAppSettings,
+    make_adapter=make_adapter,
+    check=check,
+    validate=validate,
+    before_setup=(
         "At https://developers.facebook.com/apps: Create App, for WhatsApp; docs/whatsapp.md has "
         "the steps."
     ),
-    questions=(
-        Question(
-            "token",
-            "Access token",
-            "Of a system user, without an end: Business settings > System users > Generate token.",
-            variable="WHATSAPP_TOKEN",
-        ),
-        Question(
-            "phone_number_id",
-            "Phone number id",
-            "Under WhatsApp > API Setup; it is not the number itself.",
-        ),
-        Question(
-            "app_secret",
-            "App secret",
-            "Under App settings > Basic.",
-            variable="WHATSAPP_APP_SECRET",
-        ),
-        Question(
-            "verify_token",
-            "Verify token",
-            "Of your choice; Meta says it when the webhook is set up.",
-            variable="WHATSAPP_VERIFY_TOKEN",
-            make=lambda: secrets.token_hex(32),
-        ),
-    ),
-    read=read,
-    check=check,
-    people="Numbers with their country code, as digits alone: 4915700000007.",
-    home="Somebody's number; they must have written within the last 24 hours.",
+    user_id_help="Numbers with their country code, digits only: 4915700000007.",
+    home_channel_help="A user's number; they must have written within the last 24 hours.",
 )
