@@ -442,7 +442,7 @@ def test_a_message_whose_place_is_damaged(path: Path) -> None:
     connection.close()
     path.write_bytes(bytes(16) + path.read_bytes()[16:])
     report = repair(path, RepairOptions(way="rows"))
-    assert len([note for note in report.notes if "its place was damaged" in note]) == 2
+    assert len([note for note in report.notes if "its position was damaged" in note]) == 2
     with SessionDB(path) as db:
         for session in (6, 7):
             assert texts(db, session) == [content(session, number) for number in range(MESSAGES)]
@@ -589,6 +589,6 @@ def test_a_tool_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(recover_tool, "MAX_WORK_SECONDS", 0.1)
     with (
         RowFile(tmp_path / "rows.db") as rows,
-        pytest.raises(StoreIOError, match="did not come to an end"),
+        pytest.raises(StoreIOError, match="did not finish"),
     ):
         recover_tool.recover_with(str(tool), tmp_path / "copy.db", rows, lambda _number: None)

@@ -84,7 +84,7 @@ def test_a_fourth_state_is_refused_until_one_is_moved_away(path: Path) -> None:
     put_back(path)
     edit(path, "UPDATE messages SET timestamp = 99 WHERE id = 1")
     wanted = reader.read_everything(path)
-    with pytest.raises(StoreUnavailable, match="Move the ones you want to keep"):
+    with pytest.raises(StoreUnavailable, match="Move those you want to keep"):
         upgrade(path)
     assert reader.read_everything(path) == wanted
     assert backups(path) == ["state.db.v11.2.bak", "state.db.v11.3.bak", "state.db.v11.bak"]

@@ -1,1 +1,1 @@
-"""What can still be read of a damaged file; see `hermes_sessions.storage.care.repair`."""
+"""Recovery of rows from a damaged file; see `hermes_sessions.storage.care.repair`."""

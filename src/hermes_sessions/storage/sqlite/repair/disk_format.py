@@ -1,6 +1,6 @@
-"""Rows read from the pages of a file, whatever became of the trees that led to them.
+"""Rows carved from the pages of a file, even if the B-trees above them are damaged.
 
-A row says how many values it has, and of which kinds, but not to which table it belongs.
+A row states how many values it has, and of which types, but not its table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 from hermes_sessions.storage.sqlite.schema import APPLICATION_ID
 
-# The first hundred bytes of a file, made good in a private copy so that SQLite reads the rest.
+# Repairing the first hundred bytes of a private copy, so that SQLite can read the rest.
 
 
 _LENGTH: Final = 100
@@ -34,16 +34,16 @@ _LARGEST: Final = 65536
 
 
 class HeaderRepair(NamedTuple):
-    """What was wrong with a header."""
+    """The result of repairing a header."""
 
     page_size: int
     was_lost: bool = False
-    #: Pages that the header promises and the file does not have.
+    #: Pages that the header states but the file lacks.
     missing_pages: int = 0
 
 
 def repair_header(path: Path) -> HeaderRepair:
-    """Make the header of a private copy readable, and the copy as long as it says."""
+    """Make the header of a private copy readable, and extend the copy to the stated length."""
     with path.open("r+b") as file:
         raw = bytearray(file.read(_LENGTH).ljust(_LENGTH, b"\0"))
         size = file.seek(0, 2)
@@ -52,11 +52,11 @@ def repair_header(path: Path) -> HeaderRepair:
         if was_lost:
             page_size = _likely_page_size(path, size)
             raw = _new_header(raw, page_size)
-        # A page that was cut off would be taken for one that holds zeros.
+        # A truncated page would be read as a page of zeros.
         pages = max(size // page_size, 1)
         promised = struct.unpack_from(">I", raw, 28)[0]
         missing = max(0, promised - pages) if not was_lost else 0
-        # The journal that readers are to look for has been applied, or is beside the copy.
+        # The journal has already been applied, or is beside the copy.
         raw[18:20] = b"\1\1"
         struct.pack_into(">I", raw, 28, pages)
         raw[92:96] = raw[24:28]
@@ -67,13 +67,13 @@ def repair_header(path: Path) -> HeaderRepair:
 
 
 def is_marked_as_ours(path: Path) -> bool:
-    """Return whether a header says that this program made the file."""
+    """Return whether a header says that this program created the file."""
     with path.open("rb") as file:
         return int.from_bytes(file.read(_LENGTH)[68:72]) == APPLICATION_ID
 
 
 def _stated_page_size(raw: bytearray) -> int:
-    """Return the size of pages that a sound header states, 0 for one that is not."""
+    """Return the page size in an intact header, 0 for a damaged one."""
     size = int.from_bytes(raw[16:18])
     size = _LARGEST if size == 1 else size
     is_sound = (
@@ -89,7 +89,7 @@ def _stated_page_size(raw: bytearray) -> int:
 
 
 def _likely_page_size(path: Path, length: int) -> int:
-    """Return the size at whose multiples most pages begin as those of a tree do."""
+    """Return the page size at whose multiples most B-tree pages begin."""
     best, most = 4096, -1.0
     with path.open("rb") as file:
         for size in _PAGE_SIZES:
@@ -99,8 +99,8 @@ def _likely_page_size(path: Path, length: int) -> int:
                 head = file.read(8)
                 looked_at += 1
                 trees += _begins_a_tree(head, size)
-            # At half of the size every other place is the middle of a page, and at twice the size
-            # every other page is passed over.
+            # At half the size every other position is the middle of a page; at twice the size every
+            # other page is skipped.
             score = trees * trees / looked_at if looked_at else 0.0
             if score > most:
                 best, most = size, score
@@ -142,7 +142,7 @@ class CarvedRow(NamedTuple):
 
 
 class Carver:
-    """Reads the pages of one file, which nobody writes."""
+    """Reads the pages of one file that no program writes."""
 
     def __init__(self, file: BinaryIO, page_size: int) -> None:
         self._file = file
@@ -151,15 +151,16 @@ class Carver:
         self._pages = file.seek(0, 2) // page_size
 
     def rows(self) -> Iterator[CarvedRow]:
-        """Yield the rows of every page that is not on the list of free ones."""
+        """Yield the rows of every page that is not in the free list."""
         free = self._free_pages()
         for page in range(1, self._pages + 1):
             if page not in free:
                 yield from self._rows_on(page)
 
     def lengths(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield the id of every row, and how many bytes each text in it has, as it says itself:
-        what follows on other pages need not be there.
+        """Yield the id of every row, and the stated length in bytes of each of its texts.
+
+        Overflow pages may be missing.
         """
         free = self._free_pages()
         for number in range(1, self._pages + 1):
@@ -172,7 +173,7 @@ class Carver:
                     rowid, offset = _varint(page, offset)
                     kinds, _ = _kinds(page[offset:])
                 except (IndexError, ValueError):
-                    continue  # Not a row any more.
+                    continue  # No longer a row.
                 yield _signed(rowid), [(kind - 13) // 2 for kind in kinds if _is_text(kind)]
 
     def _rows_on(self, number: int) -> Iterator[CarvedRow]:
@@ -181,10 +182,10 @@ class Carver:
             try:
                 yield self._row(number, page, offset)
             except (IndexError, ValueError, struct.error):
-                continue  # Not a row any more.
+                continue  # No longer a row.
 
     def _cells_on(self, number: int, page: bytes) -> tuple[int, ...]:
-        """Return where the rows of a page begin, if it is one of a table."""
+        """Return the offsets of the rows of a table page; empty for other pages."""
         start = _FIRST_PAGE_HEADER if number == 1 else 0
         if page[start] != _LEAF:
             return ()
@@ -210,13 +211,13 @@ class Carver:
                 here = least
         parts = [page[offset : offset + here]]
         if len(parts[0]) < here:
-            raise ValueError("reaches beyond its page")
+            raise ValueError("exceeds its page")
         left = length - here
         following = struct.unpack_from(">I", page, offset + here)[0] if left else 0
         seen: set[int] = set()
         while left > 0:
             if not 0 < following <= self._pages or following in seen:
-                raise ValueError("goes on nowhere")
+                raise ValueError("overflow page is missing")
             seen.add(following)
             more = self._page(following)
             parts.append(more[4 : 4 + min(left, self._usable - 4)])
@@ -244,13 +245,13 @@ class Carver:
 
 
 def carve(path: Path, page_size: int) -> Iterator[CarvedRow]:
-    """Yield every row that stands on a page of a table."""
+    """Yield every row on a table page."""
     with path.open("rb") as file:
         yield from Carver(file, page_size).rows()
 
 
 def carve_lengths(path: Path, page_size: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield the id of every row on a page of a table, and the lengths of its texts in bytes."""
+    """Yield the id of every row on a table page, and the lengths of its texts in bytes."""
     with path.open("rb") as file:
         yield from Carver(file, page_size).lengths()
 
@@ -274,7 +275,7 @@ def _record(payload: bytes) -> list[Any]:
     """Return the values of a row.
 
     Raises:
-        ValueError, IndexError: it is none.
+        ValueError, IndexError: not a valid row.
     """
     kinds, offset = _kinds(payload)
     values: list[Any] = []
@@ -288,7 +289,7 @@ def _record(payload: bytes) -> list[Any]:
 
 
 def _kinds(payload: bytes) -> tuple[list[int], int]:
-    """Return what kinds of values a row has, and where the first one begins."""
+    """Return the types of a row's values, and the offset of the first value."""
     header, offset = _varint(payload, 0)
     kinds: list[int] = []
     while offset < header:
@@ -314,7 +315,7 @@ def _value(payload: bytes, offset: int, kind: int) -> tuple[Any, int]:
         length = _INTEGER_BYTES[kind]
         return int.from_bytes(payload[offset : offset + length], signed=True), length
     if kind < 12:
-        raise ValueError("no kind of value")
+        raise ValueError("invalid value type")
     length = (kind - 12) // 2
     raw = payload[offset : offset + length]
     if len(raw) < length:

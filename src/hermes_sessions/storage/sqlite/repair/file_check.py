@@ -1,4 +1,4 @@
-"""What is wrong with a file, found by reading all of it and changing nothing."""
+"""Finds damage by reading a whole file without changing it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hermes_sessions.storage.sqlite.row_scan import has_zeroed_part, quoted, row
 from hermes_sessions.storage.sqlite.schema import APPLICATION_ID
 from hermes_sessions.storage.sqlite.wal_files import WalState, inspect_wal
 
-#: header, file, schema, table, index and log need a salvage; search can be made anew in its place.
+#: header, file, schema, table, index and log need a salvage; search can be rebuilt in place.
 What = Literal["header", "file", "schema", "table", "search", "log"]
 
-#: What is said of a table that holds a text in which a part was overwritten.
+#: Messages for a table with damaged texts.
 NO_TEXT: Final = "a text in it is not UTF-8"
 ZEROS: Final = "a part of a text in it is zeros"
 _MOST: Final = 100
@@ -27,7 +27,7 @@ _DAMAGE: Final = (apsw.CorruptError, apsw.IOError, apsw.SQLError, apsw.NotADBErr
 
 
 class FileFinding(NamedTuple):
-    """One thing that is wrong."""
+    """One problem."""
 
     what: What
     where: str
@@ -35,13 +35,13 @@ class FileFinding(NamedTuple):
 
 
 def check_file(path: Path) -> list[FileFinding]:
-    """Return what is wrong with a file that others may be using; it is not changed.
+    """Return the problems of a file that others may be using; it is not changed.
 
     Raises:
-        StoreError: it cannot be looked at, for a reason other than damage.
+        StoreError: it cannot be read, for a reason other than damage.
     """
     if not is_database(path):
-        return [FileFinding("header", "", "the file does not begin as a database does")]
+        return [FileFinding("header", "", "the file does not start like a database")]
     findings = wal_findings(inspect_wal(Path(f"{path.resolve()}-wal")))
     try:
         with reading(path) as connection:
@@ -52,13 +52,13 @@ def check_file(path: Path) -> list[FileFinding]:
             return [*findings, FileFinding("file", "", str(error.__cause__))]
         raise
     except ImportRefused as error:
-        # It went on being written meanwhile: what was read is not one state of it.
+        # It was written meanwhile, so the result mixes several states.
         return [*findings, FileFinding("file", "", str(error))] if findings else []
     return findings
 
 
 def check_copy(path: Path, original: Path) -> list[FileFinding]:
-    """Return what is wrong with a private copy of *original*; a journal beside it is applied."""
+    """Return the problems of a private copy of *original*; a journal beside it is applied."""
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     except apsw.Error as error:
@@ -71,23 +71,23 @@ def check_copy(path: Path, original: Path) -> list[FileFinding]:
 
 
 def wal_findings(state: WalState) -> list[FileFinding]:
-    """Return what is wrong with a write-ahead log."""
+    """Return the problems of a write-ahead log."""
     if not state.is_damaged:
         return []
     if state.is_header_damaged:
-        detail = f"its beginning is damaged; SQLite would leave out all {state.frames} pages in it"
+        detail = f"its beginning is damaged; SQLite would ignore all {state.frames} pages in it"
     else:
         first = min(state.damaged)
         detail = (
-            f"page {first} of {state.frames} in it is damaged; SQLite would leave out everything "
+            f"page {first} of {state.frames} in it is damaged; SQLite would ignore everything "
             f"from there on"
         )
     return [FileFinding("log", "", detail)]
 
 
 def emptied_findings(path: Path, connection: apsw.Connection) -> list[FileFinding]:
-    """Return what is to be said of the file at *path*, or of a copy of it that is open on
-    *connection*, if it has no tables and had some before.
+    """Return the problem of an emptied store: the file at *path*, or its copy open on *connection*,
+    has no tables but used to have some.
     """
     if had_store(path) and identify_file(connection).kind is FileType.EMPTY:
         return [FileFinding("file", "", "it has no tables, but a store was here")]
@@ -95,7 +95,7 @@ def emptied_findings(path: Path, connection: apsw.Connection) -> list[FileFindin
 
 
 def check_connection(connection: apsw.Connection) -> list[FileFinding]:
-    """Return what is wrong with an open file."""
+    """Return the problems of an open file."""
     try:
         whole = _lines(connection, "")
     except _DAMAGE as error:
@@ -114,9 +114,10 @@ def check_connection(connection: apsw.Connection) -> list[FileFinding]:
 
 
 def _damaged_texts(connection: apsw.Connection) -> list[FileFinding]:
-    """Return the tables of a store of ours with texts that are no UTF-8, or in which a part was
-    overwritten with zeros. SQLite does not mind, and we never wrote them; other programs did, in
-    older layouts, which are read as they are.
+    """Return the tables of a store of ours with texts that are not UTF-8 or partly zeros.
+
+    SQLite accepts those, but we never write them. Other programs did, in older layouts, which are
+    read as they are.
     """
     if connection.pragma("application_id") != APPLICATION_ID:
         return []

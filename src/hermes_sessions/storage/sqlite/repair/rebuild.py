@@ -1,8 +1,7 @@
-"""A new store made of the rows that were saved from a damaged one.
+"""Builds a new store from the rows recovered from a damaged one.
 
-Rows go in as they are. What the rules of the tables do not allow is made good where that is
-possible, and told: two messages in one place, a title that two sessions have, a session that is
-gone while its messages are there.
+Rows are inserted as they are. Violations of constraints are resolved where possible, and reported:
+two messages with one position, a title of two sessions, a missing session whose messages exist.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ from hermes_sessions.storage.sqlite.provider import SQLiteSessionDBProvider
 from hermes_sessions.storage.sqlite.repair.row_file import RowFile
 from hermes_sessions.storage.sqlite.row_scan import has_zeroed_part, quoted
 
-#: Made anew, or written by the new file itself.
-_LEFT_OUT: Final = frozenset(
+#: Rebuilt, or written by the new file itself.
+_SKIPPED_TABLES: Final = frozenset(
     "search_index search_state search_queue search_titles stale_sessions store_migrations "
     "schema_version".split()
 )
 _FIRST: Final = ("sessions", "messages")
-_STAND_INS: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0}
+_DEFAULT_VALUES: Final = {"TEXT": "", "REAL": 0.0, "INTEGER": 0}
 _LOST_SOURCE: Final = "unknown"
 
 
 class RebuildResult(NamedTuple):
-    """What became of the rows."""
+    """The result of a rebuild."""
 
-    #: By table: how many were read, and how many are in the new file.
+    #: By table: how many rows were read, and how many are in the new file.
     read: dict[str, int]
     written: dict[str, int]
-    #: The very same row was there twice.
+    #: By table: identical rows.
     duplicates: dict[str, int]
-    #: Sessions that were made for messages whose own was lost, with the number of messages.
+    #: Sessions created for messages whose session was lost, with the number of messages.
     adopted: dict[str, int]
-    #: Sessions that hold fewer messages than they had counted: id to (counted, found).
+    #: Sessions with fewer messages than their counter says: id to (counted, found).
     incomplete: dict[str, tuple[int, int]]
-    #: What was changed so that it could be stored, for people.
+    #: Changes that were needed to store rows, for display.
     notes: list[str]
-    #: By table: rows with a text of which a part is damaged.
+    #: By table: rows with a partly damaged text.
     damaged: dict[str, int]
-    #: Tables that the new file has, and of which nothing was read.
+    #: Tables of the new file for which nothing was read.
     absent: list[str]
 
 
 def rebuild(file: RowFile, provider: SQLiteSessionDBProvider) -> RebuildResult:
-    """Write the rows of *file* into a new, empty store, and put everything derived in order."""
+    """Write the rows of *file* into a new, empty store, and compute all derived values."""
     rebuilt = RebuildResult({}, {}, {}, {}, {}, [], {}, [])
     provider.write_on_connection(lambda connection: _copy_all(file, connection, rebuilt))
     provider.write(_continue_ordinals)
@@ -63,7 +62,7 @@ def rebuild(file: RowFile, provider: SQLiteSessionDBProvider) -> RebuildResult:
 
 
 def _copy_all(file: RowFile, connection: apsw.Connection, rebuilt: RebuildResult) -> None:
-    # Order is a matter of chance in a damaged file; what refers to nothing is seen to afterwards.
+    # The order in a damaged file is random; dangling references are resolved afterwards.
     connection.pragma("defer_foreign_keys", 1)
     known = _own_tables(connection)
     found = {name.lower(): name for name in file.tables()}
@@ -83,7 +82,7 @@ def _own_tables(connection: apsw.Connection) -> list[str]:
         "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' "
         "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     ).fetchall()
-    return [str(row[0]) for row in rows if row[0] not in _LEFT_OUT]
+    return [str(row[0]) for row in rows if row[0] not in _SKIPPED_TABLES]
 
 
 class _Column(NamedTuple):
@@ -109,8 +108,8 @@ def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-class _Copying:
-    """One table's rows on their way into the new file."""
+class _TableCopy:
+    """The transfer of one table's rows into the new file."""
 
     def __init__(self, connection: apsw.Connection, table: str, present: Sequence[str]) -> None:
         self._connection = connection
@@ -122,17 +121,17 @@ class _Copying:
         self._sql = f"INSERT INTO {table} ({names}) VALUES ({marks})"
         same = " AND ".join(f"{quoted(column.name)} IS ?" for column in self.columns)
         self._same = f"SELECT 1 FROM {table} WHERE {same} LIMIT 1"
-        #: Rows that claim what another one has.
+        #: Rows that conflict with another one.
         self._waiting: list[list[Any]] = []
         self.read = self.written = self.duplicates = self.damaged = 0
         self.notes: list[str] = []
 
     def take(self, raw: Sequence[Any]) -> None:
-        """Write a row as it is, or let it wait."""
+        """Write a row as it is, or defer it."""
         self.read += 1
         row = [_fitting(column, value) for column, value in zip(self.columns, raw, strict=True)]
         if self._table == "messages" and row[self._place.get("ordinal", 0)] is None:
-            self.notes.append(f"messages {row[0]}: a part of it is lost; it stands at the end now")
+            self.notes.append(f"messages {row[0]}: a part of it is lost; it was moved to the end")
         if any(map(_is_damaged, self.columns, raw)):
             self.damaged += 1
             self.notes.append(f"{self._table} {row[0]}: a part of a text in it is damaged")
@@ -140,13 +139,13 @@ class _Copying:
             self._waiting.append(row)
 
     def finish(self) -> None:
-        """Write what waited, changed as little as need be."""
+        """Write the deferred rows with as few changes as possible."""
         for row in self._waiting:
             if self._connection.execute(self._same, row).fetchone() is not None:
                 self.duplicates += 1
                 continue
             name = f"{self._table} {row[0]}"
-            for column, change, note in _CONCESSIONS.get(self._table, ()):
+            for column, change, note in _CONFLICT_RESOLUTIONS.get(self._table, ()):
                 if column not in self._place:
                     continue
                 row[self._place[column]] = change and self._next_place(row)
@@ -154,7 +153,7 @@ class _Copying:
                     self.notes.append(f"{name}: {note}")
                     break
             else:
-                self.notes.append(f"{name}: another row is in its place; it was left out")
+                self.notes.append(f"{name}: another row has its key; it was skipped")
 
     def _write(self, row: Sequence[Any]) -> bool:
         try:
@@ -172,13 +171,13 @@ class _Copying:
         return int(found)
 
 
-#: What is given up, one after the other, when two rows claim the same, and whether for a new place.
-_CONCESSIONS: Final = {
-    "sessions": (("title", False, "another session has its title; it has none now"),),
+#: The columns given up, one after the other, in a conflict, and whether for a new position.
+_CONFLICT_RESOLUTIONS: Final = {
+    "sessions": (("title", False, "another session has its title; the title was removed"),),
     "messages": (
-        ("external_id", False, "another message has its external id; it has none now"),
-        ("ordinal", True, "another message has its place; it stands at the end now"),
-        ("id", False, "another message has its id; it has a new one, at the end"),
+        ("external_id", False, "another message has its external id; the id was removed"),
+        ("ordinal", True, "another message has its position; it was moved to the end"),
+        ("id", False, "another message has its id; it got a new one, at the end"),
     ),
 }
 
@@ -187,7 +186,7 @@ def _copy(
     file: RowFile, name: str, connection: apsw.Connection, table: str, rebuilt: RebuildResult
 ) -> None:
     present = {column.lower(): column for column in file.columns(name)}
-    copying = _Copying(connection, table, list(present))
+    copying = _TableCopy(connection, table, list(present))
     for raw in file.rows(name, [present[column.name] for column in copying.columns]):
         copying.take(raw)
     copying.finish()
@@ -201,16 +200,16 @@ def _copy(
 
 
 def _is_damaged(column: _Column, value: Any) -> bool:
-    """Tell whether a text is none that we ever wrote."""
+    """Tell whether a text cannot have been written by us."""
     return column.kind == "TEXT" and (isinstance(value, bytes) or has_zeroed_part(value))
 
 
 def _fitting(column: _Column, value: Any) -> Any:
-    """Return a value that the column takes."""
+    """Return a value that the column accepts."""
     stand_in = None
     if column.required and not column.is_key:
         given = column.default is not None
-        stand_in = int(column.default or 0) if given else _STAND_INS.get(column.kind, "")
+        stand_in = int(column.default or 0) if given else _DEFAULT_VALUES.get(column.kind, "")
     if value is None:
         return stand_in
     if column.kind != "TEXT":
@@ -240,8 +239,9 @@ def _add_missing_sessions(connection: apsw.Connection, rebuilt: RebuildResult) -
 
 
 def _repair_ordinals(connection: apsw.Connection, rebuilt: RebuildResult) -> None:
-    """Put messages behind the one before them whose own number is none that was ever given: they
-    are where damage changed a row without making it unreadable.
+    """Move messages with an impossible ordinal after the previous message.
+
+    Damage can change a row without making it unreadable.
     """
     odd = connection.execute(
         "SELECT m.id, m.session_id, m.ordinal FROM messages m "
@@ -263,8 +263,8 @@ def _repair_ordinals(connection: apsw.Connection, rebuilt: RebuildResult) -> Non
             place = int(connection.execute(last, (session_id,)).get)
         connection.execute("UPDATE messages SET ordinal = ? WHERE id = ?", (place, number))
         rebuilt.notes.append(
-            f"messages {number}: its place was damaged, and a part of it may be; it is at {place} "
-            f"of {session_id}"
+            f"messages {number}: its position was damaged, and a part of it may be; it is at "
+            f"{place} of {session_id}"
         )
 
 
@@ -273,14 +273,14 @@ def _drop_orphaned_rows(connection: apsw.Connection, rebuilt: RebuildResult) -> 
         connection.execute(f"DELETE FROM {table} WHERE session_id NOT IN (SELECT id FROM sessions)")
         if gone := connection.changes():
             rebuilt.written[table] -= gone
-            rebuilt.notes.append(f"{table}: {gone} rows of sessions that are lost were left out")
+            rebuilt.notes.append(f"{table}: {gone} rows of lost sessions were skipped")
     connection.execute(
         "UPDATE sessions SET parent_session_id = NULL, edge_kind = NULL "
         "WHERE parent_session_id IS NOT NULL AND parent_session_id NOT IN (SELECT id FROM sessions)"
     )
     if cut := connection.changes():
-        rebuilt.notes.append(f"sessions: {cut} had a parent that is lost; they stand alone now")
-    # Nobody holds anything in a store that nobody has open.
+        rebuilt.notes.append(f"sessions: {cut} had a lost parent; they have no parent now")
+    # No process holds a lease in a store that none has open.
     connection.execute("UPDATE sessions SET fence = NULL WHERE fence IS NOT NULL")
     connection.execute(
         "UPDATE leases SET holder = NULL, process_id = NULL, taken_at = NULL, expires_at = NULL"
@@ -288,7 +288,7 @@ def _drop_orphaned_rows(connection: apsw.Connection, rebuilt: RebuildResult) -> 
 
 
 def _continue_ids(file: RowFile, connection: apsw.Connection) -> None:
-    """Never give an id again that a lost message had."""
+    """Never reuse the id of a lost message."""
     if not file.columns("hermes_sequence"):
         return
     for name, number in file.rows("hermes_sequence", ("name", "seq")):
@@ -299,7 +299,7 @@ def _continue_ids(file: RowFile, connection: apsw.Connection) -> None:
 
 
 def _continue_ordinals(tx: WriteTransaction) -> None:
-    """Make the numbers of places continue behind the last message of every session."""
+    """Continue the ordinals after the last message of every session."""
     tx.run(
         "UPDATE sessions SET next_ordinal = MAX(next_ordinal, COALESCE("
         "(SELECT MAX(m.ordinal) + 1 FROM messages m WHERE m.session_id = sessions.id), 1))"
@@ -307,7 +307,7 @@ def _continue_ordinals(tx: WriteTransaction) -> None:
 
 
 def _settle_lineage(tx: WriteTransaction, rebuilt: RebuildResult) -> None:
-    """Make conversations of what belongs together; edges stay what they were."""
+    """Compute conversations from the lineage; edge kinds stay as they were."""
     parents: dict[str, Any] = dict(tx.all("SELECT id, parent_session_id FROM sessions"))
     roots: dict[str, str] = {}
     for session_id in parents:
@@ -337,7 +337,7 @@ def _settle_lineage(tx: WriteTransaction, rebuilt: RebuildResult) -> None:
 
 
 def _settle_sessions(tx: WriteTransaction, rebuilt: RebuildResult) -> None:
-    """Count anew, and compare with what the sessions had counted."""
+    """Recount, and compare with the stored counters."""
     for session_id, counted in tx.all("SELECT id, message_count FROM sessions"):
         refresh_summary(tx, session_id)
         row = tx.one("SELECT message_count FROM sessions WHERE id = ?", (session_id,))

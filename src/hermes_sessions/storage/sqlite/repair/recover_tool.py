@@ -1,7 +1,7 @@
-"""Reading a damaged file with the ``.recover`` of the ``sqlite3`` tool, where there is one.
+"""Reads a damaged file with ``.recover`` of the ``sqlite3`` tool, if it is installed.
 
-The tool runs as a process of its own, on a private copy. What it writes is not run as it is: only
-its rows are taken, into tables without rules, and nothing that the file says can run anything.
+The tool runs as a separate process on a private copy. Its output is not executed as it is: only its
+rows are inserted, into tables without constraints, and nothing in the file can run code.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from hermes_sessions.storage.sqlite.repair.disk_format import carve_lengths
 from hermes_sessions.storage.sqlite.repair.row_file import LOST_AND_FOUND, LOST_COLUMNS, RowFile
 from hermes_sessions.storage.sqlite.row_scan import quoted
 
-# Rows of which the tool read less than they hold.
+# Rows that the tool truncated.
 #
-# It gives a text as far as its pages lead, ends it at the first NUL, and says nothing. But a row
-# says at its beginning how long each of its texts is, on a page of its own table: so what came out
-# can be compared with that.
+# It returns a text as far as its pages lead, ends it at the first NUL, and reports nothing. But a
+# row starts with the length of each of its texts, on a page of its own table, so the output can be
+# compared with that.
 
-#: Derived, and made anew.
+#: Derived tables, which are rebuilt.
 _DERIVED: Final = ("search_", "messages_fts", "stale_sessions")
 
 
 def truncated_rows(copy: Path, page_size: int, file: RowFile) -> Iterator[tuple[str, int]]:
-    """Yield table and row id of the rows in *file*, read from *copy*, whose texts have not the
-    lengths that they have there. Where the beginning of a row is lost, nothing is known of it.
+    """Yield table and row id of the rows in *file* whose texts have other lengths than in *copy*.
+
+    If the beginning of a row is lost, it cannot be compared.
     """
     connection = file.connection
     connection.execute("CREATE TEMP TABLE declared (row_id INTEGER, lengths TEXT)")
@@ -59,14 +60,14 @@ def truncated_rows(copy: Path, page_size: int, file: RowFile) -> Iterator[tuple[
 
 
 def is_derived(table: str) -> bool:
-    """Return whether a table holds nothing that is not in others."""
+    """Return whether a table contains only derived data."""
     return table.lower().startswith(_DERIVED)
 
 
 def _shortened(
     file: RowFile, table: str, key: str, columns: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Return the rows whose *columns* have not the lengths that the row with the id *key* has."""
+    """Return the rows whose *columns* have other lengths than the row with the id *key*."""
     name = quoted(table)
     lengths = " || ".join(
         f"CASE typeof({column}) WHEN 'text' THEN octet_length({column}) || ' ' ELSE '' END"
@@ -84,19 +85,19 @@ logger = Logger(__name__)
 
 TOOL: Final = "sqlite3"
 _PATIENCE: Final = 60.0
-#: Whatever the user has set up for the tool does not concern this.
+#: The user's own configuration of the tool is ignored.
 _ARGUMENTS: Final = ("-batch", "-init", os.devnull)
-#: Free pages hold what was deleted, and that stays deleted.
+#: Free pages contain deleted data, which stays deleted.
 _COMMAND: Final = ".recover --ignore-freelist"
 _INTO: Final = re.compile(r"INSERT (?:OR IGNORE )?INTO '?(?P<table>(?:[^'\s(]|'')+)'?[\s(]")
 _TABLE: Final = re.compile(r"CREATE TABLE ", re.IGNORECASE)
 _PRAGMA: Final = re.compile(r"PRAGMA (?P<name>user_version|application_id) = '(?P<value>-?\d+)'")
-#: What rows may be written with: text is cut into pieces where a line would end.
+#: Functions in the tool's statements: text is split at line ends.
 _FUNCTIONS: Final = frozenset({"replace", "char", "unistr", "unistr_quote"})
 
 
 def find_recover_tool(program: str = TOOL) -> str | None:
-    """Return where a tool is that can really do it: many are built without the means."""
+    """Return the path of a tool that supports ``.recover``; many builds do not."""
     found = shutil.which(program)
     if found is None:
         return None
@@ -125,11 +126,12 @@ def find_recover_tool(program: str = TOOL) -> str | None:
 def recover_with(
     tool: str, copy: Path, into: RowFile, on_rows: Callable[[int], None]
 ) -> list[tuple[str, int]]:
-    """Let *tool* read the private *copy*, and put what it finds *into* a file of rows; return table
-    and row id there of those with a text that is no UTF-8, which has other signs now.
+    """Let *tool* read the private *copy*, and write its rows *into* a row file.
+
+    Returns table and row id there of rows with a text that is not UTF-8 and was altered.
 
     Raises:
-        StoreIOError: the tool failed, or was ended after hours, before it came to an end.
+        StoreIOError: the tool failed or was stopped after hours.
     """
     changed: list[tuple[str, int]] = []
     with tempfile.TemporaryFile() as complaints:
@@ -139,7 +141,7 @@ def recover_with(
             stdout=subprocess.PIPE,
             stderr=complaints,
         )
-        # In a damaged file it may go round in circles.
+        # It may run forever on a damaged file.
         over = threading.Timer(MAX_WORK_SECONDS, process.kill)
         over.daemon = True
         over.start()
@@ -157,7 +159,7 @@ def recover_with(
         complaints.seek(0)
         said = complaints.read(2000).decode(errors="replace").strip()
     if code != 0:
-        raise StoreIOError(f"{tool} did not come to an end (exit code {code}): {said}")
+        raise StoreIOError(f"{tool} did not finish (exit code {code}): {said}")
     if said:
         logger.info("%s: %s", tool, said)
     return changed
@@ -167,7 +169,7 @@ def _statements(output: IO[bytes]) -> Iterator[str]:
     pending: list[str] = []
     for line in output:
         pending.append(line.decode("utf-8", "surrogateescape"))
-        # Whether a statement is complete can only be so where a line ends with a semicolon.
+        # A statement can only be complete where a line ends with a semicolon.
         if line.rstrip().endswith(b";"):
             statement = "".join(pending)
             if apsw.complete(statement.encode("utf-8", "replace").decode()):
@@ -217,7 +219,7 @@ def _is_unicode(statement: str) -> bool:
 
 
 def _made_as(name: str) -> str:
-    """Return what a table is called here: only SQLite may give some names."""
+    """Return the name of a table here: some names are reserved for SQLite."""
     return "hermes_sequence" if name.lower() == "sqlite_sequence" else name
 
 
@@ -226,13 +228,13 @@ def _insert(connection: apsw.Connection, statement: str, name: str) -> bool:
     try:
         connection.execute(statement.encode("utf-8", "replace").decode())
     except apsw.SQLError as error:
-        logger.info("a row of %s was not understood: %s", name, error)
+        logger.info("A row of %s was not understood: %s", name, error)
         return False
     return True
 
 
 def _make_table(scratch: apsw.Connection, statement: str, into: RowFile) -> None:
-    """Make a table with the columns of one that *statement* declares, and no rules."""
+    """Create a table with the columns that *statement* declares, without constraints."""
     if re.match(r"CREATE TABLE sqlite_sequence", statement):
         into.make("hermes_sequence", ("name", "seq"))
         return
@@ -240,7 +242,7 @@ def _make_table(scratch: apsw.Connection, statement: str, into: RowFile) -> None
     try:
         scratch.execute(statement.encode("utf-8", "replace").decode())
     except apsw.Error as error:
-        logger.info("a table was not understood: %s", error)
+        logger.info("A table was not understood: %s", error)
         return
     for (name,) in scratch.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table'"
@@ -255,8 +257,9 @@ def _make_table(scratch: apsw.Connection, statement: str, into: RowFile) -> None
 
 
 def _row_id_column(connection: apsw.Connection, table: str) -> str | None:
-    """Return the column that is the same as the id of a row, as the tool writes it; else it writes
-    the id, unless there is none.
+    """Return the column that is an alias of the row id in the tool's output.
+
+    Without one, the tool writes the row id itself, if there is one.
     """
     keys = connection.execute(
         "SELECT lower(type), name FROM pragma_table_info(?) WHERE pk > 0", (table,)

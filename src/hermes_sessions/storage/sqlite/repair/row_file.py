@@ -1,7 +1,7 @@
-"""A file of rows without rules: what was read of a damaged one, before it is put in order.
+"""A file of unconstrained rows: what was recovered from a damaged file, before it is put in order.
 
-Tables have their names and columns and nothing else, so that no row is refused. Rows that were
-found without their table are in ``lost_and_found``, as SQLite's ``.recover`` calls it.
+Tables only have names and columns, so that no row is refused. Rows found without their table are in
+``lost_and_found``, like in SQLite's ``.recover``.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from hermes_sessions.storage.sqlite.row_scan import quoted, rows_of
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS, Table
 
 LOST_AND_FOUND: Final = "lost_and_found"
-#: What stands before the values of such a row.
+#: The columns before the values of such a row.
 LOST_COLUMNS: Final = ("rootpgno", "pgno", "nfield", "id")
 _BATCH: Final = 1000
 
 
 class RowFile:
-    """Such a file, open for writing and reading; nobody else has it."""
+    """A private row file, open for writing and reading."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: By table: the column with the ids that its rows had in the damaged file, where known.
+        #: By table: the column with the row ids of the damaged file, if known.
         self.row_ids: dict[str, str] = {}
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         self.connection = apsw.Connection(str(path), flags=flags)
-        # A run that is interrupted starts anew, so nothing needs to survive one.
+        # An interrupted run starts over, so nothing needs to survive it.
         self.connection.pragma("journal_mode", "off")
         self.connection.pragma("synchronous", "off")
         self.connection.pragma("trusted_schema", 0)
@@ -50,12 +50,12 @@ class RowFile:
         return {str(name): self.columns(str(name)) for (name,) in names}
 
     def columns(self, table: str) -> list[str]:
-        """Return the columns of a table; none when it is missing."""
+        """Return the columns of a table; empty if it does not exist."""
         found = self.connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
         return [str(row[0]) for row in found]
 
     def make(self, table: str, columns: Sequence[str]) -> None:
-        """Make a table, unless there is one; columns that it lacks are added."""
+        """Create a table unless it exists; add missing columns."""
         present = self.columns(table)
         if not present:
             names = ", ".join(map(quoted, columns))
@@ -77,19 +77,19 @@ class RowFile:
         return count
 
     def count(self, table: str) -> int:
-        """Return how many rows a table has."""
+        """Return the number of rows in a table."""
         return int(self.connection.execute(f"SELECT COUNT(*) FROM {quoted(table)}").get)
 
     def rows(
         self, table: str, columns: Sequence[str], row_id: int | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a table in the order in which they were written, or one of them."""
+        """Yield the rows of a table in the order of writing, or one of them."""
         one, given = ("", ()) if row_id is None else ("WHERE rowid = ? ", (row_id,))
         yield from rows_of(self.connection, table, columns, f"{one}ORDER BY rowid", given)
 
 
 def _bindable(value: Any) -> Any:
-    """Return text that is no UTF-8 as the bytes it was; reading it gives the text again."""
+    """Return text that is not UTF-8 as its original bytes; reading gives the text again."""
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode()
@@ -98,11 +98,11 @@ def _bindable(value: Any) -> Any:
     return value
 
 
-# To which table a row belongs that was found without one, told by what it holds.
+# Guessing the table of a row from its values.
 
 
 _WORD: Final = re.compile(r"[a-z][a-z_]{2,30}\Z")
-#: Where both tables have a time.
+#: The position of a time in both tables.
 _TIME: Final = 7
 
 
@@ -119,7 +119,7 @@ def _names(table: Table) -> list[str]:
     return [column.name for column in table.columns if not column.generated]
 
 
-#: Columns in the order in which a fresh file has them.
+#: Columns in the order of a new file.
 ORDER: Final = {table.name: _names(table) for table in (MESSAGES, SESSIONS)}
 
 
@@ -145,8 +145,9 @@ def _is_text(value: Any) -> bool:
 
 
 def name_of(file: RowFile, table: str, row_id: int) -> tuple[str, Any] | None:
-    """Return table and id of a row, also of one that was found without its table; None when nobody
-    can tell which it was, or it is in its table, too.
+    """Return table and id of a row, even if it was found without its table.
+
+    None if that is unknown, or the row is also in its table.
     """
     [row] = file.rows(table, file.columns(table), row_id)
     if table != LOST_AND_FOUND:
@@ -161,9 +162,9 @@ def name_of(file: RowFile, table: str, row_id: int) -> tuple[str, Any] | None:
 
 
 def put_back(file: RowFile) -> tuple[dict[str, int], int]:
-    """Move rows that were found without their table to where they belong, unless they are there.
+    """Move rows found without their table to where they belong, unless they are already there.
 
-    Returns how many were put back, by table, and how many of the others nobody can tell.
+    Returns how many were moved, by table, and how many others are unidentified.
     """
     if LOST_AND_FOUND not in file.tables():
         return {}, 0
@@ -201,7 +202,7 @@ def _present(file: RowFile, table: str) -> set[Any]:
 
 
 def _write(file: RowFile, table: str, rows: list[tuple[Any, ...]]) -> None:
-    """Write rows whose values stand in the order of the table's columns; some may have fewer."""
+    """Write rows whose values are in column order; some may have fewer values."""
     if not rows:
         return
     columns = file.columns(table) or ORDER[table]

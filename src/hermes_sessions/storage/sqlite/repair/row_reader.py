@@ -1,7 +1,7 @@
-"""Reading a damaged file row by row, around what is damaged.
+"""Reads a damaged file row by row, around the damage.
 
-Rows are read in the order of their ids from both ends. What lies between two damaged places is
-found by asking for rows in the middle, and by the ids that indexes still know.
+Rows are read in the order of their ids from both ends. Rows between two damaged parts are found by
+bisection, and by the ids in the indexes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hermes_sessions.storage.sqlite.row_scan import DAMAGE, quoted, rows_of
 
 logger = Logger(__name__)
 
-#: Questions asked about ids that no index knows, for one table.
+#: The maximum number of probes for unindexed ids in one table.
 _MOST_QUESTIONS: Final = 20_000
 _UNREADABLE: Final = (
     *DAMAGE,
@@ -37,7 +37,7 @@ OnRows = Callable[[int], None]
 
 
 def open_copy(path: Path) -> apsw.Connection:
-    """Open a private copy so that a damaged list of tables does not keep SQLite from reading it."""
+    """Open a private copy in a way that tolerates a damaged schema."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.pragma("trusted_schema", 0)
     connection.pragma("writable_schema", 1)
@@ -45,7 +45,7 @@ def open_copy(path: Path) -> apsw.Connection:
 
 
 def drop_duplicate_schema_entries(path: Path) -> list[str]:
-    """Remove what the list of tables of a private copy says twice; return the names."""
+    """Remove duplicate schema entries of a private copy; return their names."""
     twice = (
         "FROM sqlite_schema WHERE rowid NOT IN "
         "(SELECT MIN(rowid) FROM sqlite_schema GROUP BY type, name)"
@@ -56,7 +56,7 @@ def drop_duplicate_schema_entries(path: Path) -> list[str]:
         if found:
             connection.execute(f"DELETE {twice}")
     except _UNREADABLE as error:
-        logger.info("the list of tables cannot be put in order: %s", error)
+        logger.info("The schema cannot be repaired: %s", error)
         return []
     finally:
         connection.close(True)
@@ -64,7 +64,7 @@ def drop_duplicate_schema_entries(path: Path) -> list[str]:
 
 
 def read_row_by_row(copy: Path, page_size: int, into: RowFile, on_rows: OnRows) -> None:
-    """Put every row that can be read of the private *copy* *into* a file of rows."""
+    """Write every readable row of the private *copy* *into* a row file."""
     connection = open_copy(copy)
     complete = True
     done = 0
@@ -80,7 +80,7 @@ def read_row_by_row(copy: Path, page_size: int, into: RowFile, on_rows: OnRows) 
             into.connection.pragma(name, int(connection.pragma(name)))
         _read_sequence(connection, into)
     except _UNREADABLE as error:
-        logger.info("%s: the list of tables cannot be read: %s", copy, error)
+        logger.info("%s: the schema cannot be read: %s", copy, error)
         complete = False
     finally:
         connection.close(True)
@@ -89,7 +89,7 @@ def read_row_by_row(copy: Path, page_size: int, into: RowFile, on_rows: OnRows) 
 
 
 def readable_tables(connection: apsw.Connection) -> dict[str, list[str]]:
-    """Return the columns of the tables that hold data of their own."""
+    """Return the columns of the tables that contain primary data."""
     listed = [
         (str(name), str(sql))
         for name, sql in rows_of(
@@ -120,8 +120,8 @@ def readable_tables(connection: apsw.Connection) -> dict[str, list[str]]:
 
 
 def known_ids(connection: apsw.Connection, table: str) -> tuple[set[int], bool]:
-    """Return the ids of rows that the table's indexes still know, from either end of each, and
-    whether one of them could be read as a whole.
+    """Return the row ids found in the table's indexes, from either end of each, and whether one
+    index could be read completely.
     """
     ids: set[int] = set()
     is_whole = False
@@ -169,7 +169,7 @@ class _TableReader:
         self.is_complete = True
 
     def rows(self) -> Iterator[Sequence[Any]]:
-        """Yield what can be read."""
+        """Yield the readable rows."""
         try:
             for row in self._between(None, None):
                 self._seen.add(row[0])
@@ -191,7 +191,7 @@ class _TableReader:
             self.is_complete = False
 
     def _rest(self) -> Iterator[Sequence[Any]]:
-        """Yield what lies beyond the first damaged place."""
+        """Yield the rows after the first damaged part."""
         low = max(self._seen, default=-(2**62))
         high = 2**62
         try:
@@ -201,7 +201,7 @@ class _TableReader:
                     self._seen.add(high)
                     yield row[1:]
         except _UNREADABLE:
-            logger.debug("%s is damaged below row %d, too", self._table, high)
+            logger.debug("%s is also damaged below row %d", self._table, high)
         known, is_all = known_ids(self._connection, self._table)
         for rowid in sorted(known - self._seen):
             yield from self._one(rowid)
@@ -219,7 +219,7 @@ class _TableReader:
             return
 
     def _bisect(self, first: int, last: int) -> Iterator[Sequence[Any]]:
-        """Yield rows between two ids, the widest gaps first, as long as asking is worth it."""
+        """Yield rows between two ids, the widest gaps first, within the limit of probes."""
         waiting = [(first, last)]
         while waiting and self._questions < _MOST_QUESTIONS:
             waiting.sort(key=lambda gap: gap[1] - gap[0])
@@ -237,7 +237,7 @@ class _TableReader:
                         yield row[1:]
                 reached = last + 1
             except _UNREADABLE:
-                # The row that could not be read is somewhere from here on.
+                # The unreadable row is somewhere after this.
                 waiting.append((max(reached, middle) + 1, last))
             waiting.append((first, middle - 1))
 
@@ -271,8 +271,9 @@ def _read_sequence(connection: apsw.Connection, into: RowFile) -> None:
 
 
 def carve_into(copy: Path, page_size: int, into: RowFile) -> None:
-    """Put rows of all pages into ``lost_and_found``, unless what they hold tells that they belong
-    to tables which are made anew; who puts them back takes those that are missing.
+    """Write rows of all pages into ``lost_and_found``, except those recognised as derived data.
+
+    `put_back` then uses the ones that are missing.
     """
     width = 0
     into.connection.execute("BEGIN")
@@ -288,24 +289,24 @@ def carve_into(copy: Path, page_size: int, into: RowFile) -> None:
     into.connection.execute("COMMIT")
 
 
-# What the indexes of a damaged file still know of rows that its tables have lost.
+# Evidence in the indexes of a damaged file for rows that its tables have lost.
 
 
 _INDEX_UNREADABLE = (*DAMAGE, apsw.SQLError, apsw.NotADBError)
 
 
 class IndexEvidence(NamedTuple):
-    """Ids that existed when the file was sound."""
+    """Ids that existed when the file was intact."""
 
     sessions: set[str]
     #: Ids of messages.
     messages: set[int]
-    #: Their places, by session.
+    #: Their ordinals, by session.
     places: dict[str, set[int]]
 
 
 def read_index_evidence(copy: Path) -> IndexEvidence:
-    """Return what is known of messages and sessions, however little that is."""
+    """Return the known ids of messages and sessions, as far as they can be read."""
     known = IndexEvidence(set(), set(), {})
     try:
         connection = open_copy(copy)
@@ -331,7 +332,7 @@ def read_index_evidence(copy: Path) -> IndexEvidence:
 
 
 def _both_ways(connection: apsw.Connection, sql: str) -> Iterator[tuple[Any, ...]]:
-    """Yield what can be read of an index from its beginning, and if need be from its end."""
+    """Yield the readable part of an index from its beginning and, if needed, from its end."""
     for direction in ("ASC", "DESC"):
         try:
             yield from connection.execute(sql.format(direction))
@@ -341,8 +342,9 @@ def _both_ways(connection: apsw.Connection, sql: str) -> Iterator[tuple[Any, ...
 
 
 def rows_lost(copy: Path, read: Mapping[str, int]) -> dict[str, int | None]:
-    """Return the tables of which more rows were there than those that were *read*, with how many;
-    None for a damaged one where no index tells.
+    """Return the tables that had more rows than were *read*, with the number of lost rows.
+
+    None for a damaged table without an index that tells.
     """
     lost: dict[str, int | None] = {}
     try:
@@ -359,7 +361,7 @@ def rows_lost(copy: Path, read: Mapping[str, int]) -> dict[str, int | None]:
             elif len(known) > read[table]:
                 lost[table] = len(known) - read[table]
     except _INDEX_UNREADABLE:
-        return lost  # The list of tables itself is damaged, which is told elsewhere.
+        return lost  # The schema itself is damaged, which is reported elsewhere.
     finally:
         connection.close(True)
     return lost
@@ -375,7 +377,7 @@ def _is_whole(connection: apsw.Connection, table: str, columns: list[str]) -> bo
 
 
 def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return numbers as ranges, both ends included."""
+    """Return numbers as inclusive ranges."""
     found: list[tuple[int, int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:

@@ -1,8 +1,8 @@
-"""The copy that is made beside a file before its layout changes.
+"""The copy made beside a file before its layout changes.
 
 It is written under a temporary name, compared byte by byte with the original, checked as a
-database, and only then given its name: whatever carries the name is complete. A copy that is there
-already is used when it holds the very same state, and otherwise left alone.
+database, and only then renamed: a copy with the final name is complete. An existing copy is reused
+if it has exactly the same content, and otherwise left alone.
 """
 
 from __future__ import annotations
@@ -29,38 +29,37 @@ from hermes_sessions.storage.sqlite.file_access import create_private
 
 logger = Logger(__name__)
 
-#: How many different states of one version are kept.
+#: How many different copies of one version are kept.
 _KEPT: Final = 3
 _PAGES_AT_ONCE: Final = 4096
 _CHUNK: Final = 1024 * 1024
 _SPARE_BYTES: Final = 1024 * 1024
 
-#: Bytes of the header that a copy has of its own: kind of journal, counters of changes, and the
-#: version of the library.
+#: Header bytes in which a copy may differ: kind of journal, change counters and library version.
 _OWN_HEADER_BYTES: Final = ((18, 20), (24, 28), (40, 44), (92, 100))
-#: Where the header tells the first page of the list of free pages.
+#: The header position of the first free-list page.
 _FREE_LIST: Final = 32
-#: SQLite never uses the page that holds its lock bytes.
+#: SQLite never uses the page with its lock bytes.
 _LOCK_BYTES: Final = 0x4000_0000
 
 
 def ensure_backup(connection: apsw.Connection, path: Path, version: int) -> Path:
-    """Return a verified copy of the file beside it, made now unless there is one.
+    """Return a verified copy of the file beside it, creating it if needed.
 
     *connection* must hold the file exclusively, outside any transaction.
 
     Raises:
-        DiskFull: there is no room for it.
+        DiskFull: there is not enough space.
         StoreReadOnly: the directory cannot be written.
         StoreCorrupt: the file itself is damaged.
-        StoreUnavailable: as many different copies as are kept exist already.
-        StoreIOError: what was written is not what was read.
+        StoreUnavailable: the maximum number of different copies exists already.
+        StoreIOError: the copy differs from the file.
     """
     length = _length(connection)
     if path.stat().st_size < length:
         raise StoreCorrupt(
             f"{path}: database disk image is malformed: its end is missing. Nothing was changed. "
-            f"Keep the file, and restore a backup or save what can be read with: hermes repair"
+            f"Keep the file, and restore a backup or recover what can be read with: hermes repair"
         )
     for target in _names(path, version):
         if not os.path.lexists(target):
@@ -68,12 +67,12 @@ def ensure_backup(connection: apsw.Connection, path: Path, version: int) -> Path
             logger.info("%s: backed up to %s", path, target)
             return target
         if _same_state(connection, path, target, length):
-            logger.info("%s: the backup %s holds this very state", path, target)
+            logger.info("%s: the backup %s already has this state", path, target)
             return target
     names = ", ".join(name.name for name in _names(path, version))
     raise StoreUnavailable(
-        f"{path} was not upgraded: there are {_KEPT} backups of other states of it already "
-        f"({names}), and none is ever overwritten. Move the ones you want to keep to another "
+        f"{path} was not upgraded: {_KEPT} backups of other states of it exist already "
+        f"({names}), and none is ever overwritten. Move those you want to keep to another "
         f"directory, then try again."
     )
 
@@ -90,7 +89,7 @@ def _length(connection: apsw.Connection) -> int:
 
 def _make(connection: apsw.Connection, path: Path, target: Path, length: int) -> None:
     _require_space(path, length)
-    # One name for all attempts, so that an attempt that was killed is cleaned up by the next.
+    # All attempts use one name, so that a killed attempt is cleaned up by the next.
     partial = path.with_name(f"{path.name}.bak.partial")
     try:
         partial.unlink(missing_ok=True)
@@ -104,7 +103,7 @@ def _make(connection: apsw.Connection, path: Path, target: Path, length: int) ->
         _copy(connection, partial)
         if not _same_state(connection, path, partial, length):
             raise StoreIOError(
-                f"{partial} does not hold what was written to it; {path} was not changed. Check "
+                f"{partial} does not contain what was written to it; {path} was not changed. Check "
                 f"the disk."
             )
         _check(partial, path)
@@ -125,7 +124,7 @@ def _make(connection: apsw.Connection, path: Path, target: Path, length: int) ->
 
 
 def _require_space(path: Path, length: int) -> None:
-    # The copy, and a rollback journal of about half of the pages while the upgrade runs.
+    # The copy, plus a rollback journal of about half of the pages during the upgrade.
     if _free_bytes(path) < length + length // 2 + _SPARE_BYTES:
         raise _no_room(path, length)
 
@@ -150,7 +149,7 @@ def _megabytes(count: int) -> str:
 def _copy(connection: apsw.Connection, partial: Path) -> None:
     copy = apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        # Until it has its name the copy may be lost at any time, so it needs no journal.
+        # Durability is not needed until the copy has its final name.
         copy.pragma("journal_mode", "off")
         with copy.backup("main", connection, "main") as backup:
             while not backup.done:
@@ -160,7 +159,7 @@ def _copy(connection: apsw.Connection, partial: Path) -> None:
 
 
 def _check(partial: Path, path: Path) -> None:
-    """Check every table but those of the search index, which is derived and thrown away."""
+    """Check every table except those of the search index, which is derived and dropped."""
     copy = apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         tables: list[tuple[Any, ...]] = copy.execute(
@@ -174,7 +173,7 @@ def _check(partial: Path, path: Path) -> None:
                 raise StoreCorrupt(
                     f"{path}: database disk image is malformed in table {table} "
                     f"({findings[0][0]}). Nothing was changed. Keep the file, and restore a backup "
-                    f"or save what can be read with: hermes repair"
+                    f"or recover what can be read with: hermes repair"
                 )
     finally:
         copy.close()
@@ -197,9 +196,9 @@ def _same_state(connection: apsw.Connection, path: Path, copy: Path, length: int
 
 
 def _unused_pages(file: _Reader, page_size: int, length: int) -> set[int]:
-    """Return the offsets of pages whose bytes mean nothing.
+    """Return the offsets of pages whose bytes are meaningless.
 
-    A rollback does not restore them, so after an upgrade that was killed they differ.
+    A rollback does not restore them, so they differ after a killed upgrade.
     """
     unused = {_LOCK_BYTES}
     trunks: set[int] = set()
@@ -214,7 +213,7 @@ def _unused_pages(file: _Reader, page_size: int, length: int) -> set[int]:
 
 
 def _without_pages(chunk: bytes, offset: int, page_size: int, unused: set[int]) -> bytes:
-    """Return the part of a chunk that carries the state."""
+    """Return the meaningful part of a chunk."""
     blanked = bytearray(chunk)
     if offset == 0:
         for start, end in _OWN_HEADER_BYTES:

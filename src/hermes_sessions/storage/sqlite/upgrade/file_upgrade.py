@@ -1,4 +1,4 @@
-"""The upgrade as a whole: alone with the file, backup, one transaction, proof, commit."""
+"""The whole upgrade: exclusive access, backup, one transaction, verification, commit."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ def upgrade_documented_layout(
 ) -> None:
     """Turn a file of a documented version into a store of ours, in place.
 
-    Atomic: after any failure, and after the death of the process or the machine, the file is what
-    it was, and the next open starts again. A verified backup stays beside it. *gated* says whether
-    processes take turns at the gate of this file. Does nothing when another process was faster.
+    Atomic: after any failure, even a crash of the process or the machine, the file is unchanged,
+    and
+    the next open starts again. A verified backup stays beside it. *gated* says whether processes
+    take turns at the gate of this file. No-op if another process was faster.
 
     Raises:
-        StoreLocked: another program has the file open and did not let go before the deadline.
-        DiskFull, StoreCorrupt, StoreUnavailable, StoreIOError, StoreError: says why it could not
-            be done; the file was not changed.
+        StoreLocked: another program had the file open until the deadline.
+        DiskFull, StoreCorrupt, StoreUnavailable, StoreIOError, StoreError: the message says why;
+            the file was not changed.
     """
     with exclusive_access(
         path, options, deadline, gated=gated, still_needed=_is_documented
@@ -59,9 +60,9 @@ def upgrade_documented_layout(
             return
         version = identify_file(connection).version
         started = time.monotonic()
-        # It takes its time, and leaves a second file of that size.
+        # A warning, because it takes time and leaves a second file of the same size.
         logger.warning(
-            "%s has schema version %d of Hermes and is upgraded now, once; as it was, it is kept "
+            "%s has Hermes schema version %d and is being upgraded, once; a backup is kept "
             "beside it",
             path,
             version,
@@ -86,15 +87,15 @@ class _Counts(NamedTuple):
 
 
 def _upgrade(connection: apsw.Connection, path: Path, version: int) -> _Counts:
-    # Rows that point nowhere are mended on the way, and triggers of others do not concern us.
+    # Dangling rows are repaired on the way, and foreign triggers must not run.
     connection.pragma("foreign_keys", 0)
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
-    # Makes the end of the journal durable, too: a journal that comes back after a power failure
-    # would undo what was written since.
+    # Also makes the end of the journal durable: a journal that reappears after a power failure
+    # would undo later writes.
     connection.pragma("synchronous", "EXTRA")
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        # The lock is the transaction's from here on, and goes with it.
+        # From here on the transaction holds the lock and releases it.
         connection.pragma("locking_mode", "NORMAL")
         counts = _transform(connection, path, version)
         connection.execute("COMMIT")
@@ -113,13 +114,13 @@ def _transform(connection: apsw.Connection, path: Path, version: int) -> _Counts
     drop_indexes_and_triggers(connection, layout)
     add_tables_and_columns(connection, layout)
     cascade_topic_bindings(connection)
-    summaries = convert_messages(connection)
-    convert_sessions(connection, summaries)
+    totals = convert_messages(connection)
+    convert_sessions(connection, totals)
     convert_meta(connection)
-    recovered = recover_lost_sessions(connection, summaries)
+    recovered = recover_lost_sessions(connection, totals)
     resolve_duplicate_titles(connection)
     connection.execute(table_ddl.base_indexes())
-    fill_summaries(connection, summaries)
+    fill_summaries(connection, totals)
     settle_lineage(connection, version)
     _set_marks(connection)
     adopt_topics(connection)
@@ -149,16 +150,16 @@ def _set_marks(connection: apsw.Connection) -> None:
     )
     connection.pragma("application_id", schema.APPLICATION_ID)
     connection.pragma("user_version", schema.WRITER_LEVEL)
-    # What the steps above lead to is what the first migration creates.
+    # The conversion above equals the first migration.
     record_migration(connection, schema.MIGRATIONS[0].name)
     apply_pending_migrations(connection)
-    # All of it was worked out just now.
+    # All derived columns were computed just now.
     connection.execute("DELETE FROM stale_sessions")
 
 
 def _require(path: Path, truth: bool, otherwise: str) -> None:
     if not truth:
         raise StoreError(
-            f"{path} was not upgraded: {otherwise} after the conversion, so everything was undone. "
-            f"The file is as it was. Please report this."
+            f"{path} was not upgraded: {otherwise} after the conversion, so it was rolled back. "
+            f"The file is unchanged. Please report this."
         )

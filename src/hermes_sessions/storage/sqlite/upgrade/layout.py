@@ -1,4 +1,4 @@
-"""The shape of the file: search index away, columns and tables in, indexes and triggers ours."""
+"""The layout of the file: drop the old search index; add our columns, tables, indexes, triggers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ logger = Logger(__name__)
 
 _SEARCH_INDEXES: Final = ("messages_fts", "messages_fts_trigram")
 _SEARCH_PARTS: Final = ("data", "idx", "content", "docsize", "config")
-#: The search indexes of Hermes, with the tables that SQLite keeps for them.
+#: The search indexes of Hermes, with SQLite's tables for them.
 SEARCH_TABLES: Final = frozenset(_SEARCH_INDEXES) | {
     f"{index}_{part}" for index in _SEARCH_INDEXES for part in _SEARCH_PARTS
 }
-#: Indexes of the documented layout; ours are made anew.
+#: Indexes of the documented layout; ours are created afresh.
 _DOCUMENTED_INDEXES: Final = (
     "idx_sessions_source",
     "idx_sessions_parent",
@@ -34,7 +34,7 @@ _TOPICS: Final = "telegram_dm_topic_bindings"
 _REFERENCE: Final = re.compile(
     r"\bREFERENCES\s+[\"`\[]?sessions[\"`\]]?\s*\(\s*id\s*\)(?!\s+ON\b)", re.IGNORECASE
 )
-#: What the name of a foreign column or table gets when one of ours needs its name.
+#: The suffix for a foreign column or table when one of ours needs its name.
 _SUFFIX: Final = "_before_upgrade"
 
 
@@ -54,7 +54,7 @@ MESSAGE_TEXTS: Final = _documented_texts(tables.MESSAGES)
 
 
 class Column(NamedTuple):
-    """What a column is declared to be, as far as it matters to whoever writes rows."""
+    """The declaration of a column, as far as it matters for writing rows."""
 
     type: str
     not_null: bool
@@ -64,7 +64,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Names and shapes of a fresh store."""
+    """The names and columns of a new store."""
 
     tables: Mapping[str, Mapping[str, Column]]
     indexes: tuple[str, ...]
@@ -72,7 +72,7 @@ class Layout:
 
 
 def columns_of(connection: apsw.Connection, table: str) -> dict[str, Column]:
-    """Return the columns of a table by lower-case name; empty when there is no such table."""
+    """Return the columns of a table by lower-case name; empty if it does not exist."""
     rows = connection.execute(
         'SELECT lower(name), upper(type), "notnull", dflt_value, hidden FROM pragma_table_xinfo(?)',
         (table,),
@@ -100,11 +100,11 @@ def base_layout() -> Layout:
         fresh.close()
 
 
-# ── what goes away ────────────────────────────────────────────────────────────────────────────
+# Removals
 
 
 def drop_search_index(connection: apsw.Connection) -> None:
-    """Remove the full-text tables and everything that writes to them: derived data, twice."""
+    """Remove the full-text tables and everything that writes to them: they are derived."""
     writers = fetch(
         connection,
         "SELECT name FROM sqlite_master WHERE type = 'trigger' "
@@ -116,8 +116,8 @@ def drop_search_index(connection: apsw.Connection) -> None:
         try:
             connection.execute(f"DROP TABLE IF EXISTS {table}")
         except apsw.SQLError as error:
-            # A part is missing, so SQLite cannot even load it to drop it.
-            logger.warning("the old search index %s is damaged and removed: %s", table, error)
+            # A part is missing, so SQLite cannot load it to drop it.
+            logger.warning("The old search index %s is damaged and removed: %s", table, error)
             connection.pragma("writable_schema", 1)
             connection.execute("DELETE FROM sqlite_master WHERE name = ?", (table,))
             connection.pragma("writable_schema", "RESET")
@@ -126,18 +126,18 @@ def drop_search_index(connection: apsw.Connection) -> None:
 
 
 def drop_indexes_and_triggers(connection: apsw.Connection, layout: Layout) -> None:
-    """Remove the documented indexes, and what bears the name of an index or trigger of ours."""
+    """Remove the documented indexes, and indexes or triggers that have the name of one of ours."""
     for name in (*layout.indexes, *_DOCUMENTED_INDEXES):
         connection.execute(f"DROP INDEX IF EXISTS {name}")
     for name in layout.triggers:
         connection.execute(f"DROP TRIGGER IF EXISTS {name}")
 
 
-# ── what comes ────────────────────────────────────────────────────────────────────────────────
+# Additions
 
 
 def add_tables_and_columns(connection: apsw.Connection, layout: Layout) -> None:
-    """Add every table and column the file lacks; what is there and not ours stays."""
+    """Add every missing table and column; foreign ones stay."""
     for table, columns in layout.tables.items():
         if table in ("sessions", "messages"):
             continue
@@ -158,8 +158,8 @@ def add_tables_and_columns(connection: apsw.Connection, layout: Layout) -> None:
 def cascade_topic_bindings(connection: apsw.Connection) -> None:
     """Delete a topic's binding together with its session, as Hermes does since topic schema 2.
 
-    Bindings of topic schema 1 would keep every session that has one from being deleted. Nothing
-    but the declaration changes.
+    Bindings of topic schema 1 would prevent the deletion of their sessions. Only the declaration
+    changes.
     """
     declared = connection.execute(
         "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (_TOPICS,)
@@ -176,12 +176,12 @@ def cascade_topic_bindings(connection: apsw.Connection) -> None:
 
 def _rename_table(connection: apsw.Connection, table: str) -> None:
     kept = table + _SUFFIX
-    logger.warning("the table %s is not the store's; it is kept as %s", table, kept)
+    logger.warning("The table %s is not the store's; it is kept as %s", table, kept)
     _rename(connection, f"ALTER TABLE {quoted(table)} RENAME TO {quoted(kept)}")
 
 
 def _rename(connection: apsw.Connection, statement: str) -> None:
-    # Lets it happen although a view of others leads nowhere.
+    # Allows it even if a foreign view is broken.
     connection.pragma("writable_schema", 1)
     connection.execute(statement)
     connection.pragma("writable_schema", 0)
@@ -196,7 +196,7 @@ def _add_column(
     if found is None:
         connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
         return
-    # A column of this name with another declaration: values are taken over, the default is ours.
+    # A column of this name has another declaration: its values are copied, the default is ours.
     kept = name + _SUFFIX
     _rename(connection, f"ALTER TABLE {table} RENAME COLUMN {name} TO {kept}")
     connection.execute(f"ALTER TABLE {table} ADD COLUMN {declaration}")
@@ -206,4 +206,4 @@ def _add_column(
     try:
         connection.execute(f"ALTER TABLE {table} DROP COLUMN {kept}")
     except apsw.SQLError as error:
-        logger.warning("the column %s.%s is kept as %s: %s", table, name, kept, error)
+        logger.warning("The column %s.%s is kept as %s: %s", table, name, kept, error)

@@ -1,7 +1,7 @@
-"""Lineage of the old layout, made explicit once.
+"""Stores the lineage of the old layout explicitly, once.
 
-The old layout told why a session has a parent from how the parent ended and when. Here that is read
-a last time and stored; from then on nothing depends on clocks.
+The old layout inferred why a session has a parent from how and when the parent ended. This is
+evaluated one last time and stored; from then on nothing depends on timestamps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = Logger(__name__)
 def settle_lineage(connection: apsw.Connection, version: int) -> None:
     """Fill conversation, edge kind, chain, tip and listing of every session.
 
-    *version* is the schema version the file had, whose rules are applied.
+    *version* is the schema version of the file, whose rules apply.
     """
     _drop_dangling_parents(connection)
     _fill_conversations(connection)
@@ -54,7 +54,7 @@ def _fill_conversations(connection: apsw.Connection) -> None:
 
 
 def _cut_cycles(connection: apsw.Connection) -> bool:
-    """Make the oldest session of every circle of parents a root; return whether there was one."""
+    """Make the oldest session of every cycle a root; return whether there was a cycle."""
     parents = dict(
         connection.execute(
             "SELECT id, parent_session_id FROM sessions WHERE conversation_id IS NULL"
@@ -76,7 +76,7 @@ def _cut_cycles(connection: apsw.Connection) -> bool:
         connection.execute(
             "UPDATE sessions SET parent_session_id = NULL WHERE id = ?", (session_id,)
         )
-        logger.warning("session %s was its own ancestor; it is a root now", session_id)
+        logger.warning("Session %s was its own ancestor; it is a root now", session_id)
     return bool(cut)
 
 
@@ -152,7 +152,7 @@ def _place_families(connection: apsw.Connection) -> None:
 
 
 def _raise_tips(connection: apsw.Connection) -> None:
-    """Let listings show a chain's newest activity, whichever member had it."""
+    """Show a chain's latest activity in listings, whichever member had it."""
     connection.execute(
         "UPDATE sessions SET last_active = chain.newest FROM "
         "(SELECT chain_id, MAX(last_active) AS newest FROM sessions GROUP BY chain_id "

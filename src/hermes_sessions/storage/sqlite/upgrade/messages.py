@@ -1,7 +1,7 @@
-"""Messages of the old layout: their place in the session, and their content in our form.
+"""Messages of the old layout: their ordinals, and their content in our form.
 
-One pass in id order, which is the order they were written in; a batch at a time, so that memory
-does not grow with the file. Each row is rewritten once.
+One pass in id order, which is the order of writing, in batches, so that memory does not grow with
+the file. Each row is rewritten once.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from hermes_sessions.storage.sqlite.upgrade.layout import MESSAGE_TEXTS
 logger = Logger(__name__)
 
 _ROWS_AT_ONCE: Final = 5_000
-#: A batch ends early when the rows that change have this many characters.
+#: A batch ends early when its changing rows have this many characters.
 _TEXT_AT_ONCE: Final = 4_000_000
 
-#: What is handled by itself stands first; session ids are clean by now.
+#: Specially handled columns come first; session ids are already converted.
 _COLUMNS: Final = [
     "session_id",
     "timestamp",
@@ -47,13 +47,13 @@ _TOOL_CALLS: Final = _COLUMNS.index("tool_calls")
 
 
 @dataclass(slots=True)
-class Summary:
-    """What the messages of one session add up to."""
+class MessageTotals:
+    """Totals of one session's messages."""
 
     count: int = 0
     oldest: float = 0.0
     newest: float = 0.0
-    #: What listings show: from the first user message that has content.
+    #: The preview in listings: from the first user message with content.
     preview: str | None = None
 
     def add(self, timestamp: float) -> int:
@@ -73,11 +73,11 @@ class _Batch:
     last_id: int
 
 
-def convert_messages(connection: apsw.Connection) -> dict[str, Summary]:
-    """Give every message its ordinal and our form of content; return a summary per session."""
-    summaries: dict[str, Summary] = {}
+def convert_messages(connection: apsw.Connection) -> dict[str, MessageTotals]:
+    """Set the ordinal and convert the content of every message; return totals per session."""
+    totals: dict[str, MessageTotals] = {}
     converted = 0
-    for batch in _batches(connection, summaries):
+    for batch in _batches(connection, totals):
         connection.executemany("UPDATE messages SET ordinal = ? WHERE id = ?", batch.ordinals)
         for message_id, columns in batch.changes:
             assignments = ", ".join(f"{name} = ?" for name in columns)
@@ -87,17 +87,17 @@ def convert_messages(connection: apsw.Connection) -> dict[str, Summary]:
         before, converted = converted, converted + len(batch.ordinals) + len(batch.changes)
         if before // 100_000 != converted // 100_000:
             logger.info("%d messages converted", converted)
-    return summaries
+    return totals
 
 
-def _batches(connection: apsw.Connection, summaries: dict[str, Summary]) -> Iterator[_Batch]:
+def _batches(connection: apsw.Connection, totals: dict[str, MessageTotals]) -> Iterator[_Batch]:
     after: int | None = None
     while True:
         batch = _Batch([], [], 0)
         size = 0
         with closing(scan(connection, "messages", _COLUMNS, after, _ROWS_AT_ONCE)) as rows:
             for row in rows:
-                changes = _convert(row, summaries)
+                changes = _convert(row, totals)
                 batch.last_id = row.rowid
                 if len(changes) == 1:
                     batch.ordinals.append((changes["ordinal"], row.rowid))
@@ -112,15 +112,15 @@ def _batches(connection: apsw.Connection, summaries: dict[str, Summary]) -> Iter
         after = batch.last_id
 
 
-def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
-    """Return the columns of one message that change, the ordinal among them."""
+def _convert(row: ScannedRow, totals: dict[str, MessageTotals]) -> dict[str, Any]:
+    """Return the columns of one message that change, including the ordinal."""
     session_id, timestamp, content = row.values[:3]
-    summary = summaries.setdefault(str(session_id), Summary())
+    total = totals.setdefault(str(session_id), MessageTotals())
     changes: dict[str, Any] = {}
     if not is_time(timestamp):
         changes["extra"] = set_aside({"timestamp": timestamp})
-        timestamp = changes["timestamp"] = time_from(timestamp, otherwise=summary.newest)
-    changes["ordinal"] = summary.add(float(timestamp or 0.0))
+        timestamp = changes["timestamp"] = time_from(timestamp, otherwise=total.newest)
+    changes["ordinal"] = total.add(float(timestamp or 0.0))
     content_type: str | None = None
     for name, value in zip(_COLUMNS[3:], row.values[3:], strict=True):
         if value is not None and needs_conversion(value, undecodable=row.undecodable):
@@ -133,8 +133,8 @@ def _convert(row: ScannedRow, summaries: dict[str, Summary]) -> dict[str, Any]:
         changes.update(content=content, content_type=content_type)
     if row.values[_ROLE] is None:
         changes["role"] = "unknown"
-    if summary.preview is None and row.values[_ROLE] == "user" and content is not None:
-        summary.preview = preview_of(_readable(content, content_type))
+    if total.preview is None and row.values[_ROLE] == "user" and content is not None:
+        total.preview = preview_of(_readable(content, content_type))
     return changes
 
 

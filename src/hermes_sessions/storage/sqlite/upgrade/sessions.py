@@ -1,4 +1,4 @@
-"""Sessions of the old layout: texts in our form, lost ones recovered, summaries filled in."""
+"""Sessions of the old layout: convert texts, recover missing sessions, fill totals."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from hermes_sessions.storage.sqlite.hermes_values import (
 )
 from hermes_sessions.storage.sqlite.row_scan import ScannedRow, fetch, quoted, scan
 from hermes_sessions.storage.sqlite.upgrade.layout import SESSION_TEXTS
-from hermes_sessions.storage.sqlite.upgrade.messages import Summary
+from hermes_sessions.storage.sqlite.upgrade.messages import MessageTotals
 from hermes_sessions.storage.tables import USAGE, given
 
-# Session ids of the old layout in our form, everywhere they are mentioned.
+# Conversion of session ids, everywhere they appear.
 #
-# Nearly every file has nothing to do here: only ids that are missing, are bytes, or hold NUL,
-# U+FDD0 or text that is no UTF-8 are written differently.
+# Most files need no conversion: only ids that are missing, are bytes, or contain NUL, U+FDD0 or
+# text that is not UTF-8 change.
 
 
 class _Key(NamedTuple):
@@ -42,12 +42,12 @@ class _Key(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """How to bind `raw` so that it equals the stored value."""
+        """The SQL placeholder with which `raw` equals the stored value."""
         return "CAST(? AS TEXT)" if self.is_text else "?"
 
 
 def convert_session_ids(connection: apsw.Connection) -> None:
-    """Rewrite odd session ids in the sessions and in every column that refers to them."""
+    """Rewrite unusual session ids in the sessions and in every column that refers to them."""
     columns = list(_columns_with_session_ids(connection))
     odd = list(dict.fromkeys(chain.from_iterable(_odd_keys(connection, *c) for c in columns)))
     for key in odd:
@@ -63,7 +63,7 @@ def convert_session_ids(connection: apsw.Connection) -> None:
         new_id = _free_id(connection, f"unknown-{rowid}")
         connection.execute("UPDATE sessions SET id = ? WHERE rowid = ?", (new_id, rowid))
     if odd or nameless:
-        logger.info("%d session ids are written differently now", len(odd) + len(nameless))
+        logger.info("%d session ids were converted", len(odd) + len(nameless))
 
 
 def _columns_with_session_ids(connection: apsw.Connection) -> Iterator[tuple[str, str]]:
@@ -108,37 +108,37 @@ _ROWS_AT_ONCE: Final = 500
 _TIMES: Final = ("started_at", "ended_at")
 _COUNTERS: Final = given(USAGE, "count")
 
-# ── values ────────────────────────────────────────────────────────────────────────────────────
+# Values
 
 
-def convert_sessions(connection: apsw.Connection, summaries: Mapping[str, Summary]) -> None:
-    """Bring texts and times of all sessions into our form; the rest stays."""
+def convert_sessions(connection: apsw.Connection, totals: Mapping[str, MessageTotals]) -> None:
+    """Convert texts and times of all sessions; other values stay."""
     columns = ("id", *_TIMES, *SESSION_TEXTS)
     for row in _rows(connection, "sessions", columns):
         found = dict(zip(columns, row.values, strict=True))
         changes = _changed_texts(found, SESSION_TEXTS, undecodable=row.undecodable)
         if found["source"] is None:
             changes["source"] = "unknown"
-        # A title of nothing is no title; two of them would not be unique.
+        # An empty title becomes NULL, because two of them would not be unique.
         if found.get("title") in ("", b""):
             changes["title"] = None
-        changes.update(_changed_times(found, summaries.get(str(found["id"]), Summary())))
+        changes.update(_changed_times(found, totals.get(str(found["id"]), MessageTotals())))
         _update(connection, "sessions", row.rowid, changes)
 
 
-def _changed_times(found: Mapping[str, Any], summary: Summary) -> dict[str, Any]:
+def _changed_times(found: Mapping[str, Any], total: MessageTotals) -> dict[str, Any]:
     odd = {name: found[name] for name in _TIMES if not is_time(found[name])}
     if found["ended_at"] is None:
         del odd["ended_at"]
     if not odd:
         return {}
-    otherwise = {"started_at": summary.oldest, "ended_at": summary.newest}
+    otherwise = {"started_at": total.oldest, "ended_at": total.newest}
     times = {name: time_from(value, otherwise[name]) for name, value in odd.items()}
     return {**times, "extra": set_aside(odd)}
 
 
 def convert_meta(connection: apsw.Connection) -> None:
-    """Bring keys and values of the meta table into our form."""
+    """Convert keys and values of the meta table."""
     columns = ("key", "value")
     for row in _rows(connection, "state_meta", columns):
         found = dict(zip(columns, row.values, strict=True))
@@ -155,7 +155,7 @@ def convert_meta(connection: apsw.Connection) -> None:
 
 
 def _rows(connection: apsw.Connection, table: str, columns: Sequence[str]) -> Iterator[ScannedRow]:
-    """Yield every row of a small table; it may be changed meanwhile."""
+    """Yield every row of a small table, which may be changed meanwhile."""
     after: int | None = None
     while True:
         with closing(scan(connection, table, columns, after, _ROWS_AT_ONCE)) as rows:
@@ -186,25 +186,25 @@ def _update(
         )
 
 
-# ── rows ──────────────────────────────────────────────────────────────────────────────────────
+# Rows
 
 
-def recover_lost_sessions(connection: apsw.Connection, summaries: Mapping[str, Summary]) -> int:
-    """Create the sessions that messages name and nobody has; return how many."""
+def recover_lost_sessions(connection: apsw.Connection, totals: Mapping[str, MessageTotals]) -> int:
+    """Create the missing sessions that messages refer to; return how many."""
     known = {row[0] for row in connection.execute("SELECT id FROM sessions")}
-    lost = [session_id for session_id in summaries if session_id not in known]
+    lost = [session_id for session_id in totals if session_id not in known]
     connection.executemany(
         "INSERT INTO sessions (id, source, started_at, message_count, tool_call_count) "
         "VALUES (?, 'unknown', ?, NULL, NULL)",
-        [(session_id, summaries[session_id].oldest) for session_id in lost],
+        [(session_id, totals[session_id].oldest) for session_id in lost],
     )
     for session_id in lost:
-        logger.warning("messages without a session are kept in a new session %s", session_id)
+        logger.warning("Messages without a session are kept in a new session %s", session_id)
     return len(lost)
 
 
 def resolve_duplicate_titles(connection: apsw.Connection) -> None:
-    """Let the newest session keep a title that several have; number the others, oldest first."""
+    """Let the newest session keep a duplicate title; number the others, oldest first."""
     rows = connection.execute(
         "SELECT title, id FROM sessions WHERE title IN "
         "(SELECT title FROM sessions WHERE title IS NOT NULL GROUP BY title HAVING COUNT(*) > 1) "
@@ -223,14 +223,14 @@ def resolve_duplicate_titles(connection: apsw.Connection) -> None:
             numbered = next_in_family(title, taken)
             taken.add(numbered)
             connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (numbered, session_id))
-            logger.warning("session %s had the title of a newer one; numbered", session_id)
+            logger.warning("Session %s had the title of a newer one; it was numbered", session_id)
 
 
-# ── summaries ─────────────────────────────────────────────────────────────────────────────────
+# Summaries
 
 
-def fill_summaries(connection: apsw.Connection, summaries: Mapping[str, Summary]) -> None:
-    """Fill what every append keeps up to date; counters only where there is none."""
+def fill_summaries(connection: apsw.Connection, totals: Mapping[str, MessageTotals]) -> None:
+    """Fill the columns that every append maintains; counters only where they are missing."""
     connection.execute(
         "UPDATE sessions SET next_ordinal = 1, last_active = started_at, preview = NULL"
     )
@@ -239,7 +239,7 @@ def fill_summaries(connection: apsw.Connection, summaries: Mapping[str, Summary]
         "message_count = COALESCE(message_count, ?) WHERE id = ?",
         [
             (s.count + 1, s.newest, s.preview and encode_text(s.preview), s.count, session_id)
-            for session_id, s in summaries.items()
+            for session_id, s in totals.items()
         ],
     )
     connection.execute("UPDATE sessions SET message_count = 0 WHERE message_count IS NULL")

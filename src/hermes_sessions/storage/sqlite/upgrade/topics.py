@@ -1,4 +1,4 @@
-"""Topics of Telegram chats: what Hermes knew of them goes on in our tables.
+"""Topics of Telegram chats: copies the bindings of Hermes into our tables.
 
 Its own tables stay as they are, like those of every other program.
 """
@@ -24,7 +24,7 @@ _NUMBER: Final = re.compile(r"[0-9-]{1,31}")
 
 
 def adopt_topics(connection: apsw.Connection) -> None:
-    """Copy modes and bindings; those that nobody can have made with Telegram's ids are left out."""
+    """Copy modes and bindings; rows without valid Telegram ids are skipped."""
     if set(MODE_COLUMNS) <= columns_of(connection, MODES).keys():
         connection.execute(
             f"INSERT INTO topic_modes ({', '.join(MODE_COLUMNS)}) "
@@ -56,7 +56,7 @@ def _is_plain(column: str) -> str:
 
 
 def usable_rows(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of either table that `adopt_topics` would copy, as our tables hold them."""
+    """Yield the rows of either table that `adopt_topics` would copy, in the form of our tables."""
     for row in rows:
         texts = {name: str(row[name]) for name in (*_NUMBERS, *_PLAIN) if name in row}
         times = {name: row[name] for name in _TIMES if name in row}
