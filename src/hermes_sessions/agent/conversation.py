@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from threading import Event, Lock
@@ -27,7 +27,7 @@ from hermes_sessions.model.ids import new_session_id
 from hermes_sessions.model.title import sanitize_title
 from hermes_sessions.storage.repositories.leases import Lease
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 #: How sessions end that are left for another one, or because the surface closes.
 NEW: Final = "new_session"

@@ -305,9 +305,9 @@ class _Step:
 
     def ask(self) -> Iterator[TurnEvent]:
         agent = self._agent
-        session = agent.db.get_session(self._session_id) or {}
+        session = agent.db.get_session(self._session_id)
         history = agent.db.get_messages_as_conversation(self._session_id)
-        prompts = (session.get("system_prompt"), agent.instructions)
+        prompts = (session and session["system_prompt"], agent.instructions)
         request = Request(
             messages=build_request_messages(history, "\n\n".join(filter(None, prompts))),
             model=agent.asked_model,

@@ -7,7 +7,7 @@ opened only where a session, a source or a user can stand, for reading, and neve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import click
@@ -247,7 +247,7 @@ def _in_trash(db: SessionDB, text: str) -> list[Candidate]:
     ][:_OFFERED]
 
 
-def _name(row: dict[str, object] | None) -> str:
+def _name(row: Mapping[str, object] | None) -> str:
     return str((row or {}).get("title") or (row or {}).get("preview") or "")
 
 

@@ -35,7 +35,7 @@ def preview_of_session(db: SessionDB, session_id: str) -> str:
     return preview_of(None)
 
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 #: How many candidates an ambiguous reference shows.
 _CANDIDATES_SHOWN = 10

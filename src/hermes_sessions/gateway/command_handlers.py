@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hermes_sessions.agent.command_table import TypedCommand, commands_for, parse_command
 from hermes_sessions.agent.compaction import compact
@@ -31,6 +31,9 @@ from hermes_sessions.model.scope import Scope
 from hermes_sessions.model.source import SessionSource
 from hermes_sessions.storage.repositories.leases import Holder, Lease
 from hermes_sessions.storage.repositories.turns import Turns
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import SessionListing
 
 _LISTED: Final = 10
 _FOUND: Final = 5
@@ -205,7 +208,7 @@ class _CommandContext:
         entry = self._store.peek(self._source)
         if entry is None:
             return "\n".join([*lines, "Session: begins with your first message."])
-        session = self._db.get_session(entry.session_id) or {}
+        session: Mapping[str, Any] = self._db.get_session(entry.session_id) or {}
         lines += [
             f"Session: {entry.session_id}",
             f"Title: {session.get('title') or 'none'}",
@@ -218,7 +221,7 @@ class _CommandContext:
         return "\n".join([*lines, f"Waiting: {waiting}"] if waiting else lines)
 
     def do_usage(self, _argument: str) -> str:
-        session = self._db.get_session(self._entry.session_id) or {}
+        session: Mapping[str, Any] = self._db.get_session(self._entry.session_id) or {}
         cost = session.get("actual_cost_usd") or session.get("estimated_cost_usd")
         known = "unknown" if cost is None else f"${cost:.4f}"
         return "\n".join(
@@ -247,7 +250,7 @@ class _CommandContext:
         ]
         return "\n".join([*lines, "/resume NUMBER goes on with one."])
 
-    def _listed(self) -> list[dict[str, Any]]:
+    def _listed(self) -> list[SessionListing]:
         return self._db.list_sessions_rich(limit=_LISTED, compact_rows=True, scope=self._scope())
 
     def do_search(self, query: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hermes_sessions.agent.turn import Agent, TurnEvent
@@ -171,7 +171,7 @@ def _mark(item: MailboxItem) -> str:
     return f"mailbox:{item.id}"
 
 
-def _is_whole_answer(row: dict[str, Any]) -> bool:
+def _is_whole_answer(row: Mapping[str, Any]) -> bool:
     return (
         row["role"] == "assistant"
         and bool(row["content"])

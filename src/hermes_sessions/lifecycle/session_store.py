@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hermes_sessions.config import default_store_path, load_settings
 from hermes_sessions.config.gateway_config import GatewayConfig
@@ -39,6 +39,9 @@ from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.repositories.identities import Identities
 from hermes_sessions.storage.repositories.lanes import Lanes
 from hermes_sessions.storage.sessiondb import SessionDB
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import ConversationMessage
 
 # The default database of a sessions directory.
 
@@ -389,7 +392,7 @@ class SessionStore:
         """Replace the messages of a session, all or nothing; raises as `append_to_transcript`."""
         self._transcripts.rewrite(session_id, messages, fence)
 
-    def load_transcript(self, session_id: str) -> list[Record]:
+    def load_transcript(self, session_id: str) -> list[ConversationMessage]:
         """Return the messages of a session in the form for models; [] for an unknown id."""
         return self._transcripts.load(session_id)
 

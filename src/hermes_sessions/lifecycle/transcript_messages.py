@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.repositories.rewinds import Rewinds
 from hermes_sessions.storage.repositories.rows import ASSISTANT_FIELDS, MESSAGE_FIELDS
 from hermes_sessions.storage.sessiondb import SessionDB
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import ConversationMessage
 
 Record = dict[str, Any]
 
@@ -81,7 +84,7 @@ class Transcripts:
         forms = [stored_form(message) for message in messages]
         self._db.replace_messages(session_id, forms, fence=fence)
 
-    def load(self, session_id: str) -> list[Record]:
+    def load(self, session_id: str) -> list[ConversationMessage]:
         """See `SessionStore.load_transcript`."""
         return self._db.get_messages_as_conversation(session_id)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 PREVIEW_LENGTH = 60
 
@@ -80,13 +80,16 @@ def without_recalled_memory(text: str) -> str:
     return text.strip()
 
 
-def drop_repeated_questions(conversation: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+M = TypeVar("M", bound=Mapping[str, Any])
+
+
+def drop_repeated_questions(conversation: Iterable[M]) -> list[M]:
     """Drop a user message that repeats an earlier, still unanswered one.
 
     A continuation starts with the question its parent ended with. An assistant message with
     content or tool calls answers all questions before it.
     """
-    kept: list[dict[str, Any]] = []
+    kept: list[M] = []
     unanswered: set[str] = set()
     for message in conversation:
         role, content = message["role"], message["content"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.recall.arguments import RecallArguments
@@ -16,6 +16,9 @@ from hermes_sessions.recall.scoped_store import (
     RecallContext,
     ScopedStore,
 )
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import SessionListing
 
 Record = dict[str, Any]
 
@@ -53,7 +56,7 @@ def browse(context: RecallContext, arguments: RecallArguments) -> Record:
     return result
 
 
-def _is_for_another(store: ScopedStore, session: Record) -> bool:
+def _is_for_another(store: ScopedStore, session: SessionListing) -> bool:
     """Whether a session worked for a parent session, which represents the conversation."""
     parent = session["parent_session_id"]
     if parent is None or session["edge_kind"] == SUBAGENT:
@@ -61,7 +64,7 @@ def _is_for_another(store: ScopedStore, session: Record) -> bool:
     return session["edge_kind"] is None and store.find_session(parent) is not None
 
 
-def _row(context: RecallContext, session: Record) -> Record:
+def _row(context: RecallContext, session: SessionListing) -> Record:
     return {
         "session_id": session["id"],
         "title": label(session["title"]),
@@ -75,7 +78,7 @@ def _row(context: RecallContext, session: Record) -> Record:
     }
 
 
-def _tiers(store: ScopedStore, arguments: RecallArguments) -> Iterator[Iterator[Record]]:
+def _tiers(store: ScopedStore, arguments: RecallArguments) -> Iterator[Iterator[SessionListing]]:
     """Yield sessions by group of sources, each latest first."""
     if arguments.sources is not None:
         streams = [_recent(store, arguments, source=source) for source in arguments.sources]
@@ -92,7 +95,7 @@ def _recent(
     *,
     source: str | None = None,
     exclude: Sequence[str] = (),
-) -> Iterator[Record]:
+) -> Iterator[SessionListing]:
     """Yield sessions that were active in the requested period, latest first."""
     for offset in range(0, _LOOKED_AT, _PAGE):
         page = store.list_recent(source=source, exclude_sources=exclude, limit=_PAGE, offset=offset)

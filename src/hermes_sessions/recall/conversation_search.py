@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hermes_sessions.model.message import text_of
 from hermes_sessions.recall.scoped_store import DEMOTED_WHEN_SEARCHING, ScopedStore
@@ -21,6 +21,9 @@ from hermes_sessions.text.query.matcher import TokenizedDocument, matches
 from hermes_sessions.text.query.relaxation import AS_ASKED, INSIDE_WORDS, steps
 from hermes_sessions.text.query.tree import Node, Query, terms_of
 from hermes_sessions.text.relevance import Match, scores
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MessageRecord
 
 # Ranking of conversations: the best first, however many hits a noisy one has.
 
@@ -132,7 +135,7 @@ def _reading(readings: Sequence[Node], hit: Hit, match: Match) -> int:
     return next(fitting, len(readings))
 
 
-def _match(hit: Hit, message: dict[str, Any]) -> Match:
+def _match(hit: Hit, message: MessageRecord) -> Match:
     return Match(
         _texts(message),
         title=hit.title or "",
@@ -144,7 +147,7 @@ def _match(hit: Hit, message: dict[str, Any]) -> Match:
     )
 
 
-def _texts(message: dict[str, Any]) -> Sequence[str]:
+def _texts(message: MessageRecord) -> Sequence[str]:
     texts = [text_of(message["content"]), message["tool_name"] or ""]
     if message["tool_calls"]:
         texts.append(json.dumps(message["tool_calls"], ensure_ascii=False))

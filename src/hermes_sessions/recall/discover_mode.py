@@ -213,7 +213,7 @@ def _entry(context: RecallContext, found: RankedConversation) -> _Entry | None:
     """Return the entry of a conversation; None if it was deleted meanwhile."""
     hit = found.hits[0]
     view = context.store.anchored_view(hit.session_id, hit.id)
-    window: list[Record] = view["window"]
+    window = view["window"]
     if not window:
         return None
     middle = next(i for i, message in enumerate(window) if message["id"] == hit.id)

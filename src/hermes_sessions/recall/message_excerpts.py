@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.model.message import text_of
 from hermes_sessions.recall.budget import cut_to_json_length, json_length, share_out
 from hermes_sessions.text.query.matcher import find_marks
 from hermes_sessions.text.query.tree import Node
 from hermes_sessions.text.snippet import Mark
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MessageRecord
 
 # Positions of matches in a text, so that cutting keeps them.
 
@@ -55,7 +58,7 @@ def label(text: str | None) -> str | None:
 class MessageExcerpt:
     """A message that is being prepared for a result."""
 
-    record: Record
+    record: MessageRecord
     #: Which messages are dropped first when room is short: larger numbers go first.
     priority: float
     #: Its share of the room compared with others.

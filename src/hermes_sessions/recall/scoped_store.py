@@ -6,10 +6,10 @@ nothing exists.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import InvalidInput, NotFound
 from hermes_sessions.model.scope import Scope
@@ -17,6 +17,15 @@ from hermes_sessions.recall.message_excerpts import label
 from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.text.query.filters import SearchConditions
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import (
+        AnchoredView,
+        MessageRecord,
+        MessageWindow,
+        SessionListing,
+        SessionRecord,
+    )
 
 # Sources other than human conversations, and how their sessions are treated.
 
@@ -52,7 +61,7 @@ def long_date(moment: float, zone: tzinfo | None = None) -> str:
     return f"{month} {then.day:02}, {then.year} at {hour:02}:{then.minute:02} {half}"
 
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 _LARGEST_ID = 2**63 - 1
 
@@ -64,17 +73,17 @@ class ScopedStore:
         self._db = db
         self._scope = scope
 
-    def find_session(self, session_id: str) -> Record | None:
+    def find_session(self, session_id: str) -> SessionRecord | None:
         """Return a session, or None."""
         return self._db.get_session(session_id, scope=self._scope)
 
-    def list_conversation(self, session_id: str) -> list[Record]:
+    def list_conversation(self, session_id: str) -> list[SessionRecord]:
         """Return the sessions of a conversation, oldest first."""
         return self._db.list_conversation(session_id, scope=self._scope)
 
     def list_recent(
         self, *, source: str | None, exclude_sources: Sequence[str], limit: int, offset: int
-    ) -> list[Record]:
+    ) -> list[SessionListing]:
         """Return individual sessions that have messages, latest activity first."""
         return self._db.list_sessions_rich(
             source=source,
@@ -88,17 +97,17 @@ class ScopedStore:
             scope=self._scope,
         )
 
-    def list_messages(self, session_id: str, *, limit: int, offset: int = 0) -> list[Record]:
+    def list_messages(self, session_id: str, *, limit: int, offset: int = 0) -> list[MessageRecord]:
         """Return messages of a session, in order."""
         return self._db.get_messages(session_id, limit=limit, offset=offset, scope=self._scope)
 
-    def messages_around(self, session_id: str, message_id: int, window: int) -> Record:
+    def messages_around(self, session_id: str, message_id: int, window: int) -> MessageWindow:
         """See `SessionDB.get_messages_around`; ids of any size are accepted."""
         if not 0 < message_id <= _LARGEST_ID:
             return {"window": [], "messages_before": 0, "messages_after": 0}
         return self._db.get_messages_around(session_id, message_id, window, scope=self._scope)
 
-    def anchored_view(self, session_id: str, message_id: int) -> Record:
+    def anchored_view(self, session_id: str, message_id: int) -> AnchoredView:
         """See `SessionDB.get_anchored_view`."""
         return self._db.get_anchored_view(session_id, message_id, scope=self._scope)
 
@@ -136,7 +145,7 @@ class RecallContext:
     current_conversation: str | None
     zone: tzinfo | None
 
-    def past_session(self, session_id: str) -> Record:
+    def past_session(self, session_id: str) -> SessionRecord:
         """Return a session.
 
         Raises:
@@ -163,7 +172,7 @@ class RecallContext:
         """Return a time formatted for the caller."""
         return long_date(moment, self.zone)
 
-    def meta(self, session: Record) -> Record:
+    def meta(self, session: Record) -> dict[str, Any]:
         """Return the metadata of a session that is opened."""
         return {
             "when": self.date(session["started_at"]),

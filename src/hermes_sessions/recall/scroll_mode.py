@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import NotFound
 from hermes_sessions.recall.arguments import RecallArguments
@@ -10,6 +10,9 @@ from hermes_sessions.recall.budget import room_for
 from hermes_sessions.recall.message_excerpts import MessageExcerpt, fit, marker_of
 from hermes_sessions.recall.scoped_store import RecallContext
 from hermes_sessions.text.query.parser import parse
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MessageWindow, SessionRecord
 
 Record = dict[str, Any]
 
@@ -65,8 +68,8 @@ def scroll(context: RecallContext, arguments: RecallArguments) -> Record:
 
 
 def _elsewhere(
-    context: RecallContext, session: Record, message_id: int, window: int
-) -> tuple[Record, Record]:
+    context: RecallContext, session: SessionRecord, message_id: int, window: int
+) -> tuple[SessionRecord, MessageWindow]:
     """Return the session of the same conversation that has the message, and its neighbours."""
     for relative in context.store.list_conversation(session["id"]):
         around = context.store.messages_around(relative["id"], message_id, window)

@@ -7,7 +7,7 @@ note.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,7 +53,7 @@ class SummaryTopic:
     """The messages to summarise, and the query they are about."""
 
     query: str
-    messages: Sequence[dict[str, Any]]
+    messages: Sequence[Mapping[str, Any]]
     marker: Marker
 
 

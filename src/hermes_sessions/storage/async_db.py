@@ -14,7 +14,7 @@ from hermes_sessions.errors import StoreClosed
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.async_handle import DEFAULT_THREADS, AsyncHandle, Opening
 from hermes_sessions.storage.provider import SessionDBProvider
-from hermes_sessions.storage.sessiondb import Record, SessionDB
+from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.store import Store
 
 if TYPE_CHECKING:
@@ -23,6 +23,33 @@ if TYPE_CHECKING:
 
     from hermes_sessions.model.retention import RetentionPolicies
     from hermes_sessions.storage.care.retention.plan import Consent, RetentionPlan, RetentionResult
+    from hermes_sessions.storage.records import (
+        AnchoredView,
+        ConversationMessage,
+        ExportedSession,
+        HandoffState,
+        HoldRecord,
+        ImportReport,
+        IndexStatus,
+        InsightsReport,
+        MaintenanceReport,
+        MessageRecord,
+        MessageWindow,
+        ModelUsage,
+        OptimizeResult,
+        RecentSession,
+        RewindRecord,
+        RewindResult,
+        SearchHit,
+        SessionListing,
+        SessionRecord,
+        SessionSummary,
+        SpaceReport,
+        StoreSizes,
+        StoreStats,
+        TopicBinding,
+        TrashedSession,
+    )
     from hermes_sessions.storage.repositories.leases import HeldBy, Holder, Lease
     from hermes_sessions.storage.search.answer import SearchAnswer
     from hermes_sessions.text.query.filters import SearchConditions
@@ -102,7 +129,7 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.store`."""
         return self._db.store
 
-    async def describe(self) -> Record:
+    async def describe(self) -> dict[str, Any]:
         """See `SessionDB.describe`."""
         return await self._call(self._db.describe)
 
@@ -143,7 +170,7 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.ensure_session`."""
         return await self._call(self._db.ensure_session, session_id, source, model, **kwargs)
 
-    async def get_session(self, session_id: str, *, scope: Scope = OWNER) -> Record | None:
+    async def get_session(self, session_id: str, *, scope: Scope = OWNER) -> SessionRecord | None:
         """See `SessionDB.get_session`."""
         return await self._call(self._db.get_session, session_id, scope=scope)
 
@@ -194,7 +221,7 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_session_title`."""
         return await self._call(self._db.get_session_title, session_id)
 
-    async def get_session_by_title(self, title: str) -> Record | None:
+    async def get_session_by_title(self, title: str) -> SessionRecord | None:
         """See `SessionDB.get_session_by_title`."""
         return await self._call(self._db.get_session_by_title, title)
 
@@ -224,7 +251,9 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.get_conversation_root`."""
         return await self._call(self._db.get_conversation_root, session_id)
 
-    async def list_conversation(self, session_id: str, *, scope: Scope = OWNER) -> list[Record]:
+    async def list_conversation(
+        self, session_id: str, *, scope: Scope = OWNER
+    ) -> list[SessionRecord]:
         """See `SessionDB.list_conversation`."""
         return await self._call(self._db.list_conversation, session_id, scope=scope)
 
@@ -275,7 +304,7 @@ class AsyncSessionDB(AsyncHandle):
         until: float | None = None,
         compact_rows: bool = False,
         scope: Scope = OWNER,
-    ) -> list[Record]:
+    ) -> list[SessionListing]:
         """See `SessionDB.list_sessions_rich`."""
         return await self._call(
             self._db.list_sessions_rich,
@@ -298,7 +327,7 @@ class AsyncSessionDB(AsyncHandle):
 
     async def search_sessions(
         self, source: str | None = None, limit: int = 20, offset: int = 0
-    ) -> list[Record]:
+    ) -> list[RecentSession]:
         """See `SessionDB.search_sessions`."""
         return await self._call(self._db.search_sessions, source, limit, offset)
 
@@ -312,15 +341,15 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.message_count`."""
         return await self._call(self._db.message_count, session_id)
 
-    async def get_stats(self) -> Record:
+    async def get_stats(self) -> StoreStats:
         """See `SessionDB.get_stats`."""
         return await self._call(self._db.get_stats)
 
-    async def get_sizes(self) -> Record:
+    async def get_sizes(self) -> StoreSizes:
         """See `SessionDB.get_sizes`."""
         return await self._call(self._db.get_sizes)
 
-    async def get_space(self, *, within: float | None = None) -> Record:
+    async def get_space(self, *, within: float | None = None) -> SpaceReport:
         """See `SessionDB.get_space`."""
         return await self._call(self._db.get_space, within=within)
 
@@ -335,7 +364,7 @@ class AsyncSessionDB(AsyncHandle):
         *,
         zone: tzinfo | None = None,
         scope: Scope = OWNER,
-    ) -> Record:
+    ) -> InsightsReport:
         """See `SessionDB.get_insights`."""
         return await self._call(self._db.get_insights, days, source, zone=zone, scope=scope)
 
@@ -406,7 +435,7 @@ class AsyncSessionDB(AsyncHandle):
         offset: int = 0,
         include_inactive: bool = False,
         scope: Scope = OWNER,
-    ) -> list[Record]:
+    ) -> list[MessageRecord]:
         """See `SessionDB.get_messages`."""
         return await self._call(
             self._db.get_messages,
@@ -419,7 +448,7 @@ class AsyncSessionDB(AsyncHandle):
 
     async def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False
-    ) -> list[Record]:
+    ) -> list[ConversationMessage]:
         """See `SessionDB.get_messages_as_conversation`."""
         return await self._call(
             self._db.get_messages_as_conversation, session_id, include_ancestors
@@ -427,7 +456,7 @@ class AsyncSessionDB(AsyncHandle):
 
     async def get_messages_around(
         self, session_id: str, around_message_id: int, window: int = 5, *, scope: Scope = OWNER
-    ) -> Record:
+    ) -> MessageWindow:
         """See `SessionDB.get_messages_around`."""
         return await self._call(
             self._db.get_messages_around, session_id, around_message_id, window, scope=scope
@@ -442,7 +471,7 @@ class AsyncSessionDB(AsyncHandle):
         keep_roles: Sequence[str] | None = ("user", "assistant"),
         *,
         scope: Scope = OWNER,
-    ) -> Record:
+    ) -> AnchoredView:
         """See `SessionDB.get_anchored_view`."""
         return await self._call(
             self._db.get_anchored_view,
@@ -462,7 +491,7 @@ class AsyncSessionDB(AsyncHandle):
 
     async def rewind_to_message(
         self, session_id: str, message_id: int, *, fence: int | None = None
-    ) -> Record:
+    ) -> RewindResult:
         """See `SessionDB.rewind_to_message`."""
         return await self._call(self._db.rewind_to_message, session_id, message_id, fence=fence)
 
@@ -474,11 +503,13 @@ class AsyncSessionDB(AsyncHandle):
             self._db.restore_rewound, session_id, rewind_id=rewind_id, fence=fence
         )
 
-    async def list_rewinds(self, session_id: str) -> list[Record]:
+    async def list_rewinds(self, session_id: str) -> list[RewindRecord]:
         """See `SessionDB.list_rewinds`."""
         return await self._call(self._db.list_rewinds, session_id)
 
-    async def list_recent_user_messages(self, session_id: str, limit: int = 10) -> list[Record]:
+    async def list_recent_user_messages(
+        self, session_id: str, limit: int = 10
+    ) -> list[MessageRecord]:
         """See `SessionDB.list_recent_user_messages`."""
         return await self._call(self._db.list_recent_user_messages, session_id, limit)
 
@@ -508,11 +539,11 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.request_handoff`."""
         return await self._call(self._db.request_handoff, session_id, platform)
 
-    async def get_handoff_state(self, session_id: str) -> Record | None:
+    async def get_handoff_state(self, session_id: str) -> HandoffState | None:
         """See `SessionDB.get_handoff_state`."""
         return await self._call(self._db.get_handoff_state, session_id)
 
-    async def list_pending_handoffs(self) -> list[Record]:
+    async def list_pending_handoffs(self) -> list[SessionRecord]:
         """See `SessionDB.list_pending_handoffs`."""
         return await self._call(self._db.list_pending_handoffs)
 
@@ -569,19 +600,23 @@ class AsyncSessionDB(AsyncHandle):
 
     async def get_telegram_topic_binding(
         self, *, chat_id: str | int, thread_id: str | int
-    ) -> Record | None:
+    ) -> TopicBinding | None:
         """See `SessionDB.get_telegram_topic_binding`."""
         return await self._call(
             self._db.get_telegram_topic_binding, chat_id=chat_id, thread_id=thread_id
         )
 
-    async def get_telegram_topic_binding_by_session(self, *, session_id: str) -> Record | None:
+    async def get_telegram_topic_binding_by_session(
+        self, *, session_id: str
+    ) -> TopicBinding | None:
         """See `SessionDB.get_telegram_topic_binding_by_session`."""
         return await self._call(
             self._db.get_telegram_topic_binding_by_session, session_id=session_id
         )
 
-    async def list_telegram_topic_bindings_for_chat(self, *, chat_id: str | int) -> list[Record]:
+    async def list_telegram_topic_bindings_for_chat(
+        self, *, chat_id: str | int
+    ) -> list[TopicBinding]:
         """See `SessionDB.list_telegram_topic_bindings_for_chat`."""
         return await self._call(self._db.list_telegram_topic_bindings_for_chat, chat_id=chat_id)
 
@@ -620,7 +655,7 @@ class AsyncSessionDB(AsyncHandle):
 
     async def list_unlinked_telegram_sessions_for_user(
         self, *, chat_id: str | int, user_id: str | int, limit: int = 10
-    ) -> list[Record]:
+    ) -> list[SessionSummary]:
         """See `SessionDB.list_unlinked_telegram_sessions_for_user`."""
         return await self._call(
             self._db.list_unlinked_telegram_sessions_for_user,
@@ -704,7 +739,7 @@ class AsyncSessionDB(AsyncHandle):
             **tokens,
         )
 
-    async def get_model_usage(self, session_id: str) -> list[Record]:
+    async def get_model_usage(self, session_id: str) -> list[ModelUsage]:
         """See `SessionDB.get_model_usage`."""
         return await self._call(self._db.get_model_usage, session_id)
 
@@ -726,7 +761,7 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.restore_sessions`."""
         return await self._call(self._db.restore_sessions, session_ids)
 
-    async def list_trash(self) -> list[Record]:
+    async def list_trash(self) -> list[TrashedSession]:
         """See `SessionDB.list_trash`."""
         return await self._call(self._db.list_trash)
 
@@ -748,7 +783,7 @@ class AsyncSessionDB(AsyncHandle):
 
     async def list_prune_candidates(
         self, older_than_days: float = 90, source: str | None = None
-    ) -> list[Record]:
+    ) -> list[SessionSummary]:
         """See `SessionDB.list_prune_candidates`."""
         return await self._call(self._db.list_prune_candidates, older_than_days, source)
 
@@ -779,7 +814,7 @@ class AsyncSessionDB(AsyncHandle):
         """See `SessionDB.lift_hold`."""
         return await self._call(self._db.lift_hold, session_id)
 
-    async def list_holds(self) -> list[Record]:
+    async def list_holds(self) -> list[HoldRecord]:
         """See `SessionDB.list_holds`."""
         return await self._call(self._db.list_holds)
 
@@ -802,15 +837,15 @@ class AsyncSessionDB(AsyncHandle):
 
     # ── export and import ─────────────────────────────────────────────────────────────────────
 
-    async def export_session(self, session_id: str) -> Record | None:
+    async def export_session(self, session_id: str) -> ExportedSession | None:
         """See `SessionDB.export_session`."""
         return await self._call(self._db.export_session, session_id)
 
-    async def export_session_lineage(self, session_id: str) -> list[Record]:
+    async def export_session_lineage(self, session_id: str) -> list[ExportedSession]:
         """See `SessionDB.export_session_lineage`."""
         return await self._call(self._db.export_session_lineage, session_id)
 
-    async def export_all(self, source: str | None = None) -> list[Record]:
+    async def export_all(self, source: str | None = None) -> list[ExportedSession]:
         """See `SessionDB.export_all`."""
         return await self._call(self._db.export_all, source)
 
@@ -822,7 +857,7 @@ class AsyncSessionDB(AsyncHandle):
         until: float | None = None,
         title: str | None = None,
         scope: Scope = OWNER,
-    ) -> AsyncGenerator[Record, None]:
+    ) -> AsyncGenerator[ExportedSession, None]:
         """See `SessionDB.iter_export`; leave it early inside ``contextlib.aclosing``."""
         return self._iterate(
             self._db.iter_export, source, since=since, until=until, title=title, scope=scope
@@ -830,7 +865,7 @@ class AsyncSessionDB(AsyncHandle):
 
     async def import_sessions(
         self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool = False
-    ) -> Record:
+    ) -> ImportReport:
         """See `SessionDB.import_sessions`."""
         return await self._call(
             self._db.import_sessions, sessions, leave_out_invalid=leave_out_invalid
@@ -851,7 +886,7 @@ class AsyncSessionDB(AsyncHandle):
         include_inactive: bool = False,
         conditions: SearchConditions | None = None,
         scope: Scope = OWNER,
-    ) -> list[Record]:
+    ) -> list[SearchHit]:
         """See `SessionDB.search_messages`."""
         return await self._call(
             self._db.search_messages,
@@ -892,13 +927,13 @@ class AsyncSessionDB(AsyncHandle):
             scope=scope,
         )
 
-    async def search_index_status(self) -> Record:
+    async def search_index_status(self) -> IndexStatus:
         """See `SessionDB.search_index_status`."""
         return await self._call(self._db.search_index_status)
 
     async def optimize_search(
         self, *, rebuild: bool = False, on_progress: Callable[[int, int], None] | None = None
-    ) -> Record:
+    ) -> OptimizeResult:
         """See `SessionDB.optimize_search`."""
         return await self._call(self._db.optimize_search, rebuild=rebuild, on_progress=on_progress)
 
@@ -950,7 +985,7 @@ class AsyncSessionDB(AsyncHandle):
         sessions_dir: str | Path | None = None,
         *,
         trash_days: float | None = None,
-    ) -> Record:
+    ) -> MaintenanceReport:
         """See `SessionDB.maybe_auto_prune_and_vacuum`."""
         try:
             return await self._call(

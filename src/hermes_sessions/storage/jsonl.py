@@ -27,6 +27,7 @@ from hermes_sessions.errors import ImportRefused
 from hermes_sessions.storage.codec import BASE64, decode_text, encode_text
 
 if TYPE_CHECKING:
+    from hermes_sessions.storage.records import ImportReport
     from hermes_sessions.storage.sessiondb import SessionDB
 
 Record = dict[str, Any]
@@ -267,7 +268,9 @@ class JsonlFile:
             self._passed += 1
 
 
-def import_file(db: SessionDB, path: str | Path, on_progress: Progress | None = None) -> Record:
+def import_file(
+    db: SessionDB, path: str | Path, on_progress: Progress | None = None
+) -> ImportReport:
     """Import a file of JSON lines and return the report of `SessionDB.import_sessions`.
 
     The file is read twice, one session at a time. Importing it again changes nothing; repeating

@@ -35,6 +35,33 @@ if TYPE_CHECKING:
         RetentionPlan,
         RetentionResult,
     )
+    from hermes_sessions.storage.records import (
+        AnchoredView,
+        ConversationMessage,
+        ExportedSession,
+        HandoffState,
+        HoldRecord,
+        ImportReport,
+        IndexStatus,
+        InsightsReport,
+        MaintenanceReport,
+        MessageRecord,
+        MessageWindow,
+        ModelUsage,
+        OptimizeResult,
+        RecentSession,
+        RewindRecord,
+        RewindResult,
+        SearchHit,
+        SessionListing,
+        SessionRecord,
+        SessionSummary,
+        SpaceReport,
+        StoreSizes,
+        StoreStats,
+        TopicBinding,
+        TrashedSession,
+    )
     from hermes_sessions.storage.repositories.compaction import CompressionLocks, Continuations
     from hermes_sessions.storage.repositories.deletion import Deletion
     from hermes_sessions.storage.repositories.export_import import ExportImport
@@ -57,8 +84,6 @@ if TYPE_CHECKING:
     from hermes_sessions.storage.repositories.usage import Usage
     from hermes_sessions.storage.search.answer import SearchAnswer
     from hermes_sessions.text.query.filters import SearchConditions
-
-Record = dict[str, Any]
 
 
 def _require_limit(size: object) -> None:
@@ -212,7 +237,7 @@ class SessionDB:
         """Provider, clock and limits, for the layers of this package above storage."""
         return self._store
 
-    def describe(self) -> Record:
+    def describe(self) -> dict[str, Any]:
         """Return where the store is and how it is set up; never a secret."""
         return self._provider.describe()
 
@@ -288,7 +313,7 @@ class SessionDB:
         """Create a session if its id is new, as `create_session` does; return the id."""
         return self._sessions.create(session_id, source, model=model, **kwargs)
 
-    def get_session(self, session_id: str, *, scope: Scope = OWNER) -> Record | None:
+    def get_session(self, session_id: str, *, scope: Scope = OWNER) -> SessionRecord | None:
         """Return all columns of a session, or None. ``model_config`` stays JSON text."""
         return self._sessions.find(session_id, scope)
 
@@ -353,7 +378,7 @@ class SessionDB:
         """Return the title; None for an untitled or unknown session."""
         return self._titles.find(session_id)
 
-    def get_session_by_title(self, title: str) -> Record | None:
+    def get_session_by_title(self, title: str) -> SessionRecord | None:
         """Return the session with exactly this title, or None."""
         return self._titles.find_session(title)
 
@@ -389,7 +414,7 @@ class SessionDB:
         """Return the id of the conversation, which is its first session's and never changes."""
         return self._lineage.conversation_of(session_id)
 
-    def list_conversation(self, session_id: str, *, scope: Scope = OWNER) -> list[Record]:
+    def list_conversation(self, session_id: str, *, scope: Scope = OWNER) -> list[SessionRecord]:
         """Return every session of the conversation this one belongs to, oldest first."""
         return self._lineage.family_of(session_id, scope)
 
@@ -446,7 +471,7 @@ class SessionDB:
         until: float | None = None,
         compact_rows: bool = False,
         scope: Scope = OWNER,
-    ) -> list[Record]:
+    ) -> list[SessionListing]:
         """Return sessions with ``preview`` and ``last_active``, newest activity first.
 
         One row per conversation thread: a compression chain is shown with its head's identity and
@@ -474,7 +499,7 @@ class SessionDB:
 
     def search_sessions(
         self, source: str | None = None, limit: int = 20, offset: int = 0
-    ) -> list[Record]:
+    ) -> list[RecentSession]:
         """Return sessions, children included, with ``last_active``, newest activity first."""
         return self._session_lists.flat(source, limit, offset)
 
@@ -486,20 +511,20 @@ class SessionDB:
         """Return how many messages a session, or the whole store, has; rewound ones excluded."""
         return self._session_lists.message_count(session_id)
 
-    def get_stats(self) -> Record:
+    def get_stats(self) -> StoreStats:
         """Return totals for people: sessions and messages, by source, archived, in the trash,
         and the size of the store in bytes.
         """
         return self._session_lists.stats()
 
-    def get_sizes(self) -> Record:
+    def get_sizes(self) -> StoreSizes:
         """Return what takes up space: ``size_bytes`` of the store, ``text_bytes`` of all messages,
         how much of that subagents, archived sessions and the trash hold, and bytes by ``sources``
         and ``roles``, largest first; the trash is not in the last two. Looks at every message.
         """
         return self._sizes.by_class()
 
-    def get_space(self, *, within: float | None = None) -> Record:
+    def get_space(self, *, within: float | None = None) -> SpaceReport:
         """Return what takes up space: ``classes`` (human, cron, subagent, api) and ``sources``,
         each with ``sessions``, ``messages`` and ``text_bytes``, the trash included; ``tables`` and
         ``indexes`` in bytes, largest first, ``free_bytes`` that can be used again and
@@ -526,7 +551,7 @@ class SessionDB:
         *,
         zone: tzinfo | None = None,
         scope: Scope = OWNER,
-    ) -> Record:
+    ) -> InsightsReport:
         """Return how the store was used by sessions that started in the last *days*, 0 for all:
         ``overview``, ``models``, ``tools``, ``platforms``, ``activity`` by hour and weekday,
         ``over_time`` by day, and ``top_sessions``.
@@ -633,7 +658,7 @@ class SessionDB:
         offset: int = 0,
         include_inactive: bool = False,
         scope: Scope = OWNER,
-    ) -> list[Record]:
+    ) -> list[MessageRecord]:
         """Return messages in order, with content and tool calls decoded; [] for an unknown id."""
         return self._messages.list(
             session_id,
@@ -645,7 +670,7 @@ class SessionDB:
 
     def get_messages_as_conversation(
         self, session_id: str, include_ancestors: bool = False
-    ) -> list[Record]:
+    ) -> list[ConversationMessage]:
         """Return the transcript in the form model providers take; with *include_ancestors*
         preceded by what the sessions it continues hold.
         """
@@ -658,7 +683,7 @@ class SessionDB:
         window: int = 5,
         *,
         scope: Scope = OWNER,
-    ) -> Record:
+    ) -> MessageWindow:
         """Return ``window``: up to *window* messages on each side of one, itself included, and
         ``messages_before`` and ``messages_after``: how many lie beyond. An unknown anchor gives
         an empty window.
@@ -674,7 +699,7 @@ class SessionDB:
         keep_roles: Sequence[str] | None = ("user", "assistant"),
         *,
         scope: Scope = OWNER,
-    ) -> Record:
+    ) -> AnchoredView:
         """Return `get_messages_around` limited to *keep_roles* (the anchor always stays), with
         ``bookend_start`` and ``bookend_end``: the first and last messages with text outside the
         window.
@@ -691,7 +716,7 @@ class SessionDB:
 
     def rewind_to_message(
         self, session_id: str, message_id: int, *, fence: int | None = None
-    ) -> Record:
+    ) -> RewindResult:
         """Hide a user message and everything after it; nothing is deleted.
 
         Returns ``rewind_id``, ``rewound_count``, ``target_text`` and ``new_head_id`` (the message
@@ -719,11 +744,11 @@ class SessionDB:
         """
         return self._rewinds.restore(session_id, rewind_id, fence=fence)
 
-    def list_rewinds(self, session_id: str) -> list[Record]:
+    def list_rewinds(self, session_id: str) -> list[RewindRecord]:
         """Return the record of every rewind of a session, oldest first."""
         return self._rewinds.history(session_id)
 
-    def list_recent_user_messages(self, session_id: str, limit: int = 10) -> list[Record]:
+    def list_recent_user_messages(self, session_id: str, limit: int = 10) -> list[MessageRecord]:
         """Return the newest user messages still in force, newest first: what one can rewind to."""
         return self._rewinds.recent_user_messages(session_id, limit)
 
@@ -772,13 +797,13 @@ class SessionDB:
         """
         return self._handoffs.request(session_id, platform)
 
-    def get_handoff_state(self, session_id: str) -> Record | None:
+    def get_handoff_state(self, session_id: str) -> HandoffState | None:
         """Return ``state`` (None, pending, running, completed or failed), ``platform`` and
         ``error``; None for an unknown session.
         """
         return self._handoffs.state(session_id)
 
-    def list_pending_handoffs(self) -> list[Record]:
+    def list_pending_handoffs(self) -> list[SessionRecord]:
         """Return the sessions that wait to be handed over, the one that started first first."""
         return self._handoffs.pending()
 
@@ -829,17 +854,17 @@ class SessionDB:
 
     def get_telegram_topic_binding(
         self, *, chat_id: str | int, thread_id: str | int
-    ) -> Record | None:
+    ) -> TopicBinding | None:
         """Return what a topic is bound to, or None: chat_id, thread_id, user_id, session_key,
         session_id, managed_mode, linked_at and updated_at.
         """
         return self._topics.find(chat_id, thread_id)
 
-    def get_telegram_topic_binding_by_session(self, *, session_id: str) -> Record | None:
+    def get_telegram_topic_binding_by_session(self, *, session_id: str) -> TopicBinding | None:
         """Return the binding of a session, or None."""
         return self._topics.find_by_session(session_id)
 
-    def list_telegram_topic_bindings_for_chat(self, *, chat_id: str | int) -> list[Record]:
+    def list_telegram_topic_bindings_for_chat(self, *, chat_id: str | int) -> list[TopicBinding]:
         """Return the bindings of a chat's topics, the oldest first."""
         return self._topics.of_chat(chat_id)
 
@@ -878,7 +903,7 @@ class SessionDB:
         chat_id: str | int,  # noqa: ARG002 - documented, and without a meaning
         user_id: str | int,
         limit: int = 10,
-    ) -> list[Record]:
+    ) -> list[SessionSummary]:
         """Return a person's Telegram sessions that have no topic, newest activity first, with
         ``preview`` and ``last_active``; *chat_id* makes no difference.
         """
@@ -970,7 +995,7 @@ class SessionDB:
             create=create,
         )
 
-    def get_model_usage(self, session_id: str) -> list[Record]:
+    def get_model_usage(self, session_id: str) -> list[ModelUsage]:
         """Return tokens and cost per model, route and task of a session, oldest first."""
         return self._usage.list(session_id)
 
@@ -1004,7 +1029,7 @@ class SessionDB:
         """
         return self._trash.restore(session_ids)
 
-    def list_trash(self) -> list[Record]:
+    def list_trash(self) -> list[TrashedSession]:
         """Return the sessions in the trash with ``trashed_at``, newest first."""
         return self._trash.list()
 
@@ -1037,7 +1062,7 @@ class SessionDB:
 
     def list_prune_candidates(
         self, older_than_days: float = 90, source: str | None = None
-    ) -> list[Record]:
+    ) -> list[SessionSummary]:
         """Return what `prune_sessions` would delete, oldest activity first."""
         return self._deletion.candidates(older_than_days, source)
 
@@ -1078,7 +1103,7 @@ class SessionDB:
         """Lift every hold on the conversation of a session; return whether there was one."""
         return self._holds.lift(session_id)
 
-    def list_holds(self) -> list[Record]:
+    def list_holds(self) -> list[HoldRecord]:
         """Return the holds, oldest first: ``session_id``, ``reason``, ``held_at``, ``title``,
         ``conversation_id``.
         """
@@ -1116,15 +1141,15 @@ class SessionDB:
 
     # ── export and import ─────────────────────────────────────────────────────────────────────
 
-    def export_session(self, session_id: str) -> Record | None:
+    def export_session(self, session_id: str) -> ExportedSession | None:
         """Return a session with its ``messages``, rewound ones included, or None."""
         return self._export_import.export(session_id)
 
-    def export_session_lineage(self, session_id: str) -> list[Record]:
+    def export_session_lineage(self, session_id: str) -> list[ExportedSession]:
         """Return every session of the conversation as `export_session` does, oldest first."""
         return self._export_import.export_family(session_id)
 
-    def export_all(self, source: str | None = None) -> list[Record]:
+    def export_all(self, source: str | None = None) -> list[ExportedSession]:
         """Return all sessions as `export_session` does, with ``last_active``, newest first."""
         return list(self._export_import.iter_export(source))
 
@@ -1136,7 +1161,7 @@ class SessionDB:
         until: float | None = None,
         title: str | None = None,
         scope: Scope = OWNER,
-    ) -> Iterator[Record]:
+    ) -> Iterator[ExportedSession]:
         """Yield what `export_all` returns, one session at a time, of one consistent state; only
         those last active from *since* on, before *until*, and with *title* in their title, case
         ignored.
@@ -1147,7 +1172,7 @@ class SessionDB:
 
     def import_sessions(
         self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool = False
-    ) -> Record:
+    ) -> ImportReport:
         """Store exported sessions; importing them again changes nothing.
 
         Everything is checked first: with any invalid session nothing is written, unless those are
@@ -1174,7 +1199,7 @@ class SessionDB:
         include_inactive: bool = False,
         conditions: SearchConditions | None = None,
         scope: Scope = OWNER,
-    ) -> list[Record]:
+    ) -> list[SearchHit]:
         """Return messages that match, best first, with ``snippet`` (``>>>match<<<``), the same
         without markers as ``snippet_text`` and ``spans`` ((start, end) offsets of the matches in
         it), and ``context`` (the message before, this one, the one after).
@@ -1232,13 +1257,13 @@ class SessionDB:
             scope=scope,
         )
 
-    def search_index_status(self) -> Record:
+    def search_index_status(self) -> IndexStatus:
         """Return whether the index is ``complete``, and how many messages are ``pending``."""
         return self._search.status()
 
     def optimize_search(
         self, *, rebuild: bool = False, on_progress: Callable[[int, int], None] | None = None
-    ) -> Record:
+    ) -> OptimizeResult:
         """Bring the index up to date and merge its pieces, in short steps while others write;
         with *rebuild* make it anew. Returns ``indexed`` and ``rebuilt``.
         """
@@ -1293,7 +1318,7 @@ class SessionDB:
         sessions_dir: str | Path | None = None,
         *,
         trash_days: float | None = None,
-    ) -> Record:
+    ) -> MaintenanceReport:
         """Prune, move what the approved limits of retention come to to the trash, empty the trash
         of what has been there for *trash_days* (as configured, 30 unless set), and vacuum, at most
         once per interval.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hermes_sessions.agent.clients.port import ModelClient
     from hermes_sessions.cli.console import Console
     from hermes_sessions.config.settings import Settings
+    from hermes_sessions.storage.records import MessageRecord
     from hermes_sessions.storage.sessiondb import SessionDB
 
 CLOSED: Final = "cli_close"
@@ -143,7 +144,7 @@ class ChatController:
         said = f"{counted(asked, 'question')}, {counted(len(messages), 'message')}"
         self._tell(f"Going on with {named}: {said}." if messages else f"{named} is empty so far.")
 
-    def recall(self, session_id: str) -> list[dict[str, Any]]:
+    def recall(self, session_id: str) -> list[MessageRecord]:
         """Return the messages of a session that goes on; show the last ones if that is wanted."""
         messages = self._db.get_messages(session_id)
         if self._settings.display.resume_display == "full":

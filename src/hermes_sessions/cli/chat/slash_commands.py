@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hermes_sessions.agent.command_table import TypedCommand, commands_for
 from hermes_sessions.agent.interrupts import Interrupt
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hermes_sessions.cli.chat.completer import Suggestion
     from hermes_sessions.cli.chat.controller import ChatController
     from hermes_sessions.cli.console import Console
+    from hermes_sessions.storage.records import SessionRecord
 
 import os
 from pathlib import Path
@@ -232,8 +233,8 @@ class SlashCommands:
             f"Title: {one_line(session['title'] or 'none')}",
             f"Messages: {session['message_count']}",
         )
-        handoff = self._db.get_handoff_state(session["id"]) or {}
-        if handoff.get("state"):
+        handoff = self._db.get_handoff_state(session["id"])
+        if handoff is not None and handoff["state"]:
             error = f" ({one_line(handoff['error'])})" if handoff["error"] else ""
             self._tell(f"Handed to {handoff['platform']}: {handoff['state']}{error}")
 
@@ -275,6 +276,6 @@ class SlashCommands:
                 f"HERMES_BASE_URL to where it is."
             )
 
-    def _session(self) -> dict[str, Any] | None:
+    def _session(self) -> SessionRecord | None:
         held = self._held.session_id
         return self._db.get_session(held) if held else None

@@ -29,7 +29,7 @@ def status(console: Console, *, store: str | None) -> None:
             "provider": provider.name,
             "location": identity(provider),
             "details": provider.describe(),
-            **{name: db.get_stats()[name] for name in _COUNTS},
+            **{name: count for name, count in db.get_stats().items() if name in _COUNTS},
             "search_index": {name: index[name] for name in ("complete", "pending")},
             "schema": {
                 "taken": steps.taken,

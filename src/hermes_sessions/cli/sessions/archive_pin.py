@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -15,7 +15,7 @@ from hermes_sessions.cli.store import open_for_writing
 from hermes_sessions.errors import NotFound
 from hermes_sessions.storage.sessiondb import SessionDB
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 _sessions_argument = click.argument("references", metavar="ID...", nargs=-1, required=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from hermes_sessions.text.query.filters import SearchConditions
 # The sessions that a text finds, page by page: nobody loads what nobody scrolls to.
 
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 
 _PAGE = 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,7 +24,7 @@ from hermes_sessions.cli.store import open_for_reading, open_for_writing, transc
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.storage.sessiondb import SessionDB
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 #: How many ids the command that undoes it is shown with.
 _IDS_SHOWN = 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from hermes_sessions.storage.sessiondb import SessionDB
 if TYPE_CHECKING:
     from hermes_sessions.text.redaction import Redactor
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 #: Hits that are looked at together.
 _PAGE = 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -64,12 +65,12 @@ def holds(console: Console) -> None:
         console.print(holds_lines(found))
 
 
-def _found(db: SessionDB, references: tuple[str, ...]) -> list[dict[str, Any]]:
+def _found(db: SessionDB, references: tuple[str, ...]) -> list[Mapping[str, Any]]:
     found = [find_session(db, reference) for reference in references]
     return list({session["id"]: session for session in found}.values())
 
 
-def _report(console: Console, name: str, done: str, sessions: list[dict[str, Any]]) -> None:
+def _report(console: Console, name: str, done: str, sessions: list[Mapping[str, Any]]) -> None:
     if console.as_json:
         console.print_json({name: [session["id"] for session in sessions]})
     else:

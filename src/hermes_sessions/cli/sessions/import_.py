@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from hermes_sessions.storage.sqlite.hermes_database import (
     target_for,
 )
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 #: How many lines of one kind are printed; --json has all of them.
 _SHOWN = 10
@@ -95,7 +95,7 @@ def _summary(report: Record, source: str, target: Path | None) -> str:
     return one_line(", ".join(parts) + ".")
 
 
-def _document(report: Record) -> Record:
+def _document(report: Record) -> dict[str, Any]:
     return {
         "imported": report["imported"],
         "extended": report["extended"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -28,7 +28,7 @@ from hermes_sessions.cli.sessions.delete import (
 from hermes_sessions.cli.store import open_for_reading, open_for_writing, transcripts_directory
 from hermes_sessions.storage.sessiondb import SessionDB
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 #: Sessions moved to the trash in one transaction, unless one conversation has more.
 _BATCH = 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from hermes_sessions.cli.store import open_for_reading
 from hermes_sessions.errors import NotFound
 from hermes_sessions.storage.sessiondb import SessionDB
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 #: Messages read at a time, so that a long session does not fill the memory.
 _PAGE = 200
@@ -65,10 +65,13 @@ def show(
     ID is a session id, the beginning of one, or a title; a title of several words needs no quotes.
     """
     with open_for_reading(console) as db:
-        session = find_session(db, " ".join(reference))
-        stored = db.message_count(session["id"])
-        session["last_active"] = _last_active(db, session, stored)
-        session["preview"] = preview_of_session(db, session["id"])
+        found = find_session(db, " ".join(reference))
+        stored = db.message_count(found["id"])
+        session = {
+            **found,
+            "last_active": _last_active(db, found, stored),
+            "preview": preview_of_session(db, found["id"]),
+        }
         if around is not None:
             part = _around(db, session["id"], around, count // 2)
         else:

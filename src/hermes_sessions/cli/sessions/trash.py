@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -22,7 +22,7 @@ from hermes_sessions.cli.store import open_for_reading, open_for_writing, transc
 from hermes_sessions.model.lineage import COMPRESSION
 from hermes_sessions.storage.sessiondb import SessionDB
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 _DAY = 86400
 #: So many days are lost at most when a time becomes an age and a time again.

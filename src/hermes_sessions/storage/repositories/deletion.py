@@ -11,7 +11,7 @@ import glob
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput, RetentionNotApproved
 from hermes_sessions.model.lineage import SUBAGENT
@@ -42,6 +42,9 @@ from hermes_sessions.storage.repositories.stale_sessions import (
 )
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING, hide
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MaintenanceReport, SessionSummary
 
 logger = Logger(__name__)
 
@@ -103,7 +106,7 @@ class Deletion:
         _remove_files(purged, sessions_dir)
         return len(purged)
 
-    def candidates(self, older_than_days: float, source: str | None) -> list[Record]:
+    def candidates(self, older_than_days: float, source: str | None) -> list[SessionSummary]:
         """See `SessionDB.list_prune_candidates`."""
         cutoff = self._cutoff(older_than_days)
         columns = (*SESSION_COLUMNS, "preview", "last_active")
@@ -117,7 +120,7 @@ class Deletion:
                     (conversation_id,),
                 )
                 records += [dict(zip(columns, row, strict=True)) for row in rows]
-        return records
+        return cast("list[SessionSummary]", records)
 
     def prune(
         self,
@@ -174,13 +177,13 @@ class Deletion:
         vacuum: bool,
         sessions_dir: str | Path | None,
         trash_days: float | None,
-    ) -> Record:
+    ) -> MaintenanceReport:
         """See `SessionDB.maybe_auto_prune_and_vacuum`."""
-        result: Record = {"skipped": False, "pruned": 0, "vacuumed": False}
+        result: MaintenanceReport = {"skipped": False, "pruned": 0, "vacuumed": False}
         try:
             now = self._store.clock()
             if now - _number(self._meta.find(_LAST_RUN)) < min_interval_hours * 3600:
-                return result | {"skipped": True}
+                return {**result, "skipped": True}
             result["pruned"] = self.prune(retention_days, None, sessions_dir, None)
             if retired := self._retire():
                 result["retired"] = retired

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.codec import from_json
@@ -30,6 +30,9 @@ from hermes_sessions.storage.session_import.run import ImportRun
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.tables import MESSAGES, REWINDS, names_of
 
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import ExportedSession, ImportReport
+
 _SELECT_SESSIONS: Final = f"SELECT {names(EXPORTED_SESSION_COLUMNS)} FROM sessions"
 _SELECT_MESSAGES: Final = (
     f"SELECT {names(EXPORTED_MESSAGE_COLUMNS)} FROM messages WHERE session_id = ? ORDER BY ordinal"
@@ -47,13 +50,13 @@ class ExportImport:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def export(self, session_id: str) -> Record | None:
+    def export(self, session_id: str) -> ExportedSession | None:
         """See `SessionDB.export_session`."""
         with settled_read(self._store) as tx:
             row = tx.one(f"{_SELECT_SESSIONS} WHERE id = ? AND {VISIBLE}", (session_id,))
             return export_record(tx, row) if row else None
 
-    def export_family(self, session_id: str) -> list[Record]:
+    def export_family(self, session_id: str) -> list[ExportedSession]:
         """See `SessionDB.export_session_lineage`."""
         with settled_read(self._store) as tx:
             rows = tx.all(
@@ -71,7 +74,7 @@ class ExportImport:
         until: float | None = None,
         title: str | None = None,
         scope: Scope = OWNER,
-    ) -> Iterator[Record]:
+    ) -> Iterator[ExportedSession]:
         """See `SessionDB.iter_export`; holds one session in memory at a time."""
         seen, values = scope_condition(scope)
         where, params = [VISIBLE, seen], list[Any](values)
@@ -93,7 +96,7 @@ class ExportImport:
 
     def import_all(
         self, sessions: Iterable[Mapping[str, Any]], *, leave_out_invalid: bool
-    ) -> Record:
+    ) -> ImportReport:
         """See `SessionDB.import_sessions`.
 
         What can be iterated only once is held in memory as a whole; give something that can be
@@ -103,13 +106,13 @@ class ExportImport:
         return ImportRun(self._store, leave_out_invalid=leave_out_invalid).run(repeatable)
 
 
-def export_records(tx: ReadTransaction) -> Iterator[Record]:
+def export_records(tx: ReadTransaction) -> Iterator[ExportedSession]:
     """Yield the record of every session, newest activity first."""
     for row in tx.stream(f"{_SELECT_SESSIONS} WHERE {VISIBLE} {_NEWEST_FIRST}"):
         yield export_record(tx, row)
 
 
-def export_record(tx: ReadTransaction, row: Row) -> Record:
+def export_record(tx: ReadTransaction, row: Row) -> ExportedSession:
     """Return the record of one session of `_SELECT_SESSIONS`."""
     record = dict(zip(EXPORTED_SESSION_COLUMNS, row, strict=True))
     extra = record.pop("extra")
@@ -129,7 +132,7 @@ def export_record(tx: ReadTransaction, row: Row) -> Record:
     if rewinds:
         record["rewinds"] = [dict(zip(_REWIND_COLUMNS, r, strict=True)) for r in rewinds]
     record["messages"] = [_message(r) for r in tx.stream(_SELECT_MESSAGES, (record["id"],))]
-    return record
+    return cast("ExportedSession", record)
 
 
 def _message(row: Row) -> Record:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
-    Record,
     session_record,
 )
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import HandoffState, SessionRecord
 
 _PENDING: Final = "pending"
 _RUNNING: Final = "running"
@@ -47,7 +49,7 @@ class Handoffs:
             (_COMPLETED, _FAILED),
         )
 
-    def state(self, session_id: str) -> Record | None:
+    def state(self, session_id: str) -> HandoffState | None:
         """See `SessionDB.get_handoff_state`."""
         with self._store.provider.read() as tx:
             row = tx.one(
@@ -55,9 +57,12 @@ class Handoffs:
                 f"WHERE id = ? AND {VISIBLE}",
                 (session_id,),
             )
-        return dict(zip(("state", "platform", "error"), row, strict=True)) if row else None
+        if row is None:
+            return None
+        state, platform, error = row
+        return {"state": state, "platform": platform, "error": error}
 
-    def pending(self) -> list[Record]:
+    def pending(self) -> list[SessionRecord]:
         """See `SessionDB.list_pending_handoffs`."""
         with self._store.provider.read() as tx:
             rows = tx.all(

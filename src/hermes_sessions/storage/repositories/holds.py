@@ -7,12 +7,15 @@ them. It stands at one session and is good for the whole conversation.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hermes_sessions.errors import InvalidInput, OnHold
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction, placeholders
-from hermes_sessions.storage.repositories.rows import VISIBLE, Record
+from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import HoldRecord
 
 STEP: Final = "0007_holds"
 _LONGEST_REASON: Final = 1000
@@ -57,7 +60,7 @@ class Holds:
 
         return self._store.provider.write(work)
 
-    def list(self) -> list[Record]:
+    def list(self) -> list[HoldRecord]:
         """See `SessionDB.list_holds`."""
         with self._store.provider.read() as tx:
             if not _exist(self._store):
@@ -68,7 +71,7 @@ class Holds:
                 f"ORDER BY h.held_at, h.session_id"
             )
         names = ("session_id", "reason", "held_at", "title", "conversation_id")
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [cast("HoldRecord", dict(zip(names, row, strict=True))) for row in rows]
 
 
 def conversations_on_hold(tx: ReadTransaction, store: Store) -> set[str]:

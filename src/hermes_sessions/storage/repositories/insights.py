@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
 from heapq import nsmallest
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import names_of_calls
@@ -26,6 +26,9 @@ from hermes_sessions.storage.repositories.rows import VISIBLE, Record, scope_con
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.repositories.usage import TOKEN_COLUMNS
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import InsightsReport
 
 _DAY: Final = 86400.0
 #: Seconds of a quarter of an hour.
@@ -60,7 +63,7 @@ class Insights:
         source: str | None,
         zone: tzinfo | None,
         scope: Scope = OWNER,
-    ) -> Record:
+    ) -> InsightsReport:
         """See `SessionDB.get_insights`."""
         if isinstance(days, bool) or not isinstance(days, (int, float)) or not days >= 0:
             raise InvalidInput(f"A number of days must be 0 or more, not {days!r}.")
@@ -81,13 +84,14 @@ class Insights:
             report.add_usage(selection.usage())
             report.add_messages(selection.messages())
             report.add_calls(selection.calls())
-        return {
+        found = {
             "days": days,
             "source": source,
             "generated_at": now,
             "empty": not report.overview.sessions,
             **report.document(),
         }
+        return cast("InsightsReport", found)
 
 
 class _Selection:

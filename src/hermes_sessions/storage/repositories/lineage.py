@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hermes_sessions.model.lineage import COMPRESSION, SUBAGENT, LineageMember, place_members
 from hermes_sessions.model.scope import OWNER, Scope
@@ -11,12 +12,14 @@ from hermes_sessions.storage.repositories.leases import held, lease_row
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
-    Record,
     scope_condition,
     session_record,
 )
 from hermes_sessions.storage.repositories.stale_sessions import forget_notes, settled_read
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import SessionRecord
 
 _ORPHAN_AGE_SECONDS = 7 * 86400
 _EDGES_PER_QUERY = 500
@@ -57,7 +60,7 @@ class Lineage:
         with settled_read(self._store) as tx:
             return conversation_id_of(tx, session_id) or session_id
 
-    def family_of(self, session_id: str, scope: Scope = OWNER) -> list[Record]:
+    def family_of(self, session_id: str, scope: Scope = OWNER) -> list[SessionRecord]:
         """See `SessionDB.list_conversation`."""
         seen, params = scope_condition(scope)
         with settled_read(self._store) as tx:

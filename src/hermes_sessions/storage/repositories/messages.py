@@ -8,7 +8,7 @@ never depends on a clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.message import preview_of
@@ -39,6 +39,9 @@ from hermes_sessions.storage.repositories.rows import (
     scope_condition,
 )
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MessageRecord
 
 # What lists show of a session, worked out anew from its messages.
 #
@@ -232,7 +235,7 @@ class Messages:
         offset: int,
         include_inactive: bool,
         scope: Scope = OWNER,
-    ) -> list[Record]:
+    ) -> list[MessageRecord]:
         """See `SessionDB.get_messages`."""
         with self._store.provider.read() as tx:
             if not _is_visible(tx.one, session_id, scope):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import text_of
@@ -12,11 +12,13 @@ from hermes_sessions.storage.repositories.messages import refresh_summary
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
     VISIBLE,
-    Record,
     message_record,
 )
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.tables import REWINDS, names_of
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MessageRecord, RewindRecord, RewindResult
 
 _COLUMNS: Final = names_of(REWINDS, "given", "shown")
 
@@ -27,11 +29,11 @@ class Rewinds:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def rewind(self, session_id: str, message_id: int, *, fence: int | None) -> Record:
+    def rewind(self, session_id: str, message_id: int, *, fence: int | None) -> RewindResult:
         """See `SessionDB.rewind_to_message`."""
         now = self._store.clock()
 
-        def work(tx: WriteTransaction) -> Record:
+        def work(tx: WriteTransaction) -> RewindResult:
             lock_session(tx, self._store, session_id, fence)
             return self._rewind(tx, session_id, message_id, now)
 
@@ -39,13 +41,13 @@ class Rewinds:
 
     def rewind_turns(
         self, session_id: str, turns: int, *, fence: int | None
-    ) -> tuple[Record, list[Record]] | None:
+    ) -> tuple[RewindResult, list[MessageRecord]] | None:
         """Take back the last *turns* user messages, or all there are, in one transaction. Return
         what `rewind` returns, and these messages, newest first; None when there are none.
         """
         now = self._store.clock()
 
-        def work(tx: WriteTransaction) -> tuple[Record, list[Record]] | None:
+        def work(tx: WriteTransaction) -> tuple[RewindResult, list[MessageRecord]] | None:
             # The session is locked from here on: nothing is added in between.
             lock_session(tx, self._store, session_id, fence)
             recent = _recent_user_messages(tx, session_id, turns)
@@ -56,7 +58,7 @@ class Rewinds:
         return self._store.provider.write(work)
 
     @staticmethod
-    def _rewind(tx: WriteTransaction, session_id: str, message_id: int, now: float) -> Record:
+    def _rewind(tx: WriteTransaction, session_id: str, message_id: int, now: float) -> RewindResult:
         # The counter is raised first: it locks the session against appends until commit.
         known = tx.run(
             f"UPDATE sessions SET rewind_count = rewind_count + 1 WHERE id = ? AND {VISIBLE}",
@@ -127,7 +129,7 @@ class Rewinds:
         refresh_summary(tx, session_id)
         return restored
 
-    def history(self, session_id: str) -> list[Record]:
+    def history(self, session_id: str) -> list[RewindRecord]:
         """See `SessionDB.list_rewinds`."""
         with self._store.provider.read() as tx:
             rows = tx.all(
@@ -135,15 +137,15 @@ class Rewinds:
                 f"AND EXISTS (SELECT 1 FROM sessions s WHERE s.id = ? AND s.{VISIBLE}) ORDER BY id",
                 (session_id, session_id),
             )
-        return [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+        return [cast("RewindRecord", dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
-    def recent_user_messages(self, session_id: str, limit: int) -> list[Record]:
+    def recent_user_messages(self, session_id: str, limit: int) -> list[MessageRecord]:
         """See `SessionDB.list_recent_user_messages`."""
         with self._store.provider.read() as tx:
             return _recent_user_messages(tx, session_id, limit)
 
 
-def _recent_user_messages(tx: ReadTransaction, session_id: str, limit: int) -> list[Record]:
+def _recent_user_messages(tx: ReadTransaction, session_id: str, limit: int) -> list[MessageRecord]:
     rows = tx.all(
         f"{SELECT_MESSAGE} WHERE session_id = ? AND active = 1 AND role = ? "
         f"AND EXISTS (SELECT 1 FROM sessions s WHERE s.id = ? AND s.{VISIBLE}) "

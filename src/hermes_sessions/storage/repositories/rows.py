@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.codec import decode_content, from_json
 from hermes_sessions.storage.provider import Row, placeholders
 from hermes_sessions.storage.tables import MESSAGES, SESSIONS, given, names_of
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MessageRecord, SessionRecord
 
 # A scope as SQL: which rows of ``sessions`` whoever asks may see.
 
@@ -64,16 +67,16 @@ SELECT_SESSION: Final = f"SELECT {names(SESSION_COLUMNS)} FROM sessions"
 SELECT_MESSAGE: Final = f"SELECT {names(MESSAGE_COLUMNS)}, content_type FROM messages"
 
 
-def session_record(row: Row) -> Record:
+def session_record(row: Row) -> SessionRecord:
     """Return the record for a row of `SELECT_SESSION`."""
-    return dict(zip(SESSION_COLUMNS, row, strict=True))
+    return cast("SessionRecord", dict(zip(SESSION_COLUMNS, row, strict=True)))
 
 
-def message_record(row: Row) -> Record:
+def message_record(row: Row) -> MessageRecord:
     """Return the record for a row of `SELECT_MESSAGE`, content and tool calls decoded."""
     record = dict(zip(MESSAGE_COLUMNS, row, strict=False))
     decode_message(record, row[-1])
-    return record
+    return cast("MessageRecord", record)
 
 
 def decode_message(record: Record, content_type: str | None) -> None:

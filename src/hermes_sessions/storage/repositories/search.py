@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hermes_sessions.errors import HermesSessionsError, InvalidInput
 from hermes_sessions.model.scope import Scope
 from hermes_sessions.storage.logs import Logger
 from hermes_sessions.storage.reader_upkeep import STEP_SECONDS
-from hermes_sessions.storage.repositories.rows import Record
 from hermes_sessions.storage.repositories.stale_sessions import settle_first
 from hermes_sessions.storage.search.answer import SearchAnswer
 from hermes_sessions.storage.search.executor import SearchExecutor, SearchRequest, Sort
 from hermes_sessions.storage.search.index_maintenance import IndexMaintenance
 from hermes_sessions.storage.store import Store
 from hermes_sessions.text.query.filters import HAS_VALUES, SearchConditions
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import IndexStatus, OptimizeResult, SearchHit
 
 logger = Logger(__name__)
 
@@ -71,7 +73,7 @@ class Search:
         include_inactive: bool,
         conditions: SearchConditions | None,
         scope: Scope,
-    ) -> list[Record]:
+    ) -> list[SearchHit]:
         """See `SessionDB.search_messages`."""
         self._check_open()
         wanted_sort = _sort(sort)
@@ -96,7 +98,10 @@ class Search:
         )
         settle_first(self._store)
         answer = self._executor.answer(request)
-        return [{name: getattr(hit, name) for name in _DOCUMENTED} for hit in answer.hits]
+        return [
+            cast("SearchHit", {name: getattr(hit, name) for name in _DOCUMENTED})
+            for hit in answer.hits
+        ]
 
     def answer(
         self,
@@ -137,13 +142,15 @@ class Search:
         # A closed handle says so whatever the question is.
         _ = self._store.provider.read_only
 
-    def status(self) -> Record:
+    def status(self) -> IndexStatus:
         """See `SessionDB.search_index_status`."""
         with self._store.provider.read() as tx:
             lag = self._maintenance.lag(tx)
         return {"complete": lag.complete, "pending": lag.pending, "indexed_through": lag.through}
 
-    def optimize(self, *, rebuild: bool, on_progress: Callable[[int, int], None] | None) -> Record:
+    def optimize(
+        self, *, rebuild: bool, on_progress: Callable[[int, int], None] | None
+    ) -> OptimizeResult:
         """See `SessionDB.optimize_search`."""
         if rebuild:
             self._maintenance.discard_index()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.scope import OWNER, Scope
@@ -12,12 +12,14 @@ from hermes_sessions.storage.provider import placeholders
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
     VISIBLE,
-    Record,
     names,
     scope_condition,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_rows
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import RecentSession, SessionListing, StoreStats
 
 #: What a listed row takes from the tip of its chain; everything else is the head's.
 _FROM_TIP: Final = frozenset(
@@ -61,7 +63,7 @@ class SessionLists:
         until: float | None,
         compact: bool,
         scope: Scope = OWNER,
-    ) -> list[Record]:
+    ) -> list[SessionListing]:
         """See `SessionDB.list_sessions_rich`."""
         if include_children:
             shown, head, tip = "1 = 1", "id", "id"
@@ -112,7 +114,7 @@ class SessionLists:
         )
         return [_rich_record(columns, row) for row in rows]
 
-    def flat(self, source: str | None, limit: int, offset: int) -> list[Record]:
+    def flat(self, source: str | None, limit: int, offset: int) -> list[RecentSession]:
         """See `SessionDB.search_sessions`."""
         where, params = _filters(source, None)
         rows = settled_rows(
@@ -122,7 +124,8 @@ class SessionLists:
             f"ORDER BY last_active DESC, started_at DESC, id DESC LIMIT ? OFFSET ?",
             (*params, *_window(limit, offset)),
         )
-        return [dict(zip((*SESSION_COLUMNS, "last_active"), row, strict=True)) for row in rows]
+        columns = (*SESSION_COLUMNS, "last_active")
+        return [cast("RecentSession", dict(zip(columns, row, strict=True))) for row in rows]
 
     def count(self, source: str | None, *, include_archived: bool) -> int:
         """See `SessionDB.session_count`."""
@@ -140,7 +143,7 @@ class SessionLists:
             row = tx.one(f"SELECT SUM(message_count) FROM sessions WHERE {where}", params)
         return int(row[0] or 0) if row else 0
 
-    def stats(self) -> Record:
+    def stats(self) -> StoreStats:
         """See `SessionDB.get_stats`."""
         with self._store.provider.read() as tx:
             rows = tx.all(
@@ -186,11 +189,11 @@ def _window(limit: int, offset: int) -> tuple[int, int]:
     return (_EVERYTHING if limit < 0 else limit), max(offset, 0)
 
 
-def _rich_record(columns: list[str], row: tuple[Any, ...]) -> Record:
+def _rich_record(columns: list[str], row: tuple[Any, ...]) -> SessionListing:
     record = dict(zip(columns, row, strict=False))
     preview, last_active, head_id = row[-3:]
     record["preview"] = preview or ""
     record["last_active"] = last_active
     if head_id != record["id"]:
         record["_lineage_root_id"] = head_id
-    return record
+    return cast("SessionListing", record)

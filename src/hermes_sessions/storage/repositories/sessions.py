@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.ids import ascii_lower, new_session_id, require_id, require_new_id
@@ -24,12 +24,14 @@ from hermes_sessions.storage.repositories.lineage import adopt, place_family
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
-    Record,
     scope_condition,
     session_record,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import SessionRecord
 
 logger = Logger(__name__)
 
@@ -202,7 +204,7 @@ class Sessions:
         }
         self._create(tx, values, None, None, None, None)
 
-    def find(self, session_id: str, scope: Scope = OWNER) -> Record | None:
+    def find(self, session_id: str, scope: Scope = OWNER) -> SessionRecord | None:
         """See `SessionDB.get_session`."""
         with self._store.provider.read() as tx:
             return find_session(tx, session_id, scope)
@@ -280,7 +282,9 @@ class Sessions:
         return [row[0] for row in rows]
 
 
-def find_session(tx: ReadTransaction, session_id: str, scope: Scope = OWNER) -> Record | None:
+def find_session(
+    tx: ReadTransaction, session_id: str, scope: Scope = OWNER
+) -> SessionRecord | None:
     """Return the record of a session that is in scope and not in the trash, or None."""
     seen, params = scope_condition(scope)
     row = tx.one(f"{SELECT_SESSION} WHERE id = ? AND {VISIBLE} AND {seen}", (session_id, *params))

@@ -10,14 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hermes_sessions.model.lineage import SUBAGENT
 from hermes_sessions.model.retention import CLASSES, SessionClass, retention_class
 from hermes_sessions.storage.provider import ReadTransaction, placeholders
-from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS, Record
+from hermes_sessions.storage.repositories.rows import MESSAGE_JSON, MESSAGE_TEXTS
 from hermes_sessions.storage.repositories.trash import DELETION_PENDING
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import SpaceReport, SpaceShare, StoreSizes
 
 _TEXTS: Final = ("content", *MESSAGE_TEXTS, *MESSAGE_JSON)
 _BYTES: Final = " + ".join(f"COALESCE(OCTET_LENGTH(m.{name}), 0)" for name in _TEXTS)
@@ -49,7 +52,7 @@ class Sizes:
                 wanted |= {session_id: int(size) for session_id, size in rows}
         return wanted
 
-    def by_class(self) -> Record:
+    def by_class(self) -> StoreSizes:
         """See `SessionDB.get_sizes`."""
         sources: Counter[str] = Counter()
         roles: Counter[str] = Counter()
@@ -76,17 +79,17 @@ class Sizes:
                 kinds["archived_bytes"] += number if is_archived else 0
         return {
             "size_bytes": self._store.provider.size_bytes(),
-            **{
-                name: kinds[name]
-                for name in ("text_bytes", "subagent_bytes", "archived_bytes", "trashed_bytes")
-            },
+            "text_bytes": kinds["text_bytes"],
+            "subagent_bytes": kinds["subagent_bytes"],
+            "archived_bytes": kinds["archived_bytes"],
+            "trashed_bytes": kinds["trashed_bytes"],
             "sources": _largest_first(sources),
             "roles": _largest_first(roles),
         }
 
     def space(
         self, within: float | None = None, stopwatch: Callable[[], float] = time.monotonic
-    ) -> Record:
+    ) -> SpaceReport:
         """See `SessionDB.get_space`."""
         start = stopwatch()
 
@@ -164,8 +167,12 @@ def _class(source: str, is_subagent: int) -> SessionClass:
     return retention_class(source, SUBAGENT if is_subagent else None)
 
 
-def _facts(counts: Counter[str]) -> dict[str, int]:
-    return {name: counts[name] for name in ("sessions", "messages", "text_bytes")}
+def _facts(counts: Counter[str]) -> SpaceShare:
+    return {
+        "sessions": counts["sessions"],
+        "messages": counts["messages"],
+        "text_bytes": counts["text_bytes"],
+    }
 
 
 def _largest_first(sizes: Counter[str]) -> dict[str, int]:

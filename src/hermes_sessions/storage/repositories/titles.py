@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hermes_sessions.errors import TitleTaken
 from hermes_sessions.model import title as rules
 from hermes_sessions.model.ids import ascii_lower
@@ -11,11 +13,13 @@ from hermes_sessions.storage.repositories.lineage import ancestors_of
 from hermes_sessions.storage.repositories.rows import (
     SELECT_SESSION,
     VISIBLE,
-    Record,
     session_record,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import SessionRecord
 
 
 class Titles:
@@ -62,7 +66,7 @@ class Titles:
             row = tx.one(f"SELECT title FROM sessions WHERE id = ? AND {VISIBLE}", (session_id,))
         return row[0] if row else None
 
-    def find_session(self, title: str) -> Record | None:
+    def find_session(self, title: str) -> SessionRecord | None:
         """See `SessionDB.get_session_by_title`."""
         with self._store.provider.read() as tx:
             row = tx.one(f"{SELECT_SESSION} WHERE title = ? AND {VISIBLE}", (title,))

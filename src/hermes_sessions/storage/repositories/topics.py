@@ -7,7 +7,7 @@ deleted session leaves none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.model.ids import require_bounded
@@ -16,6 +16,9 @@ from hermes_sessions.storage.repositories.meta import Meta
 from hermes_sessions.storage.repositories.rows import SESSION_COLUMNS, VISIBLE, Record, names
 from hermes_sessions.storage.repositories.stale_sessions import settled_read
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import SessionSummary, TopicBinding
 
 _SCHEMA_KEY: Final = "telegram_dm_topic_schema_version"
 _SCHEMA: Final = "2"
@@ -105,19 +108,19 @@ class Topics:
             )
         return bool(row and row[0])
 
-    def find(self, chat_id: object, thread_id: object) -> Record | None:
+    def find(self, chat_id: object, thread_id: object) -> TopicBinding | None:
         """See `SessionDB.get_telegram_topic_binding`."""
         return self._one("chat_id = ? AND thread_id = ?", (str(chat_id), str(thread_id)))
 
-    def find_by_session(self, session_id: object) -> Record | None:
+    def find_by_session(self, session_id: object) -> TopicBinding | None:
         """See `SessionDB.get_telegram_topic_binding_by_session`."""
         return self._one("session_id = ?", (str(session_id),))
 
-    def of_chat(self, chat_id: object) -> list[Record]:
+    def of_chat(self, chat_id: object) -> list[TopicBinding]:
         """See `SessionDB.list_telegram_topic_bindings_for_chat`."""
         with self._store.provider.read() as tx:
             rows = tx.all(f"{_SELECT}chat_id = ? ORDER BY linked_at, thread_id", (str(chat_id),))
-        return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
+        return [cast("TopicBinding", dict(zip(COLUMNS, row, strict=True))) for row in rows]
 
     def bind(
         self,
@@ -170,7 +173,7 @@ class Topics:
 
         return self._store.provider.write(work)
 
-    def unlinked(self, user_id: object, limit: int) -> list[Record]:
+    def unlinked(self, user_id: object, limit: int) -> list[SessionSummary]:
         """See `SessionDB.list_unlinked_telegram_sessions_for_user`."""
         columns = (*SESSION_COLUMNS, "preview", "last_active")
         with settled_read(self._store) as tx:
@@ -182,12 +185,12 @@ class Topics:
                 f"ORDER BY last_active DESC, started_at DESC, id DESC LIMIT ?",
                 ("telegram", str(user_id), 1, max(int(limit), 0)),
             )
-        return [dict(zip(columns, row, strict=True)) for row in rows]
+        return [cast("SessionSummary", dict(zip(columns, row, strict=True))) for row in rows]
 
-    def _one(self, where: str, params: Params) -> Record | None:
+    def _one(self, where: str, params: Params) -> TopicBinding | None:
         with self._store.provider.read() as tx:
             row = tx.one(_SELECT + where, params)
-        return dict(zip(COLUMNS, row, strict=True)) if row else None
+        return cast("TopicBinding", dict(zip(COLUMNS, row, strict=True))) if row else None
 
     def _switch_off(self, tx: WriteTransaction, chat_id: str) -> None:
         tx.run(

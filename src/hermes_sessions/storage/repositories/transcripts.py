@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.model.message import drop_repeated_questions, text_of, without_recalled_memory
@@ -14,11 +14,18 @@ from hermes_sessions.storage.repositories.lineage import ancestors_of
 from hermes_sessions.storage.repositories.rows import (
     SELECT_MESSAGE,
     VISIBLE,
-    Record,
     message_record,
     scope_condition,
 )
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import (
+        AnchoredView,
+        ConversationMessage,
+        MessageRecord,
+        MessageWindow,
+    )
 
 # Messages around one of them: what a search hit is shown with.
 
@@ -32,7 +39,9 @@ class MessageWindows:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def around(self, session_id: str, message_id: int, window: int, scope: Scope = OWNER) -> Record:
+    def around(
+        self, session_id: str, message_id: int, window: int, scope: Scope = OWNER
+    ) -> MessageWindow:
         """See `SessionDB.get_messages_around`."""
         _require_count("window", window)
         with self._store.provider.read() as tx:
@@ -46,19 +55,19 @@ class MessageWindows:
         bookend: int,
         keep_roles: Sequence[str] | None,
         scope: Scope = OWNER,
-    ) -> Record:
+    ) -> AnchoredView:
         """See `SessionDB.get_anchored_view`."""
         _require_count("window", window)
         _require_count("bookend", bookend)
         with self._store.provider.read() as tx:
             found = _window(tx, session_id, message_id, window, keep_roles, scope)
-            shown: list[Record] = found["window"]
+            shown = found["window"]
             if not shown:
-                return found | {"bookend_start": [], "bookend_end": []}
+                return {**found, "bookend_start": [], "bookend_end": []}
             first, last = shown[0]["ordinal"], shown[-1]["ordinal"]
             start = _with_text(tx, session_id, "ordinal < ?", first, "ASC", bookend, keep_roles)
             end = _with_text(tx, session_id, "ordinal > ?", last, "DESC", bookend, keep_roles)
-        return found | {"bookend_start": start, "bookend_end": end[::-1]}
+        return {**found, "bookend_start": start, "bookend_end": end[::-1]}
 
 
 def _window(
@@ -68,7 +77,7 @@ def _window(
     window: int,
     keep_roles: Sequence[str] | None,
     scope: Scope,
-) -> Record:
+) -> MessageWindow:
     seen, params = scope_condition(scope)
     anchor = tx.one(
         f"{SELECT_MESSAGE} WHERE id = ? AND {_SHOWN} "
@@ -111,10 +120,10 @@ def _with_text(
     direction: str,
     wanted: int,
     keep_roles: Sequence[str] | None,
-) -> list[Record]:
+) -> list[MessageRecord]:
     """Return up to *wanted* messages with readable text, from the session's edge inwards."""
     roles, role_params = _roles(keep_roles)
-    found: list[Record] = []
+    found: list[MessageRecord] = []
     if wanted == 0:
         return found
     for row in tx.stream(
@@ -154,7 +163,7 @@ class TranscriptReplay:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def load(self, session_id: str, *, include_ancestors: bool) -> list[Record]:
+    def load(self, session_id: str, *, include_ancestors: bool) -> list[ConversationMessage]:
         """See `SessionDB.get_messages_as_conversation`."""
         with self._store.provider.read() as tx:
             if include_ancestors:
@@ -178,8 +187,8 @@ class TranscriptReplay:
         return _provider_messages(rows)
 
 
-def _provider_messages(rows: Iterable[Row]) -> list[Record]:
-    messages: list[Record] = []
+def _provider_messages(rows: Iterable[Row]) -> list[ConversationMessage]:
+    messages: list[ConversationMessage] = []
     # One plain loop: transcripts are long, and nearly every message lacks nearly every field.
     for (
         role,
@@ -199,7 +208,7 @@ def _provider_messages(rows: Iterable[Row]) -> list[Record]:
             content = decode_content(content, content_type)  # noqa: PLW2901
         elif content and role in ("user", "assistant"):
             content = without_recalled_memory(content)  # noqa: PLW2901
-        message: Record = {"role": role, "content": content}
+        message: ConversationMessage = {"role": role, "content": content}
         if call_id:
             message["tool_call_id"] = call_id
         if tool_name:
@@ -220,7 +229,10 @@ def _provider_messages(rows: Iterable[Row]) -> list[Record]:
 
 
 def _add_items(
-    message: Record, details: str | None, codex_reasoning: str | None, codex_message: str | None
+    message: ConversationMessage,
+    details: str | None,
+    codex_reasoning: str | None,
+    codex_message: str | None,
 ) -> None:
     if details:
         message["reasoning_details"] = from_json(details, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
 
 from hermes_sessions.storage.provider import WriteTransaction
 from hermes_sessions.storage.repositories.holds import require_no_hold
@@ -11,12 +12,14 @@ from hermes_sessions.storage.repositories.lineage import place_family, subagents
 from hermes_sessions.storage.repositories.rows import (
     SESSION_COLUMNS,
     VISIBLE,
-    Record,
     names,
 )
 from hermes_sessions.storage.repositories.stale_sessions import settle_first, settled_read
 from hermes_sessions.storage.repositories.titles import free_variant
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import TrashedSession
 
 #: `trashed_at` of a session that is being deleted for good; see retention.
 DELETION_PENDING = 0
@@ -94,7 +97,7 @@ class Trash:
 
         return self._store.provider.write(work)
 
-    def list(self) -> list[Record]:
+    def list(self) -> list[TrashedSession]:
         """See `SessionDB.list_trash`."""
         with settled_read(self._store) as tx:
             rows = tx.all(
@@ -109,7 +112,7 @@ class Trash:
             record["title"] = record.pop("trashed_title")
             record["preview"] = record["preview"] or ""
             records.append(record)
-        return records
+        return cast("list[TrashedSession]", records)
 
 
 def hide(tx: WriteTransaction, session_id: str, when: float) -> bool:

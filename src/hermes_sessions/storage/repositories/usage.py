@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from hermes_sessions.errors import InvalidInput
 from hermes_sessions.storage.codec import to_json
 from hermes_sessions.storage.provider import WriteTransaction
-from hermes_sessions.storage.repositories.rows import VISIBLE, Record
+from hermes_sessions.storage.repositories.rows import VISIBLE
 from hermes_sessions.storage.repositories.sessions import Sessions
 from hermes_sessions.storage.store import Store
 from hermes_sessions.storage.tables import USAGE, given, names_of
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import ModelUsage
 
 TOKEN_COLUMNS: Final = given(USAGE, "count")
 #: What tells one route from another; their digest is part of the key, so they stay these.
@@ -107,7 +110,7 @@ class Usage:
 
         self._store.provider.write(work)
 
-    def list(self, session_id: str) -> list[Record]:
+    def list(self, session_id: str) -> list[ModelUsage]:
         """See `SessionDB.get_model_usage`."""
         with self._store.provider.read() as tx:
             rows = tx.all(
@@ -117,7 +120,7 @@ class Usage:
                 f"ORDER BY first_at, route_key",
                 (session_id, session_id),
             )
-        return [dict(zip(USAGE_COLUMNS, row, strict=True)) for row in rows]
+        return [cast("ModelUsage", dict(zip(USAGE_COLUMNS, row, strict=True))) for row in rows]
 
     @staticmethod
     def _model_of(tx: WriteTransaction, session_id: str) -> str | None:

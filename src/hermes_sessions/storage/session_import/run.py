@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hermes_sessions.errors import ConversationHeld, ImportRefused, InvalidInput
 from hermes_sessions.storage.provider import ReadTransaction, WriteTransaction
@@ -37,6 +37,9 @@ from hermes_sessions.storage.session_import.writer import (
     finish,
 )
 from hermes_sessions.storage.store import Store
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import ImportReport
 
 # Which ids the messages of an import get.
 #
@@ -179,7 +182,7 @@ class ImportRun:
         self._detached = 0
         self._invalid: set[int] = set()
 
-    def run(self, records: Iterable[Any]) -> Record:
+    def run(self, records: Iterable[Any]) -> ImportReport:
         """Check, write and report; see `SessionDB.import_sessions`."""
         self._check(records)
         if self._leave_out_invalid or not self._errors:
@@ -188,11 +191,16 @@ class ImportRun:
             for edge in edges:
                 self._note(edge.child_id, f"parent {parent_id!r} is not stored; kept without it")
         self._detached += sum(map(len, self._waiting.values()))
+        imported, extended, skipped = self._outcomes.values()
         return {
             "ok": not self._errors,
-            **{name: len(ids) for name, ids in self._outcomes.items()},
+            "imported": len(imported),
+            "extended": len(extended),
+            "skipped": len(skipped),
             "detached": self._detached,
-            **{f"{name}_ids": ids for name, ids in self._outcomes.items()},
+            "imported_ids": imported,
+            "extended_ids": extended,
+            "skipped_ids": skipped,
             "conflicts": self._conflicts,
             "errors": self._errors,
             "notes": self._notes,

@@ -153,10 +153,10 @@ class HermesDatabase:
         """The version the source states."""
         return self._file_kind.version
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
         """Yield an export record for every session, and for messages without a session."""
         total = self._count_sessions()
-        records = (
+        records: Iterator[Mapping[str, Any]] = (
             export_records(ApswTransaction(self._connection))
             if self.is_ours
             else self._documented_records()
@@ -503,7 +503,7 @@ def import_database(db: SessionDB, path: str | Path, on_progress: Progress | Non
         StoreError: the source cannot be read, or *db* cannot be written.
     """
     with _opened(Path(path), on_progress) as source:
-        report = db.import_sessions(source, leave_out_invalid=True)
+        report: Record = {**db.import_sessions(source, leave_out_invalid=True)}
         report["schema_version"] = source.schema_version
         report["meta"] = _add_rows(db, "state_meta", ("key", "value"), ("key",), source.meta())
         report["foreign_rows"] = _add_rows(

@@ -21,14 +21,17 @@ class TestHandoff:
         db.create_session("s", "cli")
         assert db.get_handoff_state("s") == NOTHING
         assert db.request_handoff("s", "telegram") is True
-        pending = {"state": "pending", "platform": "telegram", "error": None}
+        pending, running, completed = (
+            {"state": state, "platform": "telegram", "error": None}
+            for state in ("pending", "running", "completed")
+        )
         assert db.get_handoff_state("s") == pending
         assert db.list_pending_handoffs() == [session(db, "s")]
         assert db.claim_handoff("s") is True
-        assert db.get_handoff_state("s") == pending | {"state": "running"}
+        assert db.get_handoff_state("s") == running
         assert db.list_pending_handoffs() == []
         db.complete_handoff("s")
-        assert db.get_handoff_state("s") == pending | {"state": "completed"}
+        assert db.get_handoff_state("s") == completed
 
     def test_one_at_a_time(self, db: SessionDB) -> None:
         """Behaviour 80: in flight, a second request is refused and changes nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes_sessions.storage.sessiondb import SessionDB
@@ -27,7 +27,7 @@ def assert_summary_is_true(db: SessionDB, session_id: str) -> None:
     stored = session(db, session_id)
     expected = summary_of(db.get_messages(session_id), stored["started_at"])
     listed = {
-        row["id"]: row
+        row["id"]: dict[str, Any](row)
         for row in db.list_sessions_rich(limit=-1, include_children=True, include_archived=True)
     }
     assert {name: listed[session_id][name] for name in expected} == expected
@@ -56,7 +56,7 @@ def _text(content: Any) -> str:
     return " ".join(part["text"] for part in parts if isinstance(part, dict) and part.get("text"))
 
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 
 
 def exchange(db: SessionDB, session_id: str, question: str, answer: str = "ok") -> list[int]:
@@ -107,7 +107,7 @@ def branch(db: SessionDB, clock: FrozenClock, old: str, new: str, **options: Any
 
 
 def _succeed(
-    db: SessionDB, clock: FrozenClock, old: str, new: str, reason: str, options: Record
+    db: SessionDB, clock: FrozenClock, old: str, new: str, reason: str, options: dict[str, Any]
 ) -> str:
     clock.advance(1)
     db.end_session(old, reason)

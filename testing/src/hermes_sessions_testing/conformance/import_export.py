@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def emptied(db: SessionDB) -> None:
     assert db.export_all() == []
 
 
-def through_json(records: list[Record]) -> list[Record]:
+def through_json(records: Sequence[Mapping[str, Any]]) -> list[Record]:
     """Return the records as they come back from a file."""
     read: list[Record] = json.loads(json.dumps(records))
     return read
@@ -68,10 +69,10 @@ class TestExport:
         exported = db.export_session("s")
         assert exported is not None
         stored = session(db, "s")
-        assert {name: exported[name] for name in stored} == stored
+        assert {name: dict[str, Any](exported)[name] for name in stored} == stored
         messages = db.get_messages("s")
         for got, expected in zip(exported["messages"], messages, strict=True):
-            assert {name: got[name] for name in expected} == expected
+            assert {name: dict[str, Any](got)[name] for name in expected} == expected
         assert db.export_session("missing") is None
 
     def test_all_sessions(self, db: SessionDB, clock: FrozenClock) -> None:
@@ -237,7 +238,7 @@ class TestImport:
         db.create_session("s", "cli")
         exchange(db, "s", "mine", "yes")
         before = db.export_all()
-        other = copy.deepcopy(before)
+        other = copy.deepcopy([dict[str, Any](record) for record in before])
         other[0]["messages"][0]["content"] = "yours"
         other.append({"id": "t", "source": "cli", "started_at": 1.0, "messages": []})
         report = db.import_sessions(other)

@@ -32,9 +32,7 @@ class TestContinuation:
         db.set_session_title("a", "my project")
         db.append_message("a", "user", "the long story of the pangolin")
         assert db.continue_session("a", "b", [{"role": "user", "content": "in short"}]) == "b"
-        made, old = db.get_session("b"), db.get_session("a")
-        assert made is not None
-        assert old is not None
+        made, old = session(db, "b"), session(db, "a")
         kept = ("source", "user_id", "model", "system_prompt", "conversation_id")
         assert [made[name] for name in kept] == ["cli", "ada", "m", "Be brief.", "a"]
         assert (made["parent_session_id"], made["edge_kind"]) == ("a", "compression")

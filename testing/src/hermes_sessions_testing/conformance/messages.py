@@ -153,7 +153,7 @@ class TestMessages:
         message_id = db.append_message("s", **given)
         (stored,) = db.get_messages("s")
         assert list(stored)[: len(DOCUMENTED_COLUMNS)] == DOCUMENTED_COLUMNS
-        assert {name: stored[name] for name in given} == given
+        assert {name: dict[str, Any](stored)[name] for name in given} == given
         assert (stored["id"], stored["session_id"]) == (message_id, "s")
         assert stored["timestamp"] == clock()
 
@@ -255,8 +255,8 @@ class TestMessages:
         assert isinstance(first["reasoning_details"], str)
         assert json.loads(first["reasoning_details"]) == details
         assert "思考 é" in first["reasoning_details"]
-        assert json.loads(first["codex_reasoning_items"]) == [{"a": 1}]
-        assert json.loads(first["codex_message_items"]) == [{"b": 2}]
+        assert json.loads(first["codex_reasoning_items"] or "") == [{"a": 1}]
+        assert json.loads(first["codex_message_items"] or "") == [{"b": 2}]
         assert second["tool_calls"] in (None, [])
         assert second["reasoning_details"] is None
 
@@ -273,7 +273,9 @@ class TestMessages:
         expected = [str(number) for number in range(16)]
         assert contents(db.get_messages("s")) == expected
         assert contents(db.get_messages_as_conversation("s")) == expected
-        assert contents((db.export_session("s") or {})["messages"]) == expected
+        exported = db.export_session("s")
+        assert exported is not None
+        assert contents(exported["messages"]) == expected
 
     def test_a_caller_may_state_the_time(self, db: SessionDB, clock: FrozenClock) -> None:
         """Platforms know when a message was sent."""

@@ -62,7 +62,7 @@ class TestReplacement:
         times = [message["timestamp"] for message in stored]
         assert times == sorted(set(times))
         assert times[0] >= clock()
-        user, assistant, tool = stored[1:]
+        user, assistant, tool = map(dict[str, Any], stored[1:])
         assert [user[name] for name in reasoning] == [None] * 5
         assert user["finish_reason"] == "f"
         assert (assistant["reasoning"], assistant["reasoning_content"]) == ("r", "rc")

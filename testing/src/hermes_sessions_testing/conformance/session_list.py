@@ -171,7 +171,7 @@ class TestListing:
         db.update_token_counts("tip", input_tokens=7)
         clock.advance(1)
         db.append_message("tip", "user", "new question")
-        (row,) = db.list_sessions_rich()
+        (row,) = map(dict[str, Any], db.list_sessions_rich())
         root, tip = session(db, "root"), session(db, "tip")
         from_tip = (
             "id ended_at end_reason message_count tool_call_count title model system_prompt"
@@ -335,7 +335,7 @@ class TestListing:
         """Behaviour 50: all columns of `get_session`, and two more."""
         db.create_session("s", "cli", system_prompt="long")
         db.append_message("s", "user", "hi")
-        (row,) = db.list_sessions_rich()
+        (row,) = map(dict[str, Any], db.list_sessions_rich())
         stored = session(db, "s")
         assert {name: row[name] for name in stored} == stored
         assert row.keys() - stored.keys() <= {"preview", "last_active"}

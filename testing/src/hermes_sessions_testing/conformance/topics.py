@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ def _bind(db: SessionDB, thread_id: str | int, session_id: str, **changes: Any) 
     db.bind_telegram_topic(thread_id=thread_id, session_id=session_id, **(values | changes))
 
 
-def _topic(db: SessionDB, thread_id: str | int) -> dict[str, Any] | None:
+def _topic(db: SessionDB, thread_id: str | int) -> Mapping[str, Any] | None:
     return db.get_telegram_topic_binding(chat_id="7", thread_id=thread_id)
 
 

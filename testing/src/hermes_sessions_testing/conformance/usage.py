@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -24,7 +25,7 @@ _TERMINAL = {"id": "c1", "function": {"name": "terminal", "arguments": "{}"}}
 
 def report(db: SessionDB, days: float = 30, **options: Any) -> dict[str, Any]:
     """Return the insights, with hours and days of UTC."""
-    return db.get_insights(days, **({"zone": UTC} | options))
+    return {**db.get_insights(days, **({"zone": UTC} | options))}
 
 
 class TestInsights:
@@ -247,7 +248,7 @@ TOKENS = (
 ).split()
 
 
-def tokens_of(row: dict[str, Any]) -> list[int]:
+def tokens_of(row: Mapping[str, Any]) -> list[int]:
     """Return the six counters in the order of `TOKENS`."""
     return [row[name] for name in TOKENS]
 
@@ -397,7 +398,7 @@ class TestUsage:
         for route in routes:
             clock.advance(1)
             db.update_token_counts("s", input_tokens=1, model="A", **route)
-        rows = db.get_model_usage("s")
+        rows = [dict[str, Any](row) for row in db.get_model_usage("s")]
         names = ("billing_provider", "billing_base_url", "billing_mode")
         found = [{name: row[name] for name in names if row[name]} for row in rows]
         assert found == routes

@@ -6,11 +6,14 @@ Everything blocks; the routes call it in threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_sessions.errors import MessageTooLarge
 from hermes_sessions.gateway.platforms.api.mapping import scope_of, source_of
 from hermes_sessions.lifecycle.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from hermes_sessions.storage.records import MessageRecord, SessionListing, SessionRecord
 
 
 class Conversations:
@@ -20,7 +23,7 @@ class Conversations:
         self._store = store
         self._db = store.db
 
-    def list_sessions(self, user: str | None, *, limit: int, offset: int) -> list[dict[str, Any]]:
+    def list_sessions(self, user: str | None, *, limit: int, offset: int) -> list[SessionListing]:
         """Return sessions that a caller may see, newest activity first.
 
         Raises:
@@ -30,13 +33,13 @@ class Conversations:
             limit=limit, offset=offset, compact_rows=True, scope=scope_of(user)
         )
 
-    def find_session(self, session_id: str, user: str | None) -> dict[str, Any] | None:
+    def find_session(self, session_id: str, user: str | None) -> SessionRecord | None:
         """Return a session; None when there is none, or when it is somebody else's."""
         return self._db.get_session(session_id, scope=scope_of(user))
 
     def list_messages(
         self, session_id: str, user: str | None, *, limit: int, offset: int
-    ) -> list[dict[str, Any]]:
+    ) -> list[MessageRecord]:
         """Return messages of a session in order; none of a session that is somebody else's."""
         return self._db.get_messages(session_id, limit=limit, offset=offset, scope=scope_of(user))
 
@@ -73,8 +76,8 @@ class Conversations:
             return
         session_id = self._store.get_or_create_session(source_of(conversation, user)).session_id
         if system is not None:
-            session = self._db.get_session(session_id) or {}
-            if session.get("system_prompt") != system:
+            session = self._db.get_session(session_id)
+            if session is None or session["system_prompt"] != system:
                 self._db.update_system_prompt(session_id, system)
         if earlier:
             self._db.append_messages(session_id, earlier)

@@ -1,0 +1,402 @@
+"""The records that the store returns, typed. They are plain dicts, as documented; only type
+checkers and editors read these classes, so that nothing loads them at run time.
+
+The columns in them are declared in ``storage/tables.py``, and a test demands that the two agree.
+"""
+
+# Without postponed annotations: at run time, the classes tell required keys from others.
+from typing import Any, Literal, NotRequired, Required, TypedDict
+
+# Sessions
+
+
+class SessionRecord(TypedDict):
+    """One session; see docs/tables.md for what each column means."""
+
+    id: str
+    source: str
+    user_id: str | None
+    model: str | None
+    #: JSON text.
+    model_config: str | None
+    system_prompt: str | None
+    parent_session_id: str | None
+    started_at: float
+    ended_at: float | None
+    end_reason: str | None
+    message_count: int
+    tool_call_count: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    billing_provider: str | None
+    billing_base_url: str | None
+    billing_mode: str | None
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    cost_status: str | None
+    cost_source: str | None
+    pricing_version: str | None
+    title: str | None
+    api_call_count: int
+    handoff_state: str | None
+    handoff_platform: str | None
+    handoff_error: str | None
+    conversation_id: str
+    edge_kind: str | None
+    rewind_count: int
+    archived_at: float | None
+    pinned_at: float | None
+
+
+class RecentSession(SessionRecord):
+    """A session with the time of its newest message, or of its start."""
+
+    last_active: float
+
+
+class SessionSummary(RecentSession):
+    """A session as its first user message begins; None when there is none."""
+
+    preview: str | None
+
+
+class SessionListing(RecentSession):
+    """One row of a list. With *compact_rows*, ``system_prompt`` is missing."""
+
+    preview: str
+    #: The id of the thread's first session, when the row shows a later one.
+    _lineage_root_id: NotRequired[str]
+
+
+class TrashedSession(RecentSession):
+    """A session in the trash; its title is the one it had."""
+
+    preview: str
+    trashed_at: float
+
+
+# Messages
+
+
+class MessageRecord(TypedDict):
+    """One message, content and tool calls decoded; see docs/tables.md for the columns."""
+
+    id: int
+    session_id: str
+    role: str
+    #: Text, structured content, bytes or None, as it was given.
+    content: Any
+    tool_call_id: str | None
+    tool_calls: Any
+    tool_name: str | None
+    timestamp: float
+    token_count: int | None
+    finish_reason: str | None
+    reasoning: str | None
+    reasoning_content: str | None
+    #: JSON text, like the next two.
+    reasoning_details: str | None
+    codex_reasoning_items: str | None
+    codex_message_items: str | None
+    ordinal: int
+    external_id: str | None
+    active: int
+    compacted: int
+
+
+class ConversationMessage(TypedDict, total=False):
+    """One message in the form that model providers take; empty fields are missing."""
+
+    role: Required[str]
+    content: Required[Any]
+    tool_call_id: str
+    tool_name: str
+    tool_calls: Any
+    finish_reason: str
+    reasoning: str
+    reasoning_content: str
+    reasoning_details: Any
+    codex_reasoning_items: Any
+    codex_message_items: Any
+
+
+class MessageWindow(TypedDict):
+    """Messages around one of them, and how many lie beyond on each side."""
+
+    window: list[MessageRecord]
+    messages_before: int
+    messages_after: int
+
+
+class AnchoredView(MessageWindow):
+    """A window with the first and last messages of the session that have text."""
+
+    bookend_start: list[MessageRecord]
+    bookend_end: list[MessageRecord]
+
+
+class RewindResult(TypedDict):
+    """What a rewind did."""
+
+    rewind_id: int
+    rewound_count: int
+    target_text: str
+    #: The message that is last now.
+    new_head_id: int | None
+
+
+class RewindRecord(TypedDict):
+    """One rewind of a session."""
+
+    id: int
+    session_id: str
+    target_message_id: int
+    target_ordinal: int
+    hidden_count: int
+    head_ordinal: int
+    rewound_at: float
+    restored_at: float | None
+
+
+# Search
+
+
+class ContextMessage(TypedDict):
+    """A message beside a hit, cut short."""
+
+    role: str
+    content: str
+
+
+class SearchHit(TypedDict):
+    """A message that `SessionDB.search_messages` found."""
+
+    id: int
+    session_id: str
+    role: str
+    #: Text around the matches, marked ``>>>match<<<``.
+    snippet: str
+    timestamp: float
+    tool_name: str | None
+    source: str
+    model: str | None
+    session_started: float
+    context: list[ContextMessage]
+    title: str | None
+    conversation_id: str
+    ordinal: int
+    #: ``title`` when only the session's title matches.
+    matched: str
+    #: The snippet without markers, and where the matches are in it: (start, end), in order.
+    snippet_text: str
+    spans: list[tuple[int, int]]
+
+
+class IndexStatus(TypedDict):
+    """How far the search index is."""
+
+    complete: bool
+    pending: int
+    indexed_through: int
+
+
+class OptimizeResult(TypedDict):
+    """What optimizing the search index did."""
+
+    indexed: int
+    rebuilt: bool
+
+
+# Usage, holds, handoffs, topics
+
+
+class ModelUsage(TypedDict):
+    """Tokens and cost of one session by model, route and task."""
+
+    model: str | None
+    billing_provider: str | None
+    billing_base_url: str | None
+    billing_mode: str | None
+    task: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    api_call_count: int
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    first_at: float
+    last_at: float
+
+
+class HoldRecord(TypedDict):
+    """A conversation that nothing may delete."""
+
+    session_id: str
+    reason: str
+    held_at: float
+    title: str | None
+    conversation_id: str
+
+
+class HandoffState(TypedDict):
+    """Where a handoff stands."""
+
+    state: Literal["pending", "running", "completed", "failed"] | None
+    platform: str | None
+    error: str | None
+
+
+class TopicBinding(TypedDict):
+    """A Telegram topic and its session."""
+
+    chat_id: str
+    thread_id: str
+    user_id: str
+    session_key: str
+    session_id: str
+    managed_mode: str
+    linked_at: float
+    updated_at: float
+
+
+# Export and import
+
+
+class ExportedMessage(MessageRecord):
+    """A message of an export; the last three are there when they hold something."""
+
+    content_type: NotRequired[str]
+    rewind_id: NotRequired[int]
+    extra: NotRequired[Any]
+
+
+class ExportedRewind(TypedDict):
+    """A rewind of an export."""
+
+    id: int
+    target_message_id: int
+    target_ordinal: int
+    hidden_count: int
+    head_ordinal: int
+    rewound_at: float
+    restored_at: float | None
+
+
+class ExportedSession(RecentSession):
+    """A session with everything that belongs to it."""
+
+    messages: list[ExportedMessage]
+    model_usage: NotRequired[list[ModelUsage]]
+    rewinds: NotRequired[list[ExportedRewind]]
+    #: Columns that came with an import from another layout.
+    extra: NotRequired[Any]
+
+
+class ImportReport(TypedDict):
+    """What an import did."""
+
+    ok: bool
+    imported: int
+    extended: int
+    skipped: int
+    #: Sessions that were stored without their parent, because that is missing.
+    detached: int
+    imported_ids: list[str]
+    extended_ids: list[str]
+    skipped_ids: list[str]
+    #: ``id`` and ``reason`` of what was left alone.
+    conflicts: list[dict[str, Any]]
+    #: ``index`` and ``error`` of what was refused, with its ``id`` if it has one.
+    errors: list[dict[str, Any]]
+    #: ``id`` and ``note`` about what was changed on the way.
+    notes: list[dict[str, Any]]
+
+
+# The store as a whole
+
+
+class SourceStats(TypedDict):
+    """Totals of one source."""
+
+    sessions: int
+    messages: int
+
+
+class StoreStats(TypedDict):
+    """Totals of a store."""
+
+    sessions: int
+    messages: int
+    sources: dict[str, SourceStats]
+    archived: int
+    trashed: int
+    size_bytes: int
+
+
+class StoreSizes(TypedDict):
+    """What takes up space, in bytes."""
+
+    size_bytes: int
+    text_bytes: int
+    subagent_bytes: int
+    archived_bytes: int
+    trashed_bytes: int
+    sources: dict[str, int]
+    roles: dict[str, int]
+
+
+class SpaceShare(TypedDict):
+    """What one class or source of sessions takes up."""
+
+    sessions: int
+    messages: int
+    text_bytes: int
+
+
+class SpaceReport(TypedDict):
+    """What takes up space, by class, source, table and index."""
+
+    size_bytes: int
+    classes: dict[str, SpaceShare]
+    sources: dict[str, SpaceShare]
+    tables: dict[str, int]
+    indexes: dict[str, int]
+    free_bytes: int | None
+    log_bytes: int | None
+    estimated: bool
+    uncounted_bytes: int
+    text_messages: int
+    text_complete: bool
+    complete: bool
+
+
+class MaintenanceReport(TypedDict):
+    """What automatic maintenance did."""
+
+    skipped: bool
+    pruned: int
+    vacuumed: bool
+    retired: NotRequired[int]
+    purged: NotRequired[int]
+    error: NotRequired[str]
+
+
+class InsightsReport(TypedDict):
+    """How a store was used."""
+
+    days: float
+    source: str | None
+    generated_at: float
+    empty: bool
+    overview: dict[str, Any]
+    models: list[dict[str, Any]]
+    tools: list[dict[str, Any]]
+    platforms: list[dict[str, Any]]
+    activity: dict[str, Any]
+    over_time: list[dict[str, Any]]
+    top_sessions: dict[str, list[dict[str, Any]]]
