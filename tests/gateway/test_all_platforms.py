@@ -33,7 +33,7 @@ from hermes_sessions_testing.fake_servers.whatsapp.server import WhatsAppServer
 from hermes_sessions_testing.scripted_model import RecordedRequest, ScriptedModel, streamed
 from tests.cli.harness import Hermes
 from tests.gateway.harness import echo, said
-from tests.gateway.platforms.matrix.conftest import people, synapse, world  # noqa: F401 - fixtures
+from tests.gateway.platforms.matrix.conftest import messenger, people, synapse  # noqa: F401 - fixtures
 from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, shown_in
 from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN
 from tests.servers.server_processes import free_port
@@ -320,8 +320,8 @@ class LocalTalk:
 
 
 @pytest.fixture
-def everywhere(short_path: Path, world: SynapsePlatform) -> Iterator[Everywhere]:  # noqa: F811
-    with Everywhere(short_path, world) as made:
+def everywhere(short_path: Path, messenger: SynapsePlatform) -> Iterator[Everywhere]:  # noqa: F811
+    with Everywhere(short_path, messenger) as made:
         yield made
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hermes_sessions_testing.platforms import PlatformWorld, Shown
+from hermes_sessions_testing.platforms import MessengerServer, Shown
 from hermes_sessions_testing.platforms.harness import Room, Sender
 
 PATIENCE = 60.0
@@ -21,7 +21,7 @@ class PendingMessage(NamedTuple):
     text: str
 
 
-class RedeliveringClient(PlatformWorld):
+class RedeliveringClient(MessengerServer):
     """One letter after the other, in a thread; a letter that was not taken is brought again.
 
     Who listens has nobody to log in to, and no groups.

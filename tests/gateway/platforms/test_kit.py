@@ -17,14 +17,14 @@ from hermes_sessions.gateway.platforms.telegram.mapping import InboundReader
 from hermes_sessions_testing import platforms
 from hermes_sessions_testing.platforms import harness
 from hermes_sessions_testing.platforms.connection import TestConnecting as Connecting
-from hermes_sessions_testing.platforms.harness import PlatformWorld
+from hermes_sessions_testing.platforms.harness import MessengerServer
 from hermes_sessions_testing.platforms.inbound import TestReceiving as Receiving
 from hermes_sessions_testing.platforms.mapping import TestMapping as Mapping
 from hermes_sessions_testing.platforms.outbound import TestEditing as Editing
 from hermes_sessions_testing.platforms.outbound import TestSending as Sending
 from tests.gateway.platforms.telegram.fake_telegram import FakeTelegram, at_once
 
-Check = Callable[[PlatformWorld], None]
+Check = Callable[[MessengerServer], None]
 
 
 def test_every_suite_is_offered() -> None:
@@ -98,19 +98,22 @@ class StaysConnected(TelegramAdapter):
 
 
 @pytest.fixture
-def open_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], FakeTelegram]]:
+def open_messenger(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], FakeTelegram]]:
     # What these adapters never do is not waited for as long as what others do late.
     monkeypatch.setattr(harness, "_PATIENCE", 0.5)
-    world = FakeTelegram()
+    messenger = FakeTelegram()
 
     def open_with(kind: type[TelegramAdapter]) -> FakeTelegram:
         monkeypatch.setattr(
-            world, "make_adapter", lambda: kind(world.settings(), sleep=at_once), raising=True
+            messenger,
+            "make_adapter",
+            lambda: kind(messenger.settings(), sleep=at_once),
+            raising=True,
         )
-        return world
+        return messenger
 
     yield open_with
-    world.close()
+    messenger.close()
 
 
 @pytest.mark.parametrize(
@@ -118,14 +121,14 @@ def open_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], Fak
     [
         (
             ConfirmsTooEarly,
-            lambda world: Receiving().test_what_cannot_be_stored_comes_again(
-                world, PlatformError("no")
+            lambda messenger: Receiving().test_a_message_that_cannot_be_stored_is_retried(
+                messenger, PlatformError("no")
             ),
         ),
         (GivesUpForGood, Receiving().test_a_lost_connection_is_made_again),
         (
             ForgetsTopics,
-            lambda world: Sending().test_a_reply_is_shown_where_it_belongs(world, "topic"),
+            lambda messenger: Sending().test_a_reply_is_shown_where_it_belongs(messenger, "topic"),
         ),
         (WaitsByItself, Sending().test_one_message_too_many),
         (TrustsMarkup, Sending().test_no_markup_is_refused),
@@ -139,15 +142,15 @@ def open_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[type], Fak
     ],
 )
 def test_the_kit_notices(
-    open_world: Callable[[type], FakeTelegram], kind: type[TelegramAdapter], check: Check
+    open_messenger: Callable[[type], FakeTelegram], kind: type[TelegramAdapter], check: Check
 ) -> None:
     failed: tuple[Any, ...] = (AssertionError, TimeoutError, PlatformError, pytest.fail.Exception)
     with pytest.raises(failed):
-        check(open_world(kind))
+        check(open_messenger(kind))
 
 
 def test_the_kit_notices_who_listens_to_programs(
-    open_world: Callable[[type], FakeTelegram], monkeypatch: pytest.MonkeyPatch
+    open_messenger: Callable[[type], FakeTelegram], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = InboundReader.read
 
@@ -157,4 +160,4 @@ def test_the_kit_notices_who_listens_to_programs(
 
     monkeypatch.setattr(InboundReader, "read", without_look)
     with pytest.raises(AssertionError):
-        Mapping().test_programs_are_not_listened_to(open_world(TelegramAdapter))
+        Mapping().test_programs_are_not_listened_to(open_messenger(TelegramAdapter))

@@ -1,8 +1,8 @@
-"""The conformance kit of platforms: what every adapter must do, as tests.
+"""The conformance kit for platforms: the tests that every messenger adapter must pass.
 
-A platform passes when all of it passes. Write a `PlatformWorld`: a server that speaks the
-platform's protocol over a real socket, so that the real SDK is exercised. Then import everything
-into a test module and supply one fixture, ``world``::
+Write a `MessengerServer`: a server that speaks the messenger's protocol over a real socket, so that
+the tests exercise the real SDK. Then import everything into a test module and supply one fixture,
+``messenger``::
 
     import pytest
 
@@ -10,15 +10,15 @@ into a test module and supply one fixture, ``world``::
 
 
     @pytest.fixture
-    def world():
-        world = MyWorld()
-        yield world
-        world.close()
+    def messenger():
+        messenger = MyMessengerServer()
+        yield messenger
+        messenger.close()
 
-The tests use the port alone (`hermes_sessions.gateway.platforms.port`), and a gateway that
-remembers what it was given. They make no claim on time, so they may run in parallel.
+The tests use only the port (`hermes_sessions.gateway.platforms.port`) and a gateway that records
+what it receives. They do not depend on timing, so they can run in parallel.
 """
-# ruff: noqa: E402 - assertions can only be made to explain themselves before the imports
+# ruff: noqa: E402 - assertion rewriting must be registered before the imports
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ import pytest
 #: One module per subject.
 SUBJECTS: Final = ("connection", "mapping", "inbound", "outbound")
 
-# Failures then show the values that were compared; it must happen before the modules are imported.
+# Makes failures show the compared values. Must run before these modules are imported.
 pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in SUBJECTS))
 
 from hermes_sessions_testing.platforms.connection import TestConnecting
 from hermes_sessions_testing.platforms.harness import (
-    PlatformWorld,
+    MessengerServer,
     RecordingServices,
     Room,
     Sender,
@@ -44,8 +44,11 @@ from hermes_sessions_testing.platforms.inbound import TestReceiving
 from hermes_sessions_testing.platforms.mapping import TestMapping
 from hermes_sessions_testing.platforms.outbound import TestEditing, TestSending
 
+#: The old name of `MessengerServer`.
+PlatformWorld: Final = MessengerServer
+
 __all__ = [
-    "PlatformWorld",
+    "MessengerServer",
     "RecordingServices",
     "Room",
     "Sender",

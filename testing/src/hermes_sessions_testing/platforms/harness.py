@@ -1,4 +1,4 @@
-"""What the author of a platform supplies to the kit: the world around the adapter."""
+"""What the kit runs adapters with: a recording gateway, and the server that authors supply."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from hermes_sessions.gateway.events import Inbound, Receipt, Target
 from hermes_sessions.gateway.platforms.port import Adapter, Progress
 from hermes_sessions.model.source import SessionSource
 
-# A gateway for adapters under test: it remembers what it was given.
-
 
 class RecordingServices:
-    """Takes every message, unless it is told to fail or to wait."""
+    """A gateway that records every message; it fails or waits when a test tells it to."""
 
     def __init__(self, states: dict[str, str] | None = None) -> None:
-        """*states* is what adapters saved before, and where they save; it outlives a restart."""
+        """*states* holds what adapters save, so that a restarted adapter finds it."""
         self.accepted: list[Inbound] = []
-        #: What was offered, taken or not.
+        #: Messages that were offered, accepted or not.
         self.offered: list[Inbound] = []
         self.states: dict[str, str] = {} if states is None else states
-        #: What adapters were told later that it did not arrive: key, message and why.
+        #: Parts that were reported as not delivered after they were sent: key, message id, reason.
         self.undelivered_parts: list[tuple[str, str, str]] = []
-        #: Who may talk, by id; None: everybody.
+        #: Ids of the users that may talk; None allows all.
         self.known: set[str | None] | None = None
         self._failures: list[Exception] = []
         self._lasting: Exception | None = None
@@ -34,15 +32,15 @@ class RecordingServices:
         self._gate: asyncio.Event | None = None
 
     def fail_with(self, *errors: Exception) -> None:
-        """Let the next messages not be taken."""
+        """Raise these errors for the next messages, one each."""
         self._failures += errors
 
     def keep_failing_with(self, error: Exception) -> None:
-        """Let no message be taken any more."""
+        """Raise this error for every message from now on."""
         self._lasting = error
 
     def hold(self) -> asyncio.Event:
-        """Let messages be taken when the event is set, not before."""
+        """Accept no message before the returned event is set."""
         self._gate = asyncio.Event()
         return self._gate
 
@@ -67,7 +65,7 @@ class RecordingServices:
         return self.known is None or source.user_id in self.known
 
     async def watch(self, item_id: int) -> AsyncIterator[Progress]:  # noqa: ARG002
-        """See `Services.watch`: every turn has ended."""
+        """See `Services.watch`; every turn has already ended."""
         yield Progress("ended", outcome="completed")
 
     async def undelivered(self, key: str, message_id: str, why: str) -> None:
@@ -87,55 +85,54 @@ class RecordingServices:
         self.states[name] = value
 
     async def wait_for(self, condition: Callable[[], Any]) -> None:
-        """Return when *condition* holds; looks again at every message."""
+        """Return when *condition* holds; it is checked again after every message."""
         async with asyncio.timeout(_PATIENCE), self._changed:
             await self._changed.wait_for(condition)
 
     async def texts(self, count: int) -> list[str]:
-        """Return the texts of so many messages, when they are there."""
+        """Wait for *count* accepted messages and return their texts."""
         await self.wait_for(lambda: len(self.accepted) >= count)
         return [inbound.text for inbound in self.accepted]
-
-
-# A play: an adapter, connected to a world and to a gateway that remembers.
 
 
 _PATIENCE: Final = 60.0
 
 
 class AdapterHarness:
-    """What a test needs; the adapter is connected."""
+    """A connected adapter with its messenger server and a recording gateway."""
 
-    def __init__(self, world: PlatformWorld, adapter: Adapter) -> None:
-        self.world = world
+    def __init__(self, messenger: MessengerServer, adapter: Adapter) -> None:
+        self.messenger = messenger
         self.adapter = adapter
-        self.services = RecordingServices(world.states)
+        self.services = RecordingServices(messenger.states)
 
     async def hear(
         self, text: str = "Hello", *, sender: Sender = "anna", room: Room = "private"
     ) -> Inbound:
-        """Let somebody write and return the message as the gateway got it."""
+        """Let a user write, and return the message as the gateway received it."""
         before = len(self.services.accepted)
-        self.world.write(text, sender=sender, room=room)
+        self.messenger.write(text, sender=sender, room=room)
         await self.services.wait_for(lambda: len(self.services.accepted) > before)
         return self.services.accepted[-1]
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        """Return when something is the case in the world."""
-        await asyncio.to_thread(self.world.wait_until, condition)
+        """Wait until *condition* holds on the messenger server."""
+        await asyncio.to_thread(self.messenger.wait_until, condition)
 
     async def until_connected(self) -> None:
-        """Return when the adapter is connected."""
+        """Wait until the adapter is connected."""
         async with asyncio.timeout(_PATIENCE):
-            while not self.adapter.is_connected:  # noqa: ASYNC110 - nothing tells
+            while not self.adapter.is_connected:  # noqa: ASYNC110 - adapters have no event for it
                 await asyncio.sleep(0.01)
 
 
-def run_connected(world: PlatformWorld, steps: Callable[[AdapterHarness], Awaitable[None]]) -> None:
-    """Run *scene* with a connected adapter, which is disconnected afterwards."""
+def run_connected(
+    messenger: MessengerServer, steps: Callable[[AdapterHarness], Awaitable[None]]
+) -> None:
+    """Run *steps* with a connected adapter, and disconnect it afterwards."""
 
     async def main() -> None:
-        harness = AdapterHarness(world, world.make_adapter())
+        harness = AdapterHarness(messenger, messenger.make_adapter())
         await harness.adapter.connect(harness.services)
         try:
             await steps(harness)
@@ -146,19 +143,19 @@ def run_connected(world: PlatformWorld, steps: Callable[[AdapterHarness], Awaita
 
 
 def answer_to(inbound: Inbound) -> Target:
-    """Return where an answer to a message goes."""
+    """Return the target of a reply to a message."""
     source = inbound.source
     return Target(source.platform.value, source.chat_id, source.thread_id, inbound.message_id)
 
 
-#: Two people, and a program that writes by itself.
+#: Two users and a bot.
 Sender = Literal["anna", "bert", "robot"]
-#: A conversation of two, a group, and a topic or thread of that group.
+#: A private chat, a group, and a topic or thread in that group.
 Room = Literal["private", "group", "topic"]
 
 
 class Shown(NamedTuple):
-    """A message of the adapter, as people see it now."""
+    """A message that the adapter sent, as users see it now."""
 
     chat_id: str
     message_id: str
@@ -167,90 +164,88 @@ class Shown(NamedTuple):
     thread_id: str | None = None
 
 
-class PlatformWorld(ABC):
-    """A messenger on this machine: a server that speaks the platform's protocol over a real socket,
-    moved by the kit.
+class MessengerServer(ABC):
+    """A server that speaks the messenger's protocol over a real socket, driven by the kit.
 
-    One is made for each test, and closed after it. Everything may be called from any thread, and
-    blocks only where it says so.
+    Each test gets a new one and closes it at the end. Methods may be called from any thread, and
+    block only where they say so.
     """
 
-    #: Rooms that the platform has.
+    #: Kinds of rooms that the messenger has.
     rooms: tuple[Room, ...] = ("private", "group", "topic")
 
     @cached_property
     def states(self) -> dict[str, str]:
-        """What adapters saved through the gateway: the next one in this world finds it."""
+        """What adapters saved through the gateway; the next adapter of this server finds it."""
         return {}
 
     @abstractmethod
     def make_adapter(self) -> Adapter:
-        """Return an adapter for this world, not connected.
+        """Return an adapter for this server, not connected.
 
-        Its pauses must not take time: give it a ``sleep`` that returns at once.
+        Give it a ``sleep`` that returns at once, so that its pauses take no time.
         """
 
-    # ── what people do ────────────────────────────────────────────────────────────────────────
+    # ── what users do ─────────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     def write(self, text: str, *, sender: Sender = "anna", room: Room = "private") -> str:
-        """Let somebody write to the adapter and return the message's id.
+        """Let a user write to the adapter, and return the message's id.
 
-        In groups it is addressed, if the platform wants that, so that the text arrives as it is.
+        In groups, mention the bot if the messenger needs that; the text must arrive unchanged.
         """
 
     @abstractmethod
     def deliver_again(self, message_id: str) -> None:
-        """Let the platform deliver a message once more, though it was confirmed."""
+        """Deliver a confirmed message again."""
 
     @abstractmethod
     def deliver_unreadable(self) -> None:
-        """Let payloads arrive that are not what the platform documents, and some that are far too
-        large.
-        """
+        """Deliver payloads that do not match the messenger's documentation, and oversized ones."""
 
     @abstractmethod
     def block(self, chat_id: str) -> None:
-        """Let the other side refuse all further messages in a chat."""
+        """Refuse all further messages in a chat, as if the user had blocked the bot."""
 
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     def refuse_logins(self) -> None:
-        """Let the credentials of adapters be wrong from now on."""
+        """Refuse the credentials of adapters from now on."""
 
     @abstractmethod
     def limit_rate(self, seconds: float) -> None:
-        """Let the next message that the adapter sends be one too many, for so many seconds."""
+        """Answer the adapter's next message with a rate limit of *seconds*."""
 
     @abstractmethod
     def lose_connections(self) -> None:
-        """Let what the adapter is waiting for, or does next to receive, fail by a lost connection.
-        What comes after that works.
+        """Drop the connection on which the adapter receives, or its next attempt to receive.
+
+        Later attempts succeed.
         """
 
     @abstractmethod
     def lose_next_send(self) -> None:
-        """Let the connection be lost over the next message that the adapter sends."""
+        """Drop the connection during the next message that the adapter sends."""
 
-    # ── what can be seen ──────────────────────────────────────────────────────────────────────
+    # ── what tests observe─────────────────────────────────────────────────────────────────────
 
     @abstractmethod
     def shown(self) -> list[Shown]:
-        """Return the messages of the adapter, in the order in which they were sent."""
+        """Return the messages that the adapter sent, in order."""
 
     @abstractmethod
     def is_confirmed(self, message_id: str) -> bool:
-        """Tell whether the adapter confirmed that it received the message."""
+        """Return whether the adapter confirmed the message."""
 
     @abstractmethod
     def has_unconfirmed(self) -> bool:
-        """Tell whether anything waits to be confirmed, readable or not."""
+        """Return whether any payload, readable or not, is still unconfirmed."""
 
     @abstractmethod
     def wait_until(self, condition: Callable[[], Any]) -> None:
-        """Block until *condition* holds; looks again whenever something happened in this world."""
+        """Block until *condition* holds; check it again whenever this server's state changes."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release everything."""
+        """Stop the server and release its resources."""

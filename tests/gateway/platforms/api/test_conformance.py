@@ -29,7 +29,7 @@ class TestMappingOfCalls(TestMapping):
 del TestMapping
 
 
-class ApiWorld(RedeliveringClient):
+class ApiMessenger(RedeliveringClient):
     """Clients that send a message again if it was not taken, under the same key."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class ApiWorld(RedeliveringClient):
 
 
 @pytest.fixture
-def world() -> Iterator[ApiWorld]:
-    world = ApiWorld()
-    yield world
-    world.close()
+def messenger() -> Iterator[ApiMessenger]:
+    messenger = ApiMessenger()
+    yield messenger
+    messenger.close()

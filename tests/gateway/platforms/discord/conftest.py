@@ -8,7 +8,7 @@ from tests.gateway.platforms.discord.fake_discord import FakeDiscord
 
 
 @pytest.fixture
-def world() -> Iterator[FakeDiscord]:
-    world = FakeDiscord()
-    yield world
-    world.close()
+def messenger() -> Iterator[FakeDiscord]:
+    messenger = FakeDiscord()
+    yield messenger
+    messenger.close()

@@ -18,7 +18,7 @@ from hermes_sessions_testing.fake_servers.discord.server import (
     DiscordServer,
     too_many,
 )
-from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
+from hermes_sessions_testing.platforms import MessengerServer, Room, Sender, Shown
 
 SENDERS = {"anna": ANNA, "bert": BERT, "robot": ROBOT}
 CHANNELS = {"private": None, "group": GENERAL, "topic": THREAD}
@@ -30,7 +30,7 @@ async def at_once(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-class FakeDiscord(PlatformWorld):
+class FakeDiscord(MessengerServer):
     """One bot on Discord."""
 
     def __init__(self) -> None:

@@ -17,11 +17,11 @@ from tests.gateway.platforms.discord.fake_discord import FakeDiscord
 
 
 class AdapterHarness:
-    def __init__(self, world: FakeDiscord, services: RecordingServices, **changes: Any) -> None:
-        self.world = world
-        self.server = world.server
+    def __init__(self, messenger: FakeDiscord, services: RecordingServices, **changes: Any) -> None:
+        self.messenger = messenger
+        self.server = messenger.server
         self.services = services
-        self.adapter = world.make_adapter(**changes)
+        self.adapter = messenger.make_adapter(**changes)
 
     @property
     def private(self) -> Target:
@@ -34,14 +34,14 @@ class AdapterHarness:
 
 
 def run_adapter(
-    world: FakeDiscord,
+    messenger: FakeDiscord,
     act: Callable[[AdapterHarness], Awaitable[None]],
     services: RecordingServices | None = None,
     **changes: Any,
 ) -> None:
     async def main() -> None:
-        found = services if services is not None else RecordingServices(world.states)
-        harness = AdapterHarness(world, found, **changes)
+        found = services if services is not None else RecordingServices(messenger.states)
+        harness = AdapterHarness(messenger, found, **changes)
         await harness.adapter.connect(harness.services)
         try:
             await act(harness)

@@ -28,7 +28,7 @@ from tests.gateway.platforms.discord.fake_discord import FakeDiscord
 from tests.gateway.platforms.discord.harness import AdapterHarness, run_adapter
 
 
-def test_an_answer_points_to_its_question_except_in_private(world: FakeDiscord) -> None:
+def test_an_answer_points_to_its_question_except_in_private(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         await harness.adapter.send(Target("discord", GENERAL, THREAD, "99"), "Hi", key="1")
         direct = Target("discord", harness.private.chat_id, None, "99", {DIRECT: True})
@@ -37,7 +37,7 @@ def test_an_answer_points_to_its_question_except_in_private(world: FakeDiscord) 
         sent = [(each.channel_id, each.reply_to) for each in harness.server.sent]
         assert sent == [(THREAD, "99"), (direct.chat_id, None), (GENERAL, None)]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +53,18 @@ def test_an_answer_points_to_its_question_except_in_private(world: FakeDiscord) 
     ],
     ids=["no history", "a notice"],
 )
-def test_an_answer_that_cannot_point_is_sent_without(world: FakeDiscord, refusal: Refusal) -> None:
+def test_an_answer_that_cannot_point_is_sent_without(
+    messenger: FakeDiscord, refusal: Refusal
+) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.fail("send", refusal)
         await harness.adapter.send(Target("discord", GENERAL, None, "99"), "Hi", key="1")
         assert [(each.text, each.reply_to) for each in harness.server.sent] == [("Hi", None)]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_links_have_no_previews(world: FakeDiscord) -> None:
+def test_links_have_no_previews(messenger: FakeDiscord) -> None:
     """To make one, Discord would fetch what somebody talked the agent into writing."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -70,10 +72,10 @@ def test_links_have_no_previews(world: FakeDiscord) -> None:
         await harness.adapter.edit(harness.private, sent, "https://x.org/?q=secrets")
         assert [body["flags"] for body in harness.server.state.bodies] == [4, 4]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_the_same_key_is_shown_once(world: FakeDiscord) -> None:
+def test_the_same_key_is_shown_once(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.cut("send", is_done=True)
         with pytest.raises(Unreachable):
@@ -85,10 +87,10 @@ def test_the_same_key_is_shown_once(world: FakeDiscord) -> None:
         assert await harness.adapter.send(harness.private, "Hi", key="2.0") != first
         assert all(len(sent.nonce or "") <= 25 for sent in harness.server.sent)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_limit_that_was_announced_is_kept_without_asking(world: FakeDiscord) -> None:
+def test_a_limit_that_was_announced_is_kept_without_asking(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.limit(2, 600)
         for number in range(2):
@@ -100,15 +102,15 @@ def test_a_limit_that_was_announced_is_kept_without_asking(world: FakeDiscord) -
         # Others are not concerned.
         await harness.adapter.send(Target("discord", GENERAL), "Hi", key="4")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_many_at_once_are_not_limited_by_us(world: FakeDiscord) -> None:
+def test_many_at_once_are_not_limited_by_us(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         sends = (harness.adapter.send(harness.private, "Hi", key=f"{each}") for each in range(20))
         assert len(set(await asyncio.gather(*sends))) == 20
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_many_at_once_are_not_limited_by_us(world: FakeDiscord) -> None:
     ],
 )
 def test_what_discord_refuses(
-    world: FakeDiscord, refusal: Refusal, error: type[Exception], words: str
+    messenger: FakeDiscord, refusal: Refusal, error: type[Exception], words: str
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.fail("send", refusal)
@@ -138,35 +140,35 @@ def test_what_discord_refuses(
         await harness.adapter.send(harness.private, "Hi", key="1")
         assert len(harness.server.sent) == 1
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_nobody_is_called_by_accident(world: FakeDiscord) -> None:
+def test_nobody_is_called_by_accident(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         await harness.adapter.send(harness.private, "@everyone @here <@&1> <@7>", key="1")
         assert harness.server.state.bodies[-1]["allowed_mentions"]["parse"] == ["users"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_message_of_somebody_else_cannot_be_changed(world: FakeDiscord) -> None:
+def test_a_message_of_somebody_else_cannot_be_changed(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         message_id = harness.server.write("mine")
         with pytest.raises(Undeliverable):
             await harness.adapter.edit(harness.private, message_id, "yours")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_typing_is_shown(world: FakeDiscord) -> None:
+def test_typing_is_shown(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         await harness.adapter.typing(Target("discord", GENERAL, THREAD))
         assert harness.server.state.typing == [THREAD]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_files_come_by_reference(world: FakeDiscord) -> None:
+def test_files_come_by_reference(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         picture = attachment(harness.server, b"pixels", content_type="image/png", filename="a.png")
         large = attachment(harness.server, b"x" * 101, filename="large.bin")
@@ -180,10 +182,10 @@ def test_files_come_by_reference(world: FakeDiscord) -> None:
         with pytest.raises(Undeliverable, match="over 5"):
             await harness.adapter.fetch(file, limit=5)
 
-    run_adapter(world, act, max_file_bytes=100)
+    run_adapter(messenger, act, max_file_bytes=100)
 
 
-def test_files_of_a_message_that_was_forwarded(world: FakeDiscord) -> None:
+def test_files_of_a_message_that_was_forwarded(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         picture = attachment(harness.server, b"pixels", content_type="image/png", filename="a.png")
         harness.server.write(
@@ -195,10 +197,10 @@ def test_files_of_a_message_that_was_forwarded(world: FakeDiscord) -> None:
         (file,) = harness.services.accepted[0].attachments
         assert await harness.adapter.fetch(file, limit=100) == b"pixels"
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_files_that_cannot_be_fetched(world: FakeDiscord) -> None:
+def test_files_that_cannot_be_fetched(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         lying = attachment(harness.server, b"x" * 50) | {"size": 1}
         gone = attachment(harness.server, b"x") | {"url": f"{harness.server.base_url}/files/0"}
@@ -214,10 +216,10 @@ def test_files_that_cannot_be_fetched(world: FakeDiscord) -> None:
             with pytest.raises(Undeliverable):
                 await harness.adapter.fetch(Attachment("document", reference), limit=10)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_nothing_secret_is_logged(world: FakeDiscord, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_secret_is_logged(messenger: FakeDiscord, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
     async def act(harness: AdapterHarness) -> None:
@@ -227,8 +229,8 @@ def test_nothing_secret_is_logged(world: FakeDiscord, caplog: pytest.LogCaptureF
         harness.server.drop()
         await harness.until(lambda: "resume" in harness.server.done)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
     assert f"connected as {BOT['username']}" in caplog.text
     assert TOKEN not in caplog.text
     assert "secret" not in caplog.text
-    assert TOKEN not in repr(world.settings())
+    assert TOKEN not in repr(messenger.settings())

@@ -22,8 +22,8 @@ STEPS = 60
 class Storm:
     """One bot after the other, and what all of them took."""
 
-    def __init__(self, world: FakeDiscord, seed: int) -> None:
-        self.world = world
+    def __init__(self, messenger: FakeDiscord, seed: int) -> None:
+        self.messenger = messenger
         self.random = random.Random(seed)
         self.written = 0
         self.taken: list[Inbound] = []
@@ -31,8 +31,8 @@ class Storm:
         self._services = RecordingServices()
 
     async def begin(self) -> None:
-        self._services = RecordingServices(self.world.states)
-        self._adapter = self.world.make_adapter()
+        self._services = RecordingServices(self.messenger.states)
+        self._adapter = self.messenger.make_adapter()
         while True:
             try:
                 await self._adapter.connect(self._services)
@@ -58,11 +58,13 @@ class Storm:
     def write(self) -> None:
         user = self.random.choice([ANNA, BERT])
         channel = self.random.choice([None, GENERAL, PUMPS, THREAD])
-        self.world.server.write("x", user=user, channel=channel, is_addressed=channel is not None)
+        self.messenger.server.write(
+            "x", user=user, channel=channel, is_addressed=channel is not None
+        )
         self.written += 1
 
     async def strike(self) -> None:
-        server, choose = self.world.server, self.random
+        server, choose = self.messenger.server, self.random
         match choose.choice(
             ["write"] * 6 + ["drop", "forget", "op7", "op9", "cut", "store", "restart"]
         ):
@@ -95,13 +97,13 @@ class Storm:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_is_lost_and_nothing_overtakes(world: FakeDiscord, seed: int) -> None:
+def test_nothing_is_lost_and_nothing_overtakes(messenger: FakeDiscord, seed: int) -> None:
     async def main() -> Storm:
-        storm = Storm(world, seed)
+        storm = Storm(messenger, seed)
         await storm.begin()
         # Private chats are known by what was said in them: see docs/discord.md.
         for user in (ANNA, BERT):
-            world.server.write("first", user=user)
+            messenger.server.write("first", user=user)
             storm.written += 1
         await storm.settle()
         for _ in range(STEPS):

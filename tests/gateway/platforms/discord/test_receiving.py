@@ -62,7 +62,7 @@ async def receiver_for(services: RecordingServices, client: RestClient, **option
 # ── connections ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_session_is_resumed(world: FakeDiscord) -> None:
+def test_a_session_is_resumed(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         await heard(harness)
         harness.server.ask_to_reconnect()
@@ -75,11 +75,11 @@ def test_a_session_is_resumed(world: FakeDiscord) -> None:
         assert await harness.services.texts(3) == ["Hello", "again", "meanwhile"]
         assert harness.server.done.count("identify") == 1
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize("end", ["invalidate", "drop"])
-def test_a_session_that_is_over_is_followed_by_another(world: FakeDiscord, end: str) -> None:
+def test_a_session_that_is_over_is_followed_by_another(messenger: FakeDiscord, end: str) -> None:
     """And what was said in between is fetched from the history."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -100,10 +100,10 @@ def test_a_session_that_is_over_is_followed_by_another(world: FakeDiscord, end: 
         thread = harness.services.accepted[texts.index("in the thread")].source
         assert (thread.chat_id, thread.thread_id, thread.guild_id) == (GENERAL, THREAD, GUILD)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_pauses_grow(world: FakeDiscord) -> None:
+def test_pauses_grow(messenger: FakeDiscord) -> None:
     """And beginning anew is done at most every five seconds, as Discord demands."""
     pauses: list[float] = []
 
@@ -112,13 +112,13 @@ def test_pauses_grow(world: FakeDiscord) -> None:
         await asyncio.sleep(0)
 
     async def main() -> None:
-        services = RecordingServices(world.states)
-        adapter = DiscordAdapter(world.settings(), sleep=sleep)
+        services = RecordingServices(messenger.states)
+        adapter = DiscordAdapter(messenger.settings(), sleep=sleep)
         await adapter.connect(services)
-        world.server.cut("connect", times=12)
-        world.server.drop()
-        await asyncio.to_thread(world.server.wait_for, lambda: not adapter.is_connected)
-        await asyncio.to_thread(world.server.wait_for, lambda: adapter.is_connected)
+        messenger.server.cut("connect", times=12)
+        messenger.server.drop()
+        await asyncio.to_thread(messenger.server.wait_for, lambda: not adapter.is_connected)
+        await asyncio.to_thread(messenger.server.wait_for, lambda: adapter.is_connected)
         await adapter.disconnect()
 
     asyncio.run(main())
@@ -127,21 +127,21 @@ def test_pauses_grow(world: FakeDiscord) -> None:
     assert len(growing) > 4
     assert growing == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60][: len(growing)]
     assert 5 in pauses
-    assert world.server.done.count("identify") == 2
-    assert "resume" not in world.server.done
+    assert messenger.server.done.count("identify") == 2
+    assert "resume" not in messenger.server.done
 
 
-def test_nonsense_does_not_cost_the_connection(world: FakeDiscord) -> None:
+def test_nonsense_does_not_cost_the_connection(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
-        world.deliver_unreadable()
+        messenger.deliver_unreadable()
         await heard(harness)
         assert harness.server.done.count("connect") == 1
         assert harness.adapter.unreadable > 10
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_token_that_is_taken_back_is_tried_again(world: FakeDiscord) -> None:
+def test_a_token_that_is_taken_back_is_tried_again(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         await heard(harness)
         token = harness.server.token
@@ -153,7 +153,7 @@ def test_a_token_that_is_taken_back_is_tried_again(world: FakeDiscord) -> None:
         await harness.until(lambda: harness.adapter.is_connected)
         await heard(harness, "back")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -161,18 +161,18 @@ def test_a_token_that_is_taken_back_is_tried_again(world: FakeDiscord) -> None:
     [(4004, "token"), (4014, "Message Content Intent"), (4011, "sharding"), (4012, "discord.py")],
 )
 def test_what_discord_closes_for_good_is_explained(
-    world: FakeDiscord, code: int, words: str
+    messenger: FakeDiscord, code: int, words: str
 ) -> None:
-    world.server.refuse(code)
+    messenger.server.refuse(code)
     with pytest.raises(LoginRefused, match=words):
-        asyncio.run(world.make_adapter().connect(RecordingServices()))
+        asyncio.run(messenger.make_adapter().connect(RecordingServices()))
 
 
 @pytest.mark.parametrize("what", ["login", "gateway", "connect"])
-def test_a_discord_that_is_away(world: FakeDiscord, what: str) -> None:
+def test_a_discord_that_is_away(messenger: FakeDiscord, what: str) -> None:
     # A question is asked once more by itself when nobody answered.
-    world.server.cut(what, times=3)
-    adapter = world.make_adapter()
+    messenger.server.cut(what, times=3)
+    adapter = messenger.make_adapter()
     with pytest.raises(Unreachable):
         asyncio.run(adapter.connect(RecordingServices()))
     assert not adapter.is_connected
@@ -180,82 +180,84 @@ def test_a_discord_that_is_away(world: FakeDiscord, what: str) -> None:
 
 @pytest.mark.parametrize("what", ["login", "gateway"])
 @pytest.mark.parametrize("refusal", [too_many(9), Refusal(503, 0, "Overloaded")], ids=str)
-def test_a_discord_that_is_busy(world: FakeDiscord, what: str, refusal: Refusal) -> None:
-    world.server.fail(what, refusal)
+def test_a_discord_that_is_busy(messenger: FakeDiscord, what: str, refusal: Refusal) -> None:
+    messenger.server.fail(what, refusal)
     with pytest.raises(Unreachable):
-        asyncio.run(world.make_adapter().connect(RecordingServices()))
+        asyncio.run(messenger.make_adapter().connect(RecordingServices()))
 
 
-def test_a_session_that_is_refused_for_now(world: FakeDiscord) -> None:
-    world.server.refuse(4009)
+def test_a_session_that_is_refused_for_now(messenger: FakeDiscord) -> None:
+    messenger.server.refuse(4009)
     with pytest.raises(Unreachable):
-        asyncio.run(world.make_adapter().connect(RecordingServices()))
+        asyncio.run(messenger.make_adapter().connect(RecordingServices()))
 
 
-def test_a_store_that_is_away_at_the_start(world: FakeDiscord) -> None:
+def test_a_store_that_is_away_at_the_start(messenger: FakeDiscord) -> None:
     class Away(RecordingServices):
         async def load_state(self, name: str) -> str | None:
             raise StoreUnavailable("no")
 
     with pytest.raises(Unreachable, match="how far"):
-        asyncio.run(world.make_adapter().connect(Away()))
+        asyncio.run(messenger.make_adapter().connect(Away()))
 
 
 # ── catching up ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_long_gap_is_read_page_by_page_and_in_order(world: FakeDiscord) -> None:
-    run_adapter(world, heard)
+def test_a_long_gap_is_read_page_by_page_and_in_order(messenger: FakeDiscord) -> None:
+    run_adapter(messenger, heard)
     written = [f"message {number}" for number in range(230)]
     for text in written:
-        world.server.write(text)
+        messenger.server.write(text)
 
     async def act(harness: AdapterHarness) -> None:
         assert await harness.services.texts(230) == written
         assert harness.server.asked.count(("history", harness.private.chat_id)) == 3
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_what_was_read_is_not_asked_for_again(world: FakeDiscord) -> None:
+def test_what_was_read_is_not_asked_for_again(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         await heard(harness)
         harness.server.write("not for you", channel=GENERAL)
         await heard(harness, "still there?")
 
-    run_adapter(world, act)
-    before = len(world.server.asked)
+    run_adapter(messenger, act)
+    before = len(messenger.server.asked)
 
     async def again(harness: AdapterHarness) -> None:
         await heard(harness, "last")
         assert await harness.services.texts(1) == ["last"]
 
-    run_adapter(world, again)
-    histories = [channel for what, channel in world.server.asked[before:] if what == "history"]
-    assert histories == [world.server.state.direct_channel(ANNA)]
+    run_adapter(messenger, again)
+    histories = [channel for what, channel in messenger.server.asked[before:] if what == "history"]
+    assert histories == [messenger.server.state.direct_channel(ANNA)]
 
 
-def test_nothing_is_answered_that_was_said_before_the_first_start(world: FakeDiscord) -> None:
+def test_nothing_is_answered_that_was_said_before_the_first_start(messenger: FakeDiscord) -> None:
     later = time.time() + 3600
-    world.server.write("long ago", channel=GENERAL, is_addressed=True)
-    world.states[f"discord:{BOT['id']}:rooms"] = "nonsense"
+    messenger.server.write("long ago", channel=GENERAL, is_addressed=True)
+    messenger.states[f"discord:{BOT['id']}:rooms"] = "nonsense"
 
     async def main() -> None:
-        adapter = DiscordAdapter(world.settings(), sleep=at_once, clock=lambda: later)
-        services = RecordingServices(world.states)
+        adapter = DiscordAdapter(messenger.settings(), sleep=at_once, clock=lambda: later)
+        services = RecordingServices(messenger.states)
         await adapter.connect(services)
-        world.server.write("now")
+        messenger.server.write("now")
         assert await services.texts(1) == ["now"]
         await adapter.disconnect()
 
     asyncio.run(main())
 
 
-def test_nothing_is_answered_that_was_said_before_the_bot_was_invited(world: FakeDiscord) -> None:
-    run_adapter(world, heard)
-    before = world.server.write("among ourselves", channel=GENERAL)
+def test_nothing_is_answered_that_was_said_before_the_bot_was_invited(
+    messenger: FakeDiscord,
+) -> None:
+    run_adapter(messenger, heard)
+    before = messenger.server.write("among ourselves", channel=GENERAL)
     joined = datetime.fromtimestamp(time_of(int(before)) + 0.01, UTC)
-    world.server.state.joined_at = joined.isoformat()
+    messenger.server.state.joined_at = joined.isoformat()
 
     async def act(harness: AdapterHarness) -> None:
         # What is told of the server later does not say when the bot came to it.
@@ -264,10 +266,10 @@ def test_nothing_is_answered_that_was_said_before_the_bot_was_invited(world: Fak
         harness.server.write("to all", channel=GENERAL)
         assert await harness.services.texts(1) == ["to all"]
 
-    run_adapter(world, act, require_mention=False)
+    run_adapter(messenger, act, require_mention=False)
 
 
-def test_a_first_private_message_while_nobody_listened(world: FakeDiscord) -> None:
+def test_a_first_private_message_while_nobody_listened(messenger: FakeDiscord) -> None:
     """Discord lists no private channels; that of somebody can be asked for by their id."""
     stranger = "7000000000000000009"
     people = [stranger, ANNA["id"], BERT["id"]]
@@ -275,94 +277,94 @@ def test_a_first_private_message_while_nobody_listened(world: FakeDiscord) -> No
     async def act(harness: AdapterHarness) -> None:
         await harness.until(lambda: ("private", "") in harness.server.asked)
 
-    run_adapter(world, act, people=people)
-    world.server.write("Is anybody there?", user=BERT)
-    world.server.write("Hello?", user=ANNA)
+    run_adapter(messenger, act, people=people)
+    messenger.server.write("Is anybody there?", user=BERT)
+    messenger.server.write("Hello?", user=ANNA)
 
     async def again(harness: AdapterHarness) -> None:
         assert sorted(await harness.services.texts(2)) == ["Hello?", "Is anybody there?"]
 
-    run_adapter(world, again, people=people)
+    run_adapter(messenger, again, people=people)
 
 
 def test_a_private_chat_that_cannot_be_asked_for_is_found_the_next_time(
-    world: FakeDiscord,
+    messenger: FakeDiscord,
 ) -> None:
-    run_adapter(world, heard)
-    world.server.write("Is anybody there?", user=BERT)
-    world.server.fail("private", too_many(5))
+    run_adapter(messenger, heard)
+    messenger.server.write("Is anybody there?", user=BERT)
+    messenger.server.fail("private", too_many(5))
 
     async def limited(harness: AdapterHarness) -> None:
         await heard(harness, "go on")
         assert await harness.services.texts(1) == ["go on"]
 
-    run_adapter(world, limited, people=[BERT["id"]])
+    run_adapter(messenger, limited, people=[BERT["id"]])
 
     async def again(harness: AdapterHarness) -> None:
         assert await harness.services.texts(1) == ["Is anybody there?"]
 
-    run_adapter(world, again, people=[BERT["id"]])
+    run_adapter(messenger, again, people=[BERT["id"]])
 
 
 @pytest.mark.parametrize(("hours", "expected"), [(1, ["now"]), (0, ["now"]), (3, ["gap", "now"])])
-def test_how_far_back_is_a_setting(world: FakeDiscord, hours: int, expected: list[str]) -> None:
-    run_adapter(world, heard)
-    world.server.write("gap")
+def test_how_far_back_is_a_setting(messenger: FakeDiscord, hours: int, expected: list[str]) -> None:
+    run_adapter(messenger, heard)
+    messenger.server.write("gap")
     later = time.time() + 2 * 3600
 
     async def main() -> None:
-        settings = world.settings(catch_up_hours=hours)
+        settings = messenger.settings(catch_up_hours=hours)
         adapter = DiscordAdapter(settings, sleep=at_once, clock=lambda: later)
-        services = RecordingServices(world.states)
+        services = RecordingServices(messenger.states)
         await adapter.connect(services)
-        world.server.write("now")
+        messenger.server.write("now")
         assert await services.texts(len(expected)) == expected
         await adapter.disconnect()
 
     asyncio.run(main())
 
 
-def test_channels_without_a_history_do_not_hinder_others(world: FakeDiscord) -> None:
-    run_adapter(world, heard)
-    world.server.write("hidden", channel=GENERAL, is_addressed=True)
-    world.server.write("seen", channel=PUMPS, is_addressed=True)
-    world.server.write("in private")
-    world.server.fail("history", missing_access())  # the private chat
+def test_channels_without_a_history_do_not_hinder_others(messenger: FakeDiscord) -> None:
+    run_adapter(messenger, heard)
+    messenger.server.write("hidden", channel=GENERAL, is_addressed=True)
+    messenger.server.write("seen", channel=PUMPS, is_addressed=True)
+    messenger.server.write("in private")
+    messenger.server.fail("history", missing_access())  # the private chat
 
     async def act(harness: AdapterHarness) -> None:
         harness.server.state.channels[GENERAL]["is_hidden"] = True
         assert await harness.services.texts(1) == ["seen"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_only_places_with_something_new_are_asked_for(world: FakeDiscord) -> None:
+def test_only_places_with_something_new_are_asked_for(messenger: FakeDiscord) -> None:
     """Of a forum, the last message is the last thread; it has no history."""
-    run_adapter(world, heard)
+    run_adapter(messenger, heard)
     for _ in range(3):
-        world.server.state.add_channel(name="quiet", last_message_id="5")
-    forum = world.server.state.add_channel(
-        name="forum", type=15, last_message_id=world.server.state.next_id()
+        messenger.server.state.add_channel(name="quiet", last_message_id="5")
+    forum = messenger.server.state.add_channel(
+        name="forum", type=15, last_message_id=messenger.server.state.next_id()
     )
-    post = world.server.state.add_channel(name="A post", type=11, parent_id=forum)
-    world.server.write("in a post", channel=post, is_addressed=True)
-    before = len(world.server.asked)
+    post = messenger.server.state.add_channel(name="A post", type=11, parent_id=forum)
+    messenger.server.write("in a post", channel=post, is_addressed=True)
+    before = len(messenger.server.asked)
 
     async def act(harness: AdapterHarness) -> None:
         assert await harness.services.texts(1) == ["in a post"]
         assert harness.services.accepted[0].source.chat_name == "Team / #forum / A post"
 
-    run_adapter(world, act)
-    histories = [channel for what, channel in world.server.asked[before:] if what == "history"]
-    assert histories == [world.server.state.direct_channel(ANNA), post]
+    run_adapter(messenger, act)
+    histories = [channel for what, channel in messenger.server.asked[before:] if what == "history"]
+    assert histories == [messenger.server.state.direct_channel(ANNA), post]
 
 
 def test_what_cannot_be_read_in_a_way_nobody_foresaw_costs_no_other_message(
-    world: FakeDiscord, monkeypatch: pytest.MonkeyPatch
+    messenger: FakeDiscord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_adapter(world, heard)
+    run_adapter(messenger, heard)
     for text in ("poison", "after it"):
-        world.server.write(text)
+        messenger.server.write(text)
     works = InboundReader.read
 
     def read(reader: InboundReader, message: Any, *others: Any) -> Any:
@@ -374,48 +376,48 @@ def test_what_cannot_be_read_in_a_way_nobody_foresaw_costs_no_other_message(
         assert await harness.services.texts(1) == ["after it"]
         assert harness.adapter.unreadable == 1
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_history_is_asked_for_until_it_comes(world: FakeDiscord) -> None:
-    run_adapter(world, heard)
-    world.server.write("gap")
-    world.server.fail("history", too_many(5), Refusal(503, 0, "Overloaded"))
-    world.server.cut("history", times=2)
+def test_a_history_is_asked_for_until_it_comes(messenger: FakeDiscord) -> None:
+    run_adapter(messenger, heard)
+    messenger.server.write("gap")
+    messenger.server.fail("history", too_many(5), Refusal(503, 0, "Overloaded"))
+    messenger.server.cut("history", times=2)
 
     async def act(harness: AdapterHarness) -> None:
         assert await harness.services.texts(1) == ["gap"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_disconnecting_while_a_history_does_not_come(world: FakeDiscord) -> None:
-    run_adapter(world, heard)
-    world.server.write("gap")
-    world.server.fail("history", *[Refusal(503, 0, "Overloaded")] * 1000)
+def test_disconnecting_while_a_history_does_not_come(messenger: FakeDiscord) -> None:
+    run_adapter(messenger, heard)
+    messenger.server.write("gap")
+    messenger.server.fail("history", *[Refusal(503, 0, "Overloaded")] * 1000)
 
     async def act(harness: AdapterHarness) -> None:
         await harness.until(lambda: any(what == "history" for what, _ in harness.server.asked))
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_what_is_told_and_fetched_is_taken_once(world: FakeDiscord) -> None:
-    run_adapter(world, heard)
+def test_what_is_told_and_fetched_is_taken_once(messenger: FakeDiscord) -> None:
+    run_adapter(messenger, heard)
 
     async def main() -> None:
-        services = RecordingServices(world.states)
-        client = RestClient(world.settings())
+        services = RecordingServices(messenger.states)
+        client = RestClient(messenger.settings())
         await client.login()
         receiver = await receiver_for(services, client)
-        world.server.write("both")
-        private = world.server.state.direct_channel(ANNA)
+        messenger.server.write("both")
+        private = messenger.server.state.direct_channel(ANNA)
         handlers = receiver.handlers()
         handlers["READY"]({})
-        handlers["MESSAGE_CREATE"](world.server.state.messages[private][-1])
-        world.server.write("told")
-        handlers["MESSAGE_CREATE"](world.server.state.messages[private][-1])
-        world.server.state.messages[private].pop()
+        handlers["MESSAGE_CREATE"](messenger.server.state.messages[private][-1])
+        messenger.server.write("told")
+        handlers["MESSAGE_CREATE"](messenger.server.state.messages[private][-1])
+        messenger.server.state.messages[private].pop()
         running = asyncio.create_task(receiver.run())
         assert await services.texts(2) == ["both", "told"]
         receiver.end()
@@ -425,28 +427,28 @@ def test_what_is_told_and_fetched_is_taken_once(world: FakeDiscord) -> None:
     asyncio.run(main())
 
 
-def test_a_message_that_comes_late_does_not_turn_back_the_mark(world: FakeDiscord) -> None:
+def test_a_message_that_comes_late_does_not_turn_back_the_mark(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
-        first = world.write("first")
-        second = world.write("second")
+        first = messenger.write("first")
+        second = messenger.write("second")
         await harness.services.texts(2)
-        await harness.until(lambda: world.is_confirmed(second))
-        world.deliver_again(first)
+        await harness.until(lambda: messenger.is_confirmed(second))
+        messenger.deliver_again(first)
         await harness.services.texts(3)
 
-    run_adapter(world, act)
-    assert not world.has_unconfirmed()
+    run_adapter(messenger, act)
+    assert not messenger.has_unconfirmed()
 
 
-def test_more_than_can_wait_is_fetched_later(world: FakeDiscord) -> None:
+def test_more_than_can_wait_is_fetched_later(messenger: FakeDiscord) -> None:
     """Memory is not filled while nothing can be stored: the history keeps it, in order."""
 
     async def main() -> None:
-        services = RecordingServices(world.states)
-        client = RestClient(world.settings())
+        services = RecordingServices(messenger.states)
+        client = RestClient(messenger.settings())
         await client.login()
         receiver = await receiver_for(services, client, most_waiting=2)
-        state = world.server.state
+        state = messenger.server.state
         handlers = receiver.handlers()
         channels = (GENERAL, state.direct_channel(ANNA), state.direct_channel(BERT))
 
@@ -454,7 +456,7 @@ def test_more_than_can_wait_is_fetched_later(world: FakeDiscord) -> None:
             for channel in channels:
                 user = BERT if channel == channels[2] else ANNA
                 is_addressed = channel == GENERAL
-                world.server.write(
+                messenger.server.write(
                     str(number), user=user, channel=channel, is_addressed=is_addressed
                 )
                 handlers["MESSAGE_CREATE"](state.told(state.messages[channel][-1]))
@@ -482,21 +484,21 @@ def test_more_than_can_wait_is_fetched_later(world: FakeDiscord) -> None:
     asyncio.run(main())
 
 
-def test_what_has_arrived_is_stored_at_the_end(world: FakeDiscord) -> None:
+def test_what_has_arrived_is_stored_at_the_end(messenger: FakeDiscord) -> None:
     """Not every history can be read."""
 
     async def main() -> None:
-        services = RecordingServices(world.states)
+        services = RecordingServices(messenger.states)
         gate = services.hold()
-        client = RestClient(world.settings())
+        client = RestClient(messenger.settings())
         await client.login()
         receiver = await receiver_for(services, client)
         hear = receiver.handlers()["MESSAGE_CREATE"]
         running = asyncio.create_task(receiver.run())
-        state = world.server.state
+        state = messenger.server.state
         for user in (ANNA, BERT):
             channel = state.direct_channel(user)
-            world.server.write(user["username"], user=user, channel=channel)
+            messenger.server.write(user["username"], user=user, channel=channel)
             hear(state.told(state.messages[channel][-1]))
             await services.wait_for(lambda: services.offered)
         receiver.end()
@@ -508,16 +510,16 @@ def test_what_has_arrived_is_stored_at_the_end(world: FakeDiscord) -> None:
     asyncio.run(main())
 
 
-def test_private_chats_that_wait_at_the_end_are_read_the_next_time(world: FakeDiscord) -> None:
+def test_private_chats_that_wait_at_the_end_are_read_the_next_time(messenger: FakeDiscord) -> None:
     """Also those of people who never wrote before: Discord does not list them to bots."""
     carl = {"id": "7000000000000000004", "username": "carl"}
-    state = world.server.state
+    state = messenger.server.state
 
     async def main() -> None:
-        services = RecordingServices(world.states)
+        services = RecordingServices(messenger.states)
         services.keep_failing_with(Unreachable("no"))
         gate = services.hold()
-        client = RestClient(world.settings())
+        client = RestClient(messenger.settings())
         await client.login()
         receiver = await receiver_for(services, client, most_waiting=2)
         hear = receiver.handlers()["MESSAGE_CREATE"]
@@ -528,7 +530,7 @@ def test_private_chats_that_wait_at_the_end_are_read_the_next_time(world: FakeDi
                 hear(user)
                 continue
             channel = state.direct_channel(user)
-            world.server.write(user["username"], user=user, channel=channel)
+            messenger.server.write(user["username"], user=user, channel=channel)
             hear(state.told(state.messages[channel][-1]))
             await services.wait_for(lambda: services.offered)
         receiver.end()
@@ -541,28 +543,28 @@ def test_private_chats_that_wait_at_the_end_are_read_the_next_time(world: FakeDi
     async def act(harness: AdapterHarness) -> None:
         assert sorted(await harness.services.texts(3)) == ["anna", "bert", "carl"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_what_cannot_be_marked_is_seen_once_more(world: FakeDiscord) -> None:
+def test_what_cannot_be_marked_is_seen_once_more(messenger: FakeDiscord) -> None:
     class Forgetful(RecordingServices):
         async def save_state(self, name: str, value: str) -> None:
             if ":read:" in name:
                 raise StoreUnavailable("no")
             await super().save_state(name, value)
 
-    run_adapter(world, heard, Forgetful(world.states))
+    run_adapter(messenger, heard, Forgetful(messenger.states))
 
     async def again(harness: AdapterHarness) -> None:
         assert await harness.services.texts(1) == ["Hello"]
 
-    run_adapter(world, again)
+    run_adapter(messenger, again)
 
 
 # ── what is known of places and people ────────────────────────────────────────────────────────
 
 
-def test_a_thread_that_discord_did_not_tell_of(world: FakeDiscord) -> None:
+def test_a_thread_that_discord_did_not_tell_of(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         thread = harness.server.state.add_channel(name="new", type=11, parent_id=PUMPS)
         harness.server.write("here", channel=thread, is_addressed=True)
@@ -577,10 +579,10 @@ def test_a_thread_that_discord_did_not_tell_of(world: FakeDiscord) -> None:
         await harness.services.texts(2)
         assert harness.services.accepted[1].source.chat_id == other
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_names_follow_what_discord_tells(world: FakeDiscord) -> None:
+def test_names_follow_what_discord_tells(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         channel = dict(harness.server.state.channels[GENERAL]) | {"name": "renamed", "topic": "New"}
         harness.server.tell("CHANNEL_UPDATE", channel)
@@ -590,50 +592,54 @@ def test_names_follow_what_discord_tells(world: FakeDiscord) -> None:
         source = harness.services.accepted[0].source
         assert (source.chat_name, source.chat_topic) == ("Crew / #renamed", "New")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_roles_come_with_messages(world: FakeDiscord) -> None:
-    world.server.state.members[GUILD, BERT["id"]] = [MEMBERS]
+def test_roles_come_with_messages(messenger: FakeDiscord) -> None:
+    messenger.server.state.members[GUILD, BERT["id"]] = [MEMBERS]
 
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("live", user=BERT, channel=GENERAL, is_addressed=True)
         await harness.services.texts(1)
         assert harness.services.accepted[0].roles == (GUILD, MEMBERS)
 
-    run_adapter(world, act, needs_roles=True)
-    world.server.write("gap", user=BERT, channel=GENERAL, is_addressed=True)
+    run_adapter(messenger, act, needs_roles=True)
+    messenger.server.write("gap", user=BERT, channel=GENERAL, is_addressed=True)
     stranger = {"id": "7000000000000000009", "username": "gone"}
-    world.server.write("left", user=stranger, channel=GENERAL, is_addressed=True)
+    messenger.server.write("left", user=stranger, channel=GENERAL, is_addressed=True)
 
     async def again(harness: AdapterHarness) -> None:
         await harness.services.texts(2)
         assert [each.roles for each in harness.services.accepted] == [(GUILD, MEMBERS), (GUILD,)]
 
-    run_adapter(world, again, needs_roles=True)
-    assert [what for what, _ in world.server.asked].count("member") == 2
+    run_adapter(messenger, again, needs_roles=True)
+    assert [what for what, _ in messenger.server.asked].count("member") == 2
 
 
-def test_the_role_of_the_bot_stands_for_the_bot(world: FakeDiscord) -> None:
+def test_the_role_of_the_bot_stands_for_the_bot(messenger: FakeDiscord) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("@members look", channel=GENERAL, mention_roles=[MEMBERS])
         text = f"<@&{BOT_ROLE}> look"
         harness.server.write(text, channel=GENERAL, mention_roles=[BOT_ROLE])
         assert await harness.services.texts(1) == [text]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_what_kind_a_channel_is_is_not_guessed_before_discord_has_told(world: FakeDiscord) -> None:
+def test_what_kind_a_channel_is_is_not_guessed_before_discord_has_told(
+    messenger: FakeDiscord,
+) -> None:
     async def main() -> None:
-        receiver = await receiver_for(RecordingServices(world.states), RestClient(world.settings()))
+        receiver = await receiver_for(
+            RecordingServices(messenger.states), RestClient(messenger.settings())
+        )
         tell = receiver.handlers()
-        private = world.server.state.direct_channel(ANNA)
+        private = messenger.server.state.direct_channel(ANNA)
         tell["READY"]({"guilds": [{"id": GUILD, "unavailable": True}]})
         assert [receiver.is_on_a_server(each) for each in (GENERAL, private)] == [None, None]
         tell["GUILD_CREATE"]({"id": GUILD, "unavailable": True})
         assert receiver.is_on_a_server(GENERAL) is None, "it has an outage"
-        tell["GUILD_CREATE"](world.server.state.guild())
+        tell["GUILD_CREATE"](messenger.server.state.guild())
         assert [receiver.is_on_a_server(each) for each in (GENERAL, private)] == [True, False]
         tell["READY"]({"guilds": [{"id": GUILD, "unavailable": True}]})
         assert [receiver.is_on_a_server(each) for each in (GENERAL, private)] == [True, False]

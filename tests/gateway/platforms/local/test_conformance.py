@@ -47,8 +47,8 @@ del TestMapping, TestSending
 class Terminal:
     """Somebody's connection: reads in a thread, and says what it has seen."""
 
-    def __init__(self, world: LocalWorld, sender: str) -> None:
-        self._world = world
+    def __init__(self, messenger: LocalMessenger, sender: str) -> None:
+        self._messenger = messenger
         self._sender = sender
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._line.settimeout(PATIENCE)
@@ -56,7 +56,7 @@ class Terminal:
         self.changed = threading.Condition()
         self.is_gone = False
         try:
-            self._line.connect(str(world.path))
+            self._line.connect(str(messenger.path))
         except OSError:
             self._line.close()
             raise
@@ -86,7 +86,7 @@ class Terminal:
                 self.answers[str(heard["id"])] = heard["type"] == "receipt" or not heard["again"]
                 self.changed.notify_all()
         if heard["type"] == "message":
-            self._world.show(self._sender, heard)
+            self._messenger.show(self._sender, heard)
             self.send(type="seen", key=heard["key"])
         return True
 
@@ -96,7 +96,7 @@ class Terminal:
         self._thread.join(PATIENCE)
 
 
-class LocalWorld(RedeliveringClient):
+class LocalMessenger(RedeliveringClient):
     """Terminals on this machine."""
 
     def __init__(self, folder: Path) -> None:
@@ -180,7 +180,7 @@ class LocalWorld(RedeliveringClient):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[LocalWorld]:
-    world = LocalWorld(tmp_path)
-    yield world
-    world.close()
+def messenger(tmp_path: Path) -> Iterator[LocalMessenger]:
+    messenger = LocalMessenger(tmp_path)
+    yield messenger
+    messenger.close()

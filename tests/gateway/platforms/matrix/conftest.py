@@ -30,7 +30,7 @@ def people(synapse: Synapse) -> People:
 
 
 @pytest.fixture
-def world(people: People) -> Iterator[SynapsePlatform]:
-    world = SynapsePlatform(people)
-    yield world
-    world.close()
+def messenger(people: People) -> Iterator[SynapsePlatform]:
+    messenger = SynapsePlatform(people)
+    yield messenger
+    messenger.close()

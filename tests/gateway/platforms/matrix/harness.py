@@ -12,16 +12,16 @@ from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, sho
 class MatrixHarness(GatewayHarness):
     """Matrix, a model, and gateways that come and go on one store."""
 
-    def __init__(self, home: Path, world: SynapsePlatform) -> None:
-        self.matrix = world
-        world.home = home / "gateway"
+    def __init__(self, home: Path, messenger: SynapsePlatform) -> None:
+        self.matrix = messenger
+        messenger.home = home / "gateway"
         #: The section of the platform.
         self.platform: dict[str, Any] = {
             "enabled": True,
-            "homeserver": world.proxy.url,
-            "user": world.bot.user_id,
-            "password": world.bot.password,
-            "allowed_users": [world.people["anna"].user_id],
+            "homeserver": messenger.proxy.url,
+            "user": messenger.bot.user_id,
+            "password": messenger.bot.password,
+            "allowed_users": [messenger.people["anna"].user_id],
             "messages_per_minute": 0,
             "sync_seconds": 5,
         }

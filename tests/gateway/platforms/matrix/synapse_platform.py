@@ -1,4 +1,4 @@
-"""Matrix's world: a real Synapse, people who speak to it over HTTP, and a proxy that fails."""
+"""Matrix for the platform kit: a real Synapse, users who call it over HTTP, and a faulty proxy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import quote
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter
 from hermes_sessions.gateway.platforms.matrix.device_folder import DeviceFolder
 from hermes_sessions.gateway.platforms.matrix.spec import SPEC
-from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
+from hermes_sessions_testing.platforms import MessengerServer, Room, Sender, Shown
 from tests.gateway.platforms.matrix.faulty_proxy import SEND, SYNC, FaultyProxy
 from tests.gateway.platforms.matrix.synapse import Account, Synapse
 from tests.gateway.platforms.reading import read
@@ -55,7 +55,7 @@ class People:
         return self.accounts[name]
 
 
-class SynapsePlatform(PlatformWorld):
+class SynapsePlatform(MessengerServer):
     """A new device of the bot, and rooms that are made when somebody first writes in them."""
 
     def __init__(self, people: People) -> None:
@@ -80,7 +80,7 @@ class SynapsePlatform(PlatformWorld):
 
     def make_adapter(self, **changes: Any) -> MatrixAdapter:
         values = {"homeserver": self.proxy.url, "sync_seconds": 5, "token": self.bot.token}
-        # Else it would decline, while the world lets it join, what Bert invites it to.
+        # Else it would decline Bert's invitations while the harness lets it join.
         values["invites"] = "everyone"
         values |= changes
         token = values.pop("token")

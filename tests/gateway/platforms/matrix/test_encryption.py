@@ -18,13 +18,13 @@ from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform, too
 Scene = Callable[[EncryptedClient, str], Awaitable[None]]
 
 
-def with_friend(world: SynapsePlatform, scene: Scene, *others: str) -> None:
+def with_friend(messenger: SynapsePlatform, scene: Scene, *others: str) -> None:
     """Run *scene* with somebody of their own, and an encrypted room to which the bot is invited."""
 
     async def main() -> None:
-        account = world.synapse.register("carla")
-        async with EncryptedClient(world.synapse, account) as friend:
-            room_id = await friend.make_room(world.bot.user_id, *others)
+        account = messenger.synapse.register("carla")
+        async with EncryptedClient(messenger.synapse, account) as friend:
+            room_id = await friend.make_room(messenger.bot.user_id, *others)
             await scene(friend, room_id)
 
     asyncio.run(main())
@@ -33,8 +33,8 @@ def with_friend(world: SynapsePlatform, scene: Scene, *others: str) -> None:
 class Connected:
     """An adapter at work, for the time of a block."""
 
-    def __init__(self, world: SynapsePlatform, **changes: Any) -> None:
-        self.adapter = world.make_adapter(**changes)
+    def __init__(self, messenger: SynapsePlatform, **changes: Any) -> None:
+        self.adapter = messenger.make_adapter(**changes)
         self.services = RecordingServices()
 
     async def __aenter__(self) -> Connected:
@@ -45,26 +45,26 @@ class Connected:
         await self.adapter.disconnect()
 
 
-def test_a_conversation_that_only_the_two_can_read(world: SynapsePlatform) -> None:
+def test_a_conversation_that_only_the_two_can_read(messenger: SynapsePlatform) -> None:
     async def scene(friend: EncryptedClient, room_id: str) -> None:
-        async with Connected(world) as bot:
-            await friend.wait_for_member(room_id, world.bot.user_id)
+        async with Connected(messenger) as bot:
+            await friend.wait_for_member(room_id, messenger.bot.user_id)
             await friend.say(room_id, "A secret")
             assert await bot.services.texts(1) == ["A secret"]
             heard = bot.services.accepted[0]
             assert (heard.source.chat_id, heard.source.chat_type) == (room_id, "dm")
             sent = await bot.adapter.send(answer_to(heard), "I keep it", key="1")
-            assert await friend.hear(1) == [(world.bot.user_id, "I keep it")]
+            assert await friend.hear(1) == [(messenger.bot.user_id, "I keep it")]
             await bot.adapter.edit(answer_to(heard), sent, "I keep it well")
-            assert (await friend.hear(2))[1] == (world.bot.user_id, "* I keep it well")
-        kinds = await asyncio.to_thread(_kinds, world, friend, room_id)
+            assert (await friend.hear(2))[1] == (messenger.bot.user_id, "* I keep it well")
+        kinds = await asyncio.to_thread(_kinds, messenger, friend, room_id)
         assert kinds == ["m.room.encrypted"] * 3
 
-    with_friend(world, scene)
+    with_friend(messenger, scene)
 
 
-def _kinds(world: SynapsePlatform, friend: EncryptedClient, room_id: str) -> list[str]:
-    found = world.synapse.ask(
+def _kinds(messenger: SynapsePlatform, friend: EncryptedClient, room_id: str) -> list[str]:
+    found = messenger.synapse.ask(
         "GET",
         f"/_matrix/client/v3/rooms/{room_id}/messages?dir=f&limit=100",
         token=friend.account.token,
@@ -72,32 +72,32 @@ def _kinds(world: SynapsePlatform, friend: EncryptedClient, room_id: str) -> lis
     return [each["type"] for each in found["chunk"] if "state_key" not in each]
 
 
-def test_the_device_is_kept(world: SynapsePlatform) -> None:
+def test_the_device_is_kept(messenger: SynapsePlatform) -> None:
     """After a restart, what was written meanwhile is decrypted, and the other side sees the same
     device; the keys are for the owner alone.
     """
 
     async def scene(friend: EncryptedClient, room_id: str) -> None:
-        login = {"token": None, "user": world.bot.user_id, "password": world.bot.password}
-        async with Connected(world, **login) as bot:
-            await friend.wait_for_member(room_id, world.bot.user_id)
+        login = {"token": None, "user": messenger.bot.user_id, "password": messenger.bot.password}
+        async with Connected(messenger, **login) as bot:
+            await friend.wait_for_member(room_id, messenger.bot.user_id)
             await friend.say(room_id, "one")
             await bot.services.texts(1)
-        before = (world.folder / "device.json").read_text()
+        before = (messenger.folder / "device.json").read_text()
         await friend.say(room_id, "two")
-        async with Connected(world, **login) as bot:
+        async with Connected(messenger, **login) as bot:
             assert await bot.services.texts(1) == ["two"]
             await bot.adapter.send(answer_to(bot.services.accepted[0]), "still me", key="1")
-            assert await friend.hear(1) == [(world.bot.user_id, "still me")]
-        assert (world.folder / "device.json").read_text() == before
-        for path in world.folder.iterdir():
+            assert await friend.hear(1) == [(messenger.bot.user_id, "still me")]
+        assert (messenger.folder / "device.json").read_text() == before
+        for path in messenger.folder.iterdir():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
-        assert stat.S_IMODE(world.folder.stat().st_mode) == 0o700
+        assert stat.S_IMODE(messenger.folder.stat().st_mode) == 0o700
 
-    with_friend(world, scene)
+    with_friend(messenger, scene)
 
 
-def test_what_cannot_be_decrypted_is_read_when_its_key_comes(world: SynapsePlatform) -> None:
+def test_what_cannot_be_decrypted_is_read_when_its_key_comes(messenger: SynapsePlatform) -> None:
     """It is said, and survives a restart."""
     held: list[Any] = []
     is_held = True
@@ -113,26 +113,26 @@ def test_what_cannot_be_decrypted_is_read_when_its_key_comes(world: SynapsePlatf
 
     async def scene(friend: EncryptedClient, room_id: str) -> None:
         nonlocal is_held
-        async with Connected(world) as bot:
-            await friend.wait_for_member(room_id, world.bot.user_id)
-            world.proxy.change_sync = hold
+        async with Connected(messenger) as bot:
+            await friend.wait_for_member(room_id, messenger.bot.user_id)
+            messenger.proxy.change_sync = hold
             await friend.say(room_id, "Read me later")
             (notice,) = await friend.hear_notices(1)
             assert "cannot decrypt" in notice
-            await asyncio.to_thread(world.wait_until, lambda: bot.adapter.undecrypted == 1)
+            await asyncio.to_thread(messenger.wait_until, lambda: bot.adapter.undecrypted == 1)
             await friend.say(room_id, "Me too")
-            await asyncio.to_thread(world.wait_until, lambda: bot.adapter.undecrypted == 2)
+            await asyncio.to_thread(messenger.wait_until, lambda: bot.adapter.undecrypted == 2)
             assert bot.services.accepted == []
-        assert (world.folder / "undecrypted.json").exists()
-        async with Connected(world) as bot:
+        assert (messenger.folder / "undecrypted.json").exists()
+        async with Connected(messenger) as bot:
             is_held = False
             await friend.say(room_id, "Now")
             assert await bot.services.texts(3) == ["Read me later", "Me too", "Now"]
-            await asyncio.to_thread(world.wait_until, lambda: bot.adapter.undecrypted == 0)
-        assert not (world.folder / "undecrypted.json").exists()
+            await asyncio.to_thread(messenger.wait_until, lambda: bot.adapter.undecrypted == 0)
+        assert not (messenger.folder / "undecrypted.json").exists()
         assert len(await friend.hear_notices(1)) == 1
 
-    with_friend(world, scene)
+    with_friend(messenger, scene)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,17 @@ def test_what_cannot_be_decrypted_is_read_when_its_key_comes(world: SynapsePlatf
     ids=["limited", "failed", "lost"],
 )
 def test_nothing_is_said_before_everybody_has_the_key(
-    world: SynapsePlatform, request_: str, answer: tuple[int, Any] | None, error: type[Exception]
+    messenger: SynapsePlatform,
+    request_: str,
+    answer: tuple[int, Any] | None,
+    error: type[Exception],
 ) -> None:
     async def scene(friend: EncryptedClient, room_id: str) -> None:
-        async with Connected(world) as bot:
-            await friend.wait_for_member(room_id, world.bot.user_id)
+        async with Connected(messenger) as bot:
+            await friend.wait_for_member(room_id, messenger.bot.user_id)
             # Not encrypted: so that the bot has no session with them yet.
             await asyncio.to_thread(
-                world.synapse.ask,
+                messenger.synapse.ask,
                 "PUT",
                 f"/_matrix/client/v3/rooms/{room_id}/send/m.room.message/1",
                 {"msgtype": "m.text", "body": "Hello"},
@@ -160,34 +163,34 @@ def test_nothing_is_said_before_everybody_has_the_key(
             )
             await bot.services.texts(1)
             target = answer_to(bot.services.accepted[0])
-            world.proxy.fail(request_, answer)
+            messenger.proxy.fail(request_, answer)
             with pytest.raises(error):
                 await bot.adapter.send(target, "Hi", key="1")
             await bot.adapter.send(target, "Hi", key="1")
-            assert await friend.hear(1) == [(world.bot.user_id, "Hi")]
+            assert await friend.hear(1) == [(messenger.bot.user_id, "Hi")]
 
-    with_friend(world, scene)
+    with_friend(messenger, scene)
 
 
-def test_a_token_of_another_program_is_refused(world: SynapsePlatform) -> None:
+def test_a_token_of_another_program_is_refused(messenger: SynapsePlatform) -> None:
     """Its keys are elsewhere: what the gateway said with new ones could not be read."""
 
     async def main() -> None:
-        async with EncryptedClient(world.synapse, world.bot):
-            adapter = world.make_adapter()
+        async with EncryptedClient(messenger.synapse, messenger.bot):
+            adapter = messenger.make_adapter()
             with pytest.raises(LoginRefused, match="belongs to another program"):
                 await adapter.connect(RecordingServices())
 
     asyncio.run(main())
 
 
-def test_keys_that_are_damaged_are_said(world: SynapsePlatform) -> None:
+def test_keys_that_are_damaged_are_said(messenger: SynapsePlatform) -> None:
     async def main() -> None:
-        async with Connected(world):
+        async with Connected(messenger):
             pass
-        (keys,) = world.folder.glob("*.db")
+        (keys,) = messenger.folder.glob("*.db")
         keys.write_bytes(b"not a database" * 1000)
-        adapter = world.make_adapter()
+        adapter = messenger.make_adapter()
         with pytest.raises(LoginRefused, match="cannot be read from"):
             await adapter.connect(RecordingServices())
         await adapter.disconnect()

@@ -28,8 +28,8 @@ NAMESPACE = "default"
 
 
 @pytest.fixture
-def harness(tmp_path: Path, world: SynapsePlatform) -> Iterator[MatrixHarness]:
-    with MatrixHarness(tmp_path, world) as harness:
+def harness(tmp_path: Path, messenger: SynapsePlatform) -> Iterator[MatrixHarness]:
+    with MatrixHarness(tmp_path, messenger) as harness:
         yield harness
 
 

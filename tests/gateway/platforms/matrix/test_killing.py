@@ -13,17 +13,17 @@ from tests.gateway.platforms.matrix.synapse_platform import SynapsePlatform
 
 @pytest.mark.slow
 def test_a_message_is_answered_although_the_gateway_was_killed(
-    tmp_path: Path, world: SynapsePlatform
+    tmp_path: Path, messenger: SynapsePlatform
 ) -> None:
-    with MatrixHarness(tmp_path, world) as harness:
+    with MatrixHarness(tmp_path, messenger) as harness:
         harness.write_config()
         with killed_while_answering(harness, gateway(harness, "matrix")):
-            message_id = world.write("Do not forget me")
+            message_id = messenger.write("Do not forget me")
         # The homeserver does not know whether it was read: it tells everything again.
-        world.deliver_again(message_id)
+        messenger.deliver_again(message_id)
         with gateway(harness, "matrix"):
             assert harness.wait_for_replies(1) == ["You said: Do not forget me"]
-            world.write("Still there?")
+            messenger.write("Still there?")
             assert harness.wait_for_replies(2)[1:] == ["You said: Still there?"]
         (said,) = stored(harness)
         assert said.count("Do not forget me") == 1

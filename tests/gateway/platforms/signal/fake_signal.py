@@ -21,7 +21,7 @@ from hermes_sessions_testing.fake_servers.signal.daemon import (
     envelope,
     too_many,
 )
-from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
+from hermes_sessions_testing.platforms import MessengerServer, Room, Sender, Shown
 from tests.gateway.platforms.reading import read
 
 PEOPLE = {"anna": ANNA, "bert": BERT}
@@ -33,7 +33,7 @@ async def at_once(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-class FakeSignal(PlatformWorld):
+class FakeSignal(MessengerServer):
     """A daemon for several accounts, by TCP."""
 
     rooms: tuple[Room, ...] = ("private", "group")

@@ -58,44 +58,50 @@ asyncio.run(main(sys.argv[1], Path(sys.argv[2])))
 
 
 @pytest.fixture
-def world() -> Iterator[FakeSignal]:
-    world = FakeSignal()
-    yield world
-    world.close()
+def messenger() -> Iterator[FakeSignal]:
+    messenger = FakeSignal()
+    yield messenger
+    messenger.close()
 
 
 class TestReceiving:
     def test_what_was_read_by_a_killed_process_is_taken_by_the_next(
-        self, world: FakeSignal
+        self, messenger: FakeSignal
     ) -> None:
-        arguments = [sys.executable, "-c", TAKES_NOTHING, world.daemon.address, str(world.home)]
+        arguments = [
+            sys.executable,
+            "-c",
+            TAKES_NOTHING,
+            messenger.daemon.address,
+            str(messenger.home),
+        ]
         with subprocess.Popen(arguments) as process:
-            world.wait_until(lambda: world.daemon.subscribers)
+            messenger.wait_until(lambda: messenger.daemon.subscribers)
             for text in ("one", "two", "three"):
-                world.write(text)
-            world.wait_until(lambda: "three" in world.journal())
+                messenger.write(text)
+            messenger.wait_until(lambda: "three" in messenger.journal())
             process.kill()
-        world.wait_until(lambda: not world.daemon.subscribers)
-        with world.journal_path.open("a") as journal:
+        messenger.wait_until(lambda: not messenger.daemon.subscribers)
+        with messenger.journal_path.open("a") as journal:
             journal.write('{"text": "half a li')
-        world.write("four")
+        messenger.write("four")
 
         async def steps(harness: AdapterHarness) -> None:
             assert await harness.services.texts(4) == ["one", "two", "three", "four"]
-            await harness.until(lambda: not world.has_unconfirmed())
+            await harness.until(lambda: not messenger.has_unconfirmed())
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
-    def test_a_line_of_the_journal_that_nobody_can_read(self, world: FakeSignal) -> None:
-        world.journal_path.write_text('{"source": 5}\n')
+    def test_a_line_of_the_journal_that_nobody_can_read(self, messenger: FakeSignal) -> None:
+        messenger.journal_path.write_text('{"source": 5}\n')
 
         async def steps(harness: AdapterHarness) -> None:
             await harness.hear("still there")
 
-        run_connected(world, steps)
-        assert "source" in world.journal_path.with_suffix(".unreadable").read_text()
+        run_connected(messenger, steps)
+        assert "source" in messenger.journal_path.with_suffix(".unreadable").read_text()
 
-    def test_nothing_is_fetched_while_nothing_can_be_stored(self, world: FakeSignal) -> None:
+    def test_nothing_is_fetched_while_nothing_can_be_stored(self, messenger: FakeSignal) -> None:
         async def steps(harness: AdapterHarness) -> None:
             pause = asyncio.Event()
 
@@ -104,103 +110,103 @@ class TestReceiving:
 
             harness.adapter._sleep = sleep  # type: ignore[attr-defined]
             harness.services.fail_with(StoreUnavailable("no"))
-            world.write("first")
-            await harness.until(lambda: not world.daemon.subscribers)
-            second = world.write("second")
-            assert int(second) in world.daemon.waiting
-            assert "first" in world.journal()
+            messenger.write("first")
+            await harness.until(lambda: not messenger.daemon.subscribers)
+            second = messenger.write("second")
+            assert int(second) in messenger.daemon.waiting
+            assert "first" in messenger.journal()
             pause.set()
             assert await harness.services.texts(2) == ["first", "second"]
-            assert world.daemon.subscribers == 1
+            assert messenger.daemon.subscribers == 1
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
     def test_leaving_takes_what_was_fetched_and_leaves_the_rest_at_signal(
-        self, world: FakeSignal
+        self, messenger: FakeSignal
     ) -> None:
         async def steps(harness: AdapterHarness) -> None:
             for number in range(50):
-                world.write(str(number))
+                messenger.write(str(number))
             await harness.adapter.disconnect()
-            assert world.daemon.calls_of("unsubscribeReceive")
-            assert not world.daemon.subscribers
+            assert messenger.daemon.calls_of("unsubscribeReceive")
+            assert not messenger.daemon.subscribers
             taken = [each.text for each in harness.services.accepted]
             assert taken == [str(number) for number in range(len(taken))]
-            assert len(taken) + len(world.daemon.waiting) == 50
-            assert world.journal() == ""
+            assert len(taken) + len(messenger.daemon.waiting) == 50
+            assert messenger.journal() == ""
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
-    def test_leaving_while_nothing_can_be_stored_keeps_it(self, world: FakeSignal) -> None:
+    def test_leaving_while_nothing_can_be_stored_keeps_it(self, messenger: FakeSignal) -> None:
         async def steps(harness: AdapterHarness) -> None:
             harness.services.fail_with(*[StoreUnavailable("no")] * 100_000)
-            world.write("kept")
+            messenger.write("kept")
             await harness.services.wait_for(lambda: harness.services.offered)
             await harness.adapter.disconnect()
-            assert "kept" in world.journal()
+            assert "kept" in messenger.journal()
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
         async def later(harness: AdapterHarness) -> None:
             assert await harness.services.texts(1) == ["kept"]
 
-        run_connected(world, later)
+        run_connected(messenger, later)
 
-    def test_messages_in_any_order_and_twice(self, world: FakeSignal) -> None:
+    def test_messages_in_any_order_and_twice(self, messenger: FakeSignal) -> None:
         async def steps(harness: AdapterHarness) -> None:
-            ids = [world.write(text) for text in ("a", "b")]
+            ids = [messenger.write(text) for text in ("a", "b")]
             for message_id in (*reversed(ids), *ids):
-                world.deliver_again(message_id)
+                messenger.deliver_again(message_id)
             assert await harness.services.texts(6) == ["a", "b", "b", "a", "a", "b"]
             assert len({each.message_id for each in harness.services.accepted}) == 2
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
     def test_a_daemon_that_receives_by_itself(
-        self, world: FakeSignal, caplog: pytest.LogCaptureFixture
+        self, messenger: FakeSignal, caplog: pytest.LogCaptureFixture
     ) -> None:
-        world.daemon.close()
-        world.daemon = SignalDaemon(receive_mode="on-connection")
+        messenger.daemon.close()
+        messenger.daemon = SignalDaemon(receive_mode="on-connection")
 
         async def steps(harness: AdapterHarness) -> None:
-            world.write("Hello")
+            messenger.write("Hello")
             first, second = (await harness.services.texts(2), harness.services.accepted)[1]
             assert first.message_id == second.message_id
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
         assert "--receive-mode manual" in caplog.text
 
     def test_a_daemon_that_starts_again(self) -> None:
-        world = FakeSignalSocket()
+        messenger = FakeSignalSocket()
 
         async def steps(harness: AdapterHarness) -> None:
             await harness.hear("before")
-            await asyncio.to_thread(world.daemon.restart)
+            await asyncio.to_thread(messenger.daemon.restart)
             await harness.hear("after")
             await harness.adapter.send(TO_ANNA, "Hi", key="k")
 
-        run_connected(world, steps)
-        world.close()
+        run_connected(messenger, steps)
+        messenger.close()
 
 
 class TestSending:
-    def test_answers_in_any_order(self, world: FakeSignal) -> None:
+    def test_answers_in_any_order(self, messenger: FakeSignal) -> None:
         async def steps(harness: AdapterHarness) -> None:
             await harness.adapter.send(TO_ANNA, "Hi", key="k")
-            world.daemon.hold_back("sendTyping")
+            messenger.daemon.hold_back("sendTyping")
             typing = asyncio.create_task(harness.adapter.typing(TO_ANNA))
-            await harness.until(lambda: world.daemon.calls_of("sendTyping"))
+            await harness.until(lambda: messenger.daemon.calls_of("sendTyping"))
             assert await harness.adapter.send(TO_ANNA, "Hi", key="k")
             await typing
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
-    def test_styles_and_what_is_answered(self, world: FakeSignal) -> None:
+    def test_styles_and_what_is_answered(self, messenger: FakeSignal) -> None:
         async def steps(harness: AdapterHarness) -> None:
             inbound = await harness.hear("What is it?", room="group")
             target = Target("signal", GROUP, None, inbound.message_id, inbound.extra)
             await harness.adapter.send(target, "It is **bold**.", key="k")
-            params = world.daemon.sent[0].params
+            params = messenger.daemon.sent[0].params
             assert params["groupId"] == GROUP
             assert params["textStyle"] == ["6:4:BOLD"]
             assert params["quoteAuthor"] == ANNA.uuid
@@ -208,17 +214,17 @@ class TestSending:
             assert str(params["quoteTimestamp"]) in (inbound.message_id or "")
             private = await harness.hear("And here?")
             await harness.adapter.send(answer_to(private), "No quotation.", key="k")
-            assert "quoteAuthor" not in world.daemon.sent[1].params
+            assert "quoteAuthor" not in messenger.daemon.sent[1].params
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
     @pytest.mark.parametrize("chat_id", [ANNA.number, ANNA.uuid.upper(), GROUP, f"group:{GROUP}"])
-    def test_every_form_of_a_chat(self, world: FakeSignal, chat_id: str) -> None:
+    def test_every_form_of_a_chat(self, messenger: FakeSignal, chat_id: str) -> None:
         async def steps(harness: AdapterHarness) -> None:
             await harness.adapter.send(Target("signal", chat_id), "Hi", key="k")
-            assert world.daemon.sent[0].chat_id in {ANNA.uuid, GROUP}
+            assert messenger.daemon.sent[0].chat_id in {ANNA.uuid, GROUP}
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
     @pytest.mark.parametrize(
         ("refusal", "error", "words"),
@@ -238,31 +244,31 @@ class TestSending:
         ],
     )
     def test_refusals(
-        self, world: FakeSignal, refusal: Refusal, error: type[PlatformError], words: str
+        self, messenger: FakeSignal, refusal: Refusal, error: type[PlatformError], words: str
     ) -> None:
         async def steps(harness: AdapterHarness) -> None:
-            world.daemon.fail("send", refusal)
+            messenger.daemon.fail("send", refusal)
             with pytest.raises(error, match=words):
                 await harness.adapter.send(TO_ANNA, "Hi", key="k")
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
-    def test_what_is_under_way_when_the_connection_is_lost(self, world: FakeSignal) -> None:
+    def test_what_is_under_way_when_the_connection_is_lost(self, messenger: FakeSignal) -> None:
         async def steps(harness: AdapterHarness) -> None:
-            world.daemon.hold_back("send")
+            messenger.daemon.hold_back("send")
             sending = asyncio.create_task(harness.adapter.send(TO_ANNA, "Hi", key="k"))
-            await harness.until(lambda: world.daemon.sent)
-            world.daemon.drop_connections()
+            await harness.until(lambda: messenger.daemon.sent)
+            messenger.daemon.drop_connections()
             with pytest.raises(Unreachable):
                 await sending
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
-    def test_a_change_of_what_was_sent_long_ago(self, world: FakeSignal) -> None:
+    def test_a_change_of_what_was_sent_long_ago(self, messenger: FakeSignal) -> None:
         settings = read(
-            SPEC, None, {"account": ACCOUNT, "address": world.daemon.address}, world.home
+            SPEC, None, {"account": ACCOUNT, "address": messenger.daemon.address}, messenger.home
         )
-        journal = Journal(world.journal_path)
+        journal = Journal(messenger.journal_path)
         adapter = SignalAdapter(settings, journal=journal, sleep=at_once, clock=lambda: 4e9)
 
         async def main() -> None:
@@ -280,45 +286,45 @@ class TestLongTexts:
 
     WHOLE = "wörd " * 1000
 
-    def write(self, world: FakeSignal) -> None:
+    def write(self, messenger: FakeSignal) -> None:
         file = {"id": "long", "contentType": "text/x-signal-plain", "size": 6000}
-        world.daemon.write(self.WHOLE[:1333], attachments=[file])
+        messenger.daemon.write(self.WHOLE[:1333], attachments=[file])
 
-    def test_all_of_it_is_taken(self, world: FakeSignal) -> None:
-        world.daemon.files["long"] = self.WHOLE.encode()
-        world.daemon.cut("getAttachment")
+    def test_all_of_it_is_taken(self, messenger: FakeSignal) -> None:
+        messenger.daemon.files["long"] = self.WHOLE.encode()
+        messenger.daemon.cut("getAttachment")
 
         async def steps(harness: AdapterHarness) -> None:
-            self.write(world)
+            self.write(messenger)
             assert await harness.services.texts(1) == [self.WHOLE]
             assert harness.services.accepted[0].attachments == ()
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
-    def test_what_is_gone_is_said_to_be(self, world: FakeSignal) -> None:
+    def test_what_is_gone_is_said_to_be(self, messenger: FakeSignal) -> None:
         async def steps(harness: AdapterHarness) -> None:
-            self.write(world)
+            self.write(messenger)
             (text,) = await harness.services.texts(1)
             assert text.startswith(self.WHOLE[:1333])
             assert "The rest of this message is missing" in text
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
-    def test_a_daemon_that_never_hands_it_over_holds_up_nobody(self, world: FakeSignal) -> None:
+    def test_a_daemon_that_never_hands_it_over_holds_up_nobody(self, messenger: FakeSignal) -> None:
         for _ in range(10):
-            world.daemon.fail("getAttachment", Refusal(-32603, "NullPointerException"))
+            messenger.daemon.fail("getAttachment", Refusal(-32603, "NullPointerException"))
 
         async def steps(harness: AdapterHarness) -> None:
-            self.write(world)
-            world.write("after it")
+            self.write(messenger)
+            messenger.write("after it")
             texts = await harness.services.texts(2)
             assert "is missing" in texts[0]
             assert texts[1] == "after it"
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
-    def test_leaving_meanwhile_keeps_it(self, world: FakeSignal) -> None:
-        world.daemon.files["long"] = self.WHOLE.encode()
+    def test_leaving_meanwhile_keeps_it(self, messenger: FakeSignal) -> None:
+        messenger.daemon.files["long"] = self.WHOLE.encode()
 
         async def steps(harness: AdapterHarness) -> None:
             pause = asyncio.Event()
@@ -328,22 +334,22 @@ class TestLongTexts:
                 await asyncio.Event().wait()
 
             harness.adapter._sleep = sleep  # type: ignore[attr-defined]
-            world.daemon.fail("getAttachment", Refusal(-3, "network"))
-            self.write(world)
+            messenger.daemon.fail("getAttachment", Refusal(-3, "network"))
+            self.write(messenger)
             await pause.wait()
 
-        run_connected(world, steps)
-        assert "wörd" in json.loads(world.journal())["text"]
+        run_connected(messenger, steps)
+        assert "wörd" in json.loads(messenger.journal())["text"]
 
         async def again(harness: AdapterHarness) -> None:
             assert await harness.services.texts(1) == [self.WHOLE]
 
-        run_connected(world, again)
+        run_connected(messenger, again)
 
 
 class TestFiles:
-    def test_a_file(self, world: FakeSignal) -> None:
-        world.daemon.files["abc.jpg"] = b"x" * 100_000
+    def test_a_file(self, messenger: FakeSignal) -> None:
+        messenger.daemon.files["abc.jpg"] = b"x" * 100_000
 
         async def steps(harness: AdapterHarness) -> None:
             file = Attachment("photo", "abc.jpg")
@@ -354,23 +360,23 @@ class TestFiles:
             with pytest.raises(Undeliverable, match="Could not find"):
                 await harness.adapter.fetch(Attachment("photo", "gone"), limit=10)
 
-        run_connected(world, steps)
+        run_connected(messenger, steps)
 
 
-def test_nobody_listens(world: FakeSignal) -> None:
-    adapter = world.make_adapter(address="127.0.0.1:1")
+def test_nobody_listens(messenger: FakeSignal) -> None:
+    adapter = messenger.make_adapter(address="127.0.0.1:1")
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         asyncio.run(adapter.connect(RecordingServices()))
 
 
-def test_the_journal_is_private(world: FakeSignal) -> None:
+def test_the_journal_is_private(messenger: FakeSignal) -> None:
     async def steps(harness: AdapterHarness) -> None:
         harness.services.hold()
-        world.write("secret")
-        await harness.until(lambda: "secret" in world.journal())
-        assert world.journal_path.stat().st_mode & 0o777 == 0o600
-        (line,) = world.journal().splitlines()
+        messenger.write("secret")
+        await harness.until(lambda: "secret" in messenger.journal())
+        assert messenger.journal_path.stat().st_mode & 0o777 == 0o600
+        (line,) = messenger.journal().splitlines()
         assert json.loads(line)["text"] == "secret"
         harness.services._gate.set()  # type: ignore[union-attr]
 
-    run_connected(world, steps)
+    run_connected(messenger, steps)

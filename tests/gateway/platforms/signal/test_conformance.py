@@ -9,7 +9,7 @@ from tests.gateway.platforms.signal.fake_signal import FakeSignal, FakeSignalSoc
 
 
 @pytest.fixture(params=[FakeSignal, FakeSignalSocket], ids=["tcp", "socket"])
-def world(request: pytest.FixtureRequest) -> Iterator[FakeSignal]:
-    world = request.param()
-    yield world
-    world.close()
+def messenger(request: pytest.FixtureRequest) -> Iterator[FakeSignal]:
+    messenger = request.param()
+    yield messenger
+    messenger.close()

@@ -8,7 +8,7 @@ from tests.gateway.platforms.slack.fake_slack import FakeSlack
 
 
 @pytest.fixture
-def world() -> Iterator[FakeSlack]:
-    world = FakeSlack()
-    yield world
-    world.close()
+def messenger() -> Iterator[FakeSlack]:
+    messenger = FakeSlack()
+    yield messenger
+    messenger.close()

@@ -15,7 +15,7 @@ from hermes_sessions_testing.fake_servers.slack.workspace import (
     Person,
     too_many,
 )
-from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
+from hermes_sessions_testing.platforms import MessengerServer, Room, Sender, Shown
 
 Mode = Literal["socket", "events"]
 
@@ -29,7 +29,7 @@ async def at_once(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-class FakeSlack(PlatformWorld):
+class FakeSlack(MessengerServer):
     """Private chats, channels and threads."""
 
     def __init__(self, mode: Mode = "socket") -> None:

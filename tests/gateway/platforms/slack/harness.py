@@ -21,16 +21,16 @@ from tests.gateway.platforms.slack.fake_slack import FakeSlack, Mode
 
 
 class AdapterHarness:
-    def __init__(self, world: FakeSlack, **changes: Any) -> None:
-        self.world = world
-        self.server = world.server
-        self.services = RecordingServices(world.states)
-        self.adapter = world.make_adapter(**changes)
+    def __init__(self, messenger: FakeSlack, **changes: Any) -> None:
+        self.messenger = messenger
+        self.server = messenger.server
+        self.services = RecordingServices(messenger.states)
+        self.adapter = messenger.make_adapter(**changes)
         self.http = httpx.AsyncClient()
 
     @property
     def url(self) -> str:
-        return self.world.url()
+        return self.messenger.url()
 
     def call(self, text: str = "Hello", **fields: Any) -> dict[str, Any]:
         return self.server.envelop(self.server.event(text, **fields))
@@ -54,10 +54,10 @@ class AdapterHarness:
 
 
 def run_adapter(
-    world: FakeSlack, act: Callable[[AdapterHarness], Awaitable[None]], **changes: Any
+    messenger: FakeSlack, act: Callable[[AdapterHarness], Awaitable[None]], **changes: Any
 ) -> None:
     async def main() -> None:
-        harness = AdapterHarness(world, **changes)
+        harness = AdapterHarness(messenger, **changes)
         await harness.adapter.connect(harness.services)
         try:
             await act(harness)

@@ -34,7 +34,7 @@ def to(person: Person = ANNA, **fields: Any) -> Target:
 # ── sending ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_reply_has_slacks_markup_and_no_previews(world: FakeSlack) -> None:
+def test_a_reply_has_slacks_markup_and_no_previews(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         text = "**Hi**, _Anna_ [x](https://x.org) `a<b` <!channel>"
         await harness.adapter.send(to(thread_id=THREAD, reply_to="1.2"), text, key="k")
@@ -44,7 +44,7 @@ def test_a_reply_has_slacks_markup_and_no_previews(world: FakeSlack) -> None:
         params = harness.server.api.calls[-1].params
         assert (params["unfurl_links"], params["unfurl_media"]) in {("0", "0"), (False, False)}
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_reply_has_slacks_markup_and_no_previews(world: FakeSlack) -> None:
     ids=lambda value: value.error if isinstance(value, Refusal) else "",
 )
 def test_refusals_say_what_to_do(
-    world: FakeSlack, refusal: Refusal, error: type[PlatformError], words: str
+    messenger: FakeSlack, refusal: Refusal, error: type[PlatformError], words: str
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.api.fail(refusal)
@@ -84,7 +84,7 @@ def test_refusals_say_what_to_do(
         assert harness.server.token not in str(raised.value)
         await harness.adapter.send(to(), "Hi", key="k")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_refusals_say_what_to_do(
     ],
     ids=str,
 )
-def test_how_long_to_wait(world: FakeSlack, headers: dict[str, str], seconds: float) -> None:
+def test_how_long_to_wait(messenger: FakeSlack, headers: dict[str, str], seconds: float) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.api.fail(Refusal("ratelimited", status=429, headers=headers))
         with pytest.raises(RateLimited) as limited:
@@ -107,11 +107,11 @@ def test_how_long_to_wait(world: FakeSlack, headers: dict[str, str], seconds: fl
         assert limited.value.retry_after == seconds
         assert len(harness.server.sent) == 0  # and nothing was tried again behind our back
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/json", "text/plain"])
-def test_an_answer_that_is_not_slacks_may_be_better_later(world: FakeSlack, kind: str) -> None:
+def test_an_answer_that_is_not_slacks_may_be_better_later(messenger: FakeSlack, kind: str) -> None:
     async def act(harness: AdapterHarness) -> None:
         for body in (b"<html>busy</html>", b"[]", b"{}", b"[" * 100_000, b"\xff"):
             for status in (200, 404, 502):
@@ -119,11 +119,11 @@ def test_an_answer_that_is_not_slacks_may_be_better_later(world: FakeSlack, kind
                 with pytest.raises(Unreachable):
                     await harness.adapter.send(to(), "Hi", key="k")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 def test_a_message_that_is_sent_while_the_connection_is_lost_is_sent_once(
-    world: FakeSlack,
+    messenger: FakeSlack,
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.api.cut(is_done=True)
@@ -131,19 +131,19 @@ def test_a_message_that_is_sent_while_the_connection_is_lost_is_sent_once(
             await harness.adapter.send(to(), "Hi", key="k")
         assert len(harness.server.sent) == 1  # the SDK would have sent it again
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize("thread_id", ["general", "1.2\r\nx", "1700000000"])
-def test_a_thread_that_cannot_be(world: FakeSlack, thread_id: str) -> None:
+def test_a_thread_that_cannot_be(messenger: FakeSlack, thread_id: str) -> None:
     async def act(harness: AdapterHarness) -> None:
         with pytest.raises(Undeliverable, match="thread"):
             await harness.adapter.send(to(thread_id=thread_id), "Hi", key="k")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_draft_that_grows_too_long_by_escaping_makes_way(world: FakeSlack) -> None:
+def test_a_draft_that_grows_too_long_by_escaping_makes_way(messenger: FakeSlack) -> None:
     """Slack takes 4,000 characters when a message is changed, and more in a new one."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -154,15 +154,15 @@ def test_a_draft_that_grows_too_long_by_escaping_makes_way(world: FakeSlack) -> 
         await harness.adapter.send(to(), text, key="k")
         assert [sent.shown for sent in harness.server.sent] == [text]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 # ── connecting ────────────────────────────────────────────────────────────────────────────────
 
 
-def refused(world: FakeSlack, error: type[PlatformError], words: str, **changes: Any) -> None:
+def refused(messenger: FakeSlack, error: type[PlatformError], words: str, **changes: Any) -> None:
     async def main() -> None:
-        adapter = world.make_adapter(**changes)
+        adapter = messenger.make_adapter(**changes)
         with pytest.raises(PlatformError, match=words) as raised:
             await adapter.connect(RecordingServices())
         assert type(raised.value) is error
@@ -171,45 +171,45 @@ def refused(world: FakeSlack, error: type[PlatformError], words: str, **changes:
     asyncio.run(main())
 
 
-def test_nobody_at_the_other_end(world: FakeSlack) -> None:
-    refused(world, Unreachable, "cannot be reached", base_url="http://127.0.0.1:1/api")
+def test_nobody_at_the_other_end(messenger: FakeSlack) -> None:
+    refused(messenger, Unreachable, "cannot be reached", base_url="http://127.0.0.1:1/api")
 
 
-def test_a_wrong_app_token(world: FakeSlack) -> None:
-    refused(world, LoginRefused, "app_token.*connections:write", app_token="xapp-wrong-wrong")
+def test_a_wrong_app_token(messenger: FakeSlack) -> None:
+    refused(messenger, LoginRefused, "app_token.*connections:write", app_token="xapp-wrong-wrong")
 
 
-def test_socket_mode_is_turned_off(world: FakeSlack) -> None:
-    world.server.api.refuse("apps.connections.open", Refusal("forbidden_team"))
-    refused(world, LoginRefused, "Is it turned on")
+def test_socket_mode_is_turned_off(messenger: FakeSlack) -> None:
+    messenger.server.api.refuse("apps.connections.open", Refusal("forbidden_team"))
+    refused(messenger, LoginRefused, "Is it turned on")
 
 
-def test_an_app_that_may_not_write(world: FakeSlack) -> None:
-    world.server.api.scopes = "im:history,users:read"
-    refused(world, LoginRefused, "chat:write")
+def test_an_app_that_may_not_write(messenger: FakeSlack) -> None:
+    messenger.server.api.scopes = "im:history,users:read"
+    refused(messenger, LoginRefused, "chat:write")
 
 
 def test_scopes_that_are_missing_are_named_once(
-    world: FakeSlack, caplog: pytest.LogCaptureFixture
+    messenger: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.server.api.scopes = "chat:write,im:history"
+    messenger.server.api.scopes = "chat:write,im:history"
 
     async def act(harness: AdapterHarness) -> None:
         assert harness.adapter.is_connected
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
     (record,) = (each for each in caplog.records if "scopes" in each.message)
     assert "files:read" in record.message
     assert ", im:history" not in record.message
 
 
-def test_the_token_of_a_person(world: FakeSlack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world.server.api, "_identity", lambda _params: {"user_id": "U1"})
-    refused(world, LoginRefused, "The token is a person's")
+def test_the_token_of_a_person(messenger: FakeSlack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messenger.server.api, "_identity", lambda _params: {"user_id": "U1"})
+    refused(messenger, LoginRefused, "The token is a person's")
 
 
 def test_no_secret_and_no_message_is_logged(
-    world: FakeSlack, caplog: pytest.LogCaptureFixture
+    messenger: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
@@ -218,8 +218,8 @@ def test_no_secret_and_no_message_is_logged(
         await harness.services.texts(1)
         await harness.adapter.send(to(), "A secret reply", key="k")
 
-    run_adapter(world, act)
-    for secret in (world.server.token, world.server.app_token, "A secret", "ticket"):
+    run_adapter(messenger, act)
+    for secret in (messenger.server.token, messenger.server.app_token, "A secret", "ticket"):
         assert secret not in caplog.text
 
 
@@ -229,33 +229,33 @@ def test_no_secret_and_no_message_is_logged(
 PICTURE = Attachment("photo", "F0PICTURE")
 
 
-def test_a_file_is_fetched_with_the_token(world: FakeSlack) -> None:
+def test_a_file_is_fetched_with_the_token(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.api.files[PICTURE.reference] = b"a picture"
         assert await harness.adapter.fetch(PICTURE, limit=9) == b"a picture"
         with pytest.raises(Undeliverable, match="9 bytes"):
             await harness.adapter.fetch(PICTURE, limit=8)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_the_platforms_own_limit_holds_as_well(world: FakeSlack) -> None:
+def test_the_platforms_own_limit_holds_as_well(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.api.files[PICTURE.reference] = b"a picture"
         with pytest.raises(Undeliverable, match="over 5"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
-    run_adapter(world, act, max_file_bytes=5)
+    run_adapter(messenger, act, max_file_bytes=5)
 
 
-def test_a_file_that_is_larger_than_it_says(world: FakeSlack) -> None:
+def test_a_file_that_is_larger_than_it_says(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.api.files[PICTURE.reference] = b"x" * 100_000
         harness.server.api.file_records[PICTURE.reference] = {"size": 5}
         with pytest.raises(Undeliverable, match="over 50"):
             await harness.adapter.fetch(PICTURE, limit=50)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -272,32 +272,32 @@ def test_a_file_that_is_larger_than_it_says(world: FakeSlack) -> None:
         7,
     ],
 )
-def test_the_token_goes_to_slack_alone(world: FakeSlack, address: object) -> None:
+def test_the_token_goes_to_slack_alone(messenger: FakeSlack, address: object) -> None:
     async def act(harness: AdapterHarness) -> None:
         record = {"url_private": address, "url_private_download": address}
         harness.server.api.file_records[PICTURE.reference] = record
         with pytest.raises(Undeliverable, match="trusted"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize("reference", ["F0GONE", "../x", "F1/b", ""])
-def test_a_file_that_is_not_there(world: FakeSlack, reference: str) -> None:
+def test_a_file_that_is_not_there(messenger: FakeSlack, reference: str) -> None:
     async def act(harness: AdapterHarness) -> None:
         with pytest.raises(Undeliverable):
             await harness.adapter.fetch(Attachment("photo", reference), limit=100)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_file_that_went_between_two_calls(world: FakeSlack) -> None:
+def test_a_file_that_went_between_two_calls(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.api.file_records[PICTURE.reference] = {"size": 5}
         with pytest.raises(Undeliverable, match="no longer there"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -310,10 +310,10 @@ def test_a_file_that_went_between_two_calls(world: FakeSlack) -> None:
     ids=["page", "redirect", "forbidden"],
 )
 def test_a_page_instead_of_a_file_names_the_scope(
-    world: FakeSlack, monkeypatch: pytest.MonkeyPatch, answer: ApiAnswer
+    messenger: FakeSlack, monkeypatch: pytest.MonkeyPatch, answer: ApiAnswer
 ) -> None:
     """That is how Slack answers whoever may not have it; nobody follows it anywhere."""
-    api = world.server.api
+    api = messenger.server.api
     found = api.file
 
     def file(name: str, token: str | None) -> ApiAnswer:
@@ -325,4 +325,4 @@ def test_a_page_instead_of_a_file_names_the_scope(
         with pytest.raises(LoginRefused, match="files:read"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)

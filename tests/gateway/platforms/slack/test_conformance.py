@@ -9,8 +9,8 @@ from tests.gateway.platforms.slack.fake_slack import FakeSlack, Mode
 
 
 @pytest.fixture(params=["socket", "events"])
-def world(request: pytest.FixtureRequest) -> Iterator[FakeSlack]:
+def messenger(request: pytest.FixtureRequest) -> Iterator[FakeSlack]:
     mode: Mode = request.param
-    world = FakeSlack(mode)
-    yield world
-    world.close()
+    messenger = FakeSlack(mode)
+    yield messenger
+    messenger.close()

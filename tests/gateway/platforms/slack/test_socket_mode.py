@@ -20,7 +20,7 @@ from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 
 @pytest.mark.parametrize("reason", ["warning", "refresh_requested"])
 def test_slack_asks_for_another_socket(
-    world: FakeSlack, reason: str, caplog: pytest.LogCaptureFixture
+    messenger: FakeSlack, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Which it does every few hours; nobody notices."""
 
@@ -38,12 +38,12 @@ def test_slack_asks_for_another_socket(
         ]
         assert harness.adapter.is_connected
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_what_is_being_taken_is_acknowledged_before_the_socket_is_left(
-    world: FakeSlack, monkeypatch: pytest.MonkeyPatch
+    messenger: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(socket_mode, "_LEAVING_SECONDS", 60)
     asked = asyncio.Event()
@@ -70,10 +70,10 @@ def test_what_is_being_taken_is_acknowledged_before_the_socket_is_left(
         harness.server.write("Again")
         assert await harness.hear(2) == ["Hello", "Again"]  # and "Hello" did not come twice
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_socket_that_is_lost_while_a_message_is_taken(world: FakeSlack) -> None:
+def test_a_socket_that_is_lost_while_a_message_is_taken(messenger: FakeSlack) -> None:
     """It comes again with its own id, and is acknowledged then."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -86,11 +86,11 @@ def test_a_socket_that_is_lost_while_a_message_is_taken(world: FakeSlack) -> Non
         await harness.hear(2)
         assert {each.message_id for each in harness.services.accepted} == {ts}
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 def test_the_adapter_says_when_it_is_not_connected(
-    world: FakeSlack, caplog: pytest.LogCaptureFixture
+    messenger: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
 
@@ -109,12 +109,12 @@ def test_the_adapter_says_when_it_is_not_connected(
         assert await harness.hear(1) == ["Hello"]
         assert harness.adapter.is_connected
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
     assert "next try in 2 s" in caplog.text
 
 
 def test_socket_mode_is_turned_off_meanwhile(
-    world: FakeSlack, caplog: pytest.LogCaptureFixture
+    messenger: FakeSlack, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The owner is told, and it goes on when it is turned on again."""
 
@@ -127,7 +127,7 @@ def test_socket_mode_is_turned_off_meanwhile(
         harness.server.write("Hello")
         assert await harness.hear(1) == ["Hello"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
     assert "Socket Mode was turned off" in caplog.text
     assert any(
         each.levelno == logging.ERROR and "Is it turned on" in each.message
@@ -135,7 +135,7 @@ def test_socket_mode_is_turned_off_meanwhile(
     )
 
 
-def test_what_fails_is_offered_for_as_long_as_it_takes(world: FakeSlack) -> None:
+def test_what_fails_is_offered_for_as_long_as_it_takes(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.services.fail_with(*[Unreachable("away")] * 20, *[RuntimeError("bug")] * 20)
         harness.server.write("patient")
@@ -143,11 +143,11 @@ def test_what_fails_is_offered_for_as_long_as_it_takes(world: FakeSlack) -> None
         assert await harness.hear(2) == ["patient", "next"]
         assert [each.text for each in harness.services.offered] == ["patient"] * 41 + ["next"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 def test_what_cannot_be_read_in_a_way_nobody_foresaw_stops_nobody(
-    world: FakeSlack, monkeypatch: pytest.MonkeyPatch
+    messenger: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         read = InboundReader.read
@@ -161,11 +161,11 @@ def test_what_cannot_be_read_in_a_way_nobody_foresaw_stops_nobody(
         assert await harness.hear(1) == ["next"]
         assert harness.adapter.unreadable == 1
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 def test_a_message_is_worth_more_than_what_would_be_known_besides(
-    world: FakeSlack, monkeypatch: pytest.MonkeyPatch
+    messenger: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_directory: Directory, _letter: object) -> object:
         raise ZeroDivisionError("nobody thought of that")
@@ -176,10 +176,10 @@ def test_a_message_is_worth_more_than_what_would_be_known_besides(
         harness.server.write("Hello")
         assert await harness.hear(1) == ["Hello"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_frames_that_are_no_envelopes(world: FakeSlack) -> None:
+def test_frames_that_are_no_envelopes(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         for frame in (
             {},
@@ -195,10 +195,10 @@ def test_frames_that_are_no_envelopes(world: FakeSlack) -> None:
         assert await harness.hear(1) == ["Hello"]
         assert {"no payload", "list"} <= harness.server.acknowledged
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_slash_commands_come_over_the_socket(world: FakeSlack) -> None:
+def test_slash_commands_come_over_the_socket(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.type_command("new A title")
         harness.server.type_command("Hello", place=GENERAL)
@@ -207,20 +207,20 @@ def test_slash_commands_come_over_the_socket(world: FakeSlack) -> None:
         assert (private.chat_type, private.chat_id) == ("dm", ANNA.chat)
         assert (channel.chat_type, channel.chat_id) == ("channel", GENERAL.id)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_clicks_are_acknowledged(world: FakeSlack) -> None:
+def test_clicks_are_acknowledged(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.push({"type": "block_actions"}, kind="interactive")
         await harness.until(lambda: not harness.server.waiting)
         assert not harness.services.offered
         assert harness.adapter.unreadable == 0
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_disconnecting_while_nothing_can_be_stored(world: FakeSlack) -> None:
+def test_disconnecting_while_nothing_can_be_stored(messenger: FakeSlack) -> None:
     """Does not wait for it; it is not acknowledged, and comes again."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -231,9 +231,9 @@ def test_disconnecting_while_nothing_can_be_stored(world: FakeSlack) -> None:
             await harness.adapter.disconnect()
         assert len(harness.server.waiting) == 1
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
     async def later(harness: AdapterHarness) -> None:
         assert await harness.hear(1) == ["Hello"]
 
-    run_adapter(world, later)
+    run_adapter(messenger, later)

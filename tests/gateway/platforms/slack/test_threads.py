@@ -22,7 +22,7 @@ from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 # ── names ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_people_and_places_have_names(world: FakeSlack) -> None:
+def test_people_and_places_have_names(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("Hello")
         for _ in range(3):
@@ -35,12 +35,12 @@ def test_people_and_places_have_names(world: FakeSlack) -> None:
         asked = [call.method for call in harness.server.api.calls]
         assert (asked.count("users.info"), asked.count("conversations.info")) == (1, 1)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_without_names_messages_come_all_the_same(world: FakeSlack) -> None:
-    world.server.api.refuse("users.info", missing_scope("users:read"))
-    world.server.api.refuse("conversations.info", too_many(3600))
+def test_without_names_messages_come_all_the_same(messenger: FakeSlack) -> None:
+    messenger.server.api.refuse("users.info", missing_scope("users:read"))
+    messenger.server.api.refuse("conversations.info", too_many(3600))
 
     async def act(harness: AdapterHarness) -> None:
         for _ in range(3):
@@ -51,14 +51,14 @@ def test_without_names_messages_come_all_the_same(world: FakeSlack) -> None:
         asked = [call.method for call in harness.server.api.calls]
         assert asked.count("users.info") == 1  # nobody insists
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_message_does_not_wait_for_names(world: FakeSlack) -> None:
+def test_a_message_does_not_wait_for_names(messenger: FakeSlack) -> None:
     """Slack itself waits three seconds for it to be confirmed."""
     for method in ("users.info", "conversations.info", "conversations.replies"):
-        world.server.api.hold(method)
-    world.name_seconds = 0.01
+        messenger.server.api.hold(method)
+    messenger.name_seconds = 0.01
 
     async def act(harness: AdapterHarness) -> None:
         root = harness.server.write("Hello", place=GENERAL)
@@ -66,12 +66,12 @@ def test_a_message_does_not_wait_for_names(world: FakeSlack) -> None:
         assert await harness.hear(1) == ["What?"]
         assert harness.services.accepted[0].source.user_name is None
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_mention_in_a_chat_of_several_is_in_the_same_lane(world: FakeSlack) -> None:
+def test_a_mention_in_a_chat_of_several_is_in_the_same_lane(messenger: FakeSlack) -> None:
     """Though a mention does not say that it is one."""
-    world.server.subscribed = {"message", "app_mention"}
+    messenger.server.subscribed = {"message", "app_mention"}
 
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("Hello", place=GROUP, is_mention=True)
@@ -80,13 +80,13 @@ def test_a_mention_in_a_chat_of_several_is_in_the_same_lane(world: FakeSlack) ->
         assert message == mention
         assert message.source.chat_type == "group"
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 # ── threads ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_thread_that_the_bot_is_in_goes_on_without_its_name(world: FakeSlack) -> None:
+def test_a_thread_that_the_bot_is_in_goes_on_without_its_name(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         write = harness.server.write
         write("To nobody", place=GENERAL, thread_ts=THREAD)
@@ -96,26 +96,26 @@ def test_a_thread_that_the_bot_is_in_goes_on_without_its_name(world: FakeSlack) 
         write("In the channel", place=GENERAL)
         assert await harness.hear(2) == ["To the bot", "And this"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
     async def after_a_restart(harness: AdapterHarness) -> None:
         harness.server.write("Are you there?", place=GENERAL, thread_ts=THREAD)
         assert await harness.hear(1) == ["Are you there?"]
 
-    run_adapter(world, after_a_restart)
+    run_adapter(messenger, after_a_restart)
 
 
-def test_an_answer_in_a_thread_of_its_own(world: FakeSlack) -> None:
+def test_an_answer_in_a_thread_of_its_own(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         ts = harness.server.write("Hello", place=GENERAL, is_mention=True)
         harness.server.write("And this", place=GENERAL, thread_ts=ts)
         assert await harness.hear(2) == ["Hello", "And this"]
         assert {each.source.thread_id for each in harness.services.accepted} == {ts}
 
-    run_adapter(world, act, reply_in_thread=True)
+    run_adapter(messenger, act, reply_in_thread=True)
 
 
-def test_a_stranger_does_not_bring_the_bot_into_a_thread(world: FakeSlack) -> None:
+def test_a_stranger_does_not_bring_the_bot_into_a_thread(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         async def refuse(_inbound: Any) -> Receipt:
             return Receipt("refused")
@@ -128,10 +128,10 @@ def test_a_stranger_does_not_bring_the_bot_into_a_thread(world: FakeSlack) -> No
         harness.server.write("In private")
         assert await harness.hear(1) == ["In private"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_threads_when_the_database_is_away(world: FakeSlack) -> None:
+def test_threads_when_the_database_is_away(messenger: FakeSlack) -> None:
     """What is said there waits, rather than being overlooked; what is known is known."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -157,13 +157,13 @@ def test_threads_when_the_database_is_away(world: FakeSlack) -> None:
         # What was kept here alone is stored with the next.
         harness.server.write("x", place=GENERAL, thread_ts="1700000000.000300", is_mention=True)
         await harness.hear(3)
-        (stored,) = world.states.values()
+        (stored,) = messenger.states.values()
         assert stored.split() == [THREAD, "1700000000.000300"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_as_many_threads_as_there_are(world: FakeSlack) -> None:
+def test_as_many_threads_as_there_are(messenger: FakeSlack) -> None:
     """The newest are remembered."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -176,10 +176,10 @@ def test_as_many_threads_as_there_are(world: FakeSlack) -> None:
         assert await Threads(harness.services, "T1").is_followed("C1", "249.0")
         assert not await Threads(harness.services, "T2").is_followed("C1", "249.0")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_what_was_said_before_the_bot_came_into_a_thread(world: FakeSlack) -> None:
+def test_what_was_said_before_the_bot_came_into_a_thread(messenger: FakeSlack) -> None:
     """Is told once; a command, and a thread that the message itself opens, need it not."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -198,10 +198,10 @@ def test_what_was_said_before_the_bot_came_into_a_thread(world: FakeSlack) -> No
             "And this?",
         ]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_who_is_not_heard_has_nothing_asked_for_them(world: FakeSlack) -> None:
+def test_who_is_not_heard_has_nothing_asked_for_them(messenger: FakeSlack) -> None:
     """Else anybody in a channel could use up what the workspace allows the app to ask."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -217,10 +217,10 @@ def test_who_is_not_heard_has_nothing_asked_for_them(world: FakeSlack) -> None:
         calls = [call.method for call in harness.server.api.calls]
         assert calls.count("conversations.replies") == 1
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_an_answer_of_the_bot_that_is_answered_in_a_thread(world: FakeSlack) -> None:
+def test_an_answer_of_the_bot_that_is_answered_in_a_thread(messenger: FakeSlack) -> None:
     """In private, too: the thread is a conversation of its own."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -230,18 +230,18 @@ def test_an_answer_of_the_bot_that_is_answered_in_a_thread(world: FakeSlack) -> 
         first = "[Earlier in this thread]\n> You: It is *42*\n\nReally?"
         assert await harness.hear(2) == [first, "Sure?"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_thread_that_slack_does_not_tell_of(world: FakeSlack) -> None:
-    world.server.api.refuse("conversations.replies", missing_scope("channels:history"))
+def test_a_thread_that_slack_does_not_tell_of(messenger: FakeSlack) -> None:
+    messenger.server.api.refuse("conversations.replies", missing_scope("channels:history"))
 
     async def act(harness: AdapterHarness) -> None:
         root = harness.server.write("Hello", place=GENERAL)
         harness.server.write("What?", place=GENERAL, thread_ts=root, is_mention=True)
         assert await harness.hear(1) == ["What?"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,16 @@ from tests.gateway.platforms.slack.harness import AdapterHarness, run_adapter
 
 
 @pytest.fixture
-def world() -> Iterator[FakeSlack]:
-    world = FakeSlack("events")
-    yield world
-    world.close()
+def messenger() -> Iterator[FakeSlack]:
+    messenger = FakeSlack("events")
+    yield messenger
+    messenger.close()
 
 
 # ── setting it up ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_slack_finds_out_that_the_address_is_ours(world: FakeSlack) -> None:
+def test_slack_finds_out_that_the_address_is_ours(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         asked = {"type": "url_verification", "token": "x", "challenge": "<script>3eZbrw1aBm2"}
         answer = await harness.bring(asked)
@@ -40,13 +40,13 @@ def test_slack_finds_out_that_the_address_is_ours(world: FakeSlack) -> None:
         unsigned = await harness.http.post(harness.url, json=asked)
         assert unsigned.status_code == 401
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 # ── signatures ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_without_the_right_signature_nobody_is_heard(world: FakeSlack) -> None:
+def test_without_the_right_signature_nobody_is_heard(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         call = harness.call()
         body = json.dumps(call).encode()
@@ -77,62 +77,64 @@ def test_without_the_right_signature_nobody_is_heard(world: FakeSlack) -> None:
         assert not harness.services.offered
         assert (await harness.bring(call)).status_code == 200
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_body_that_was_changed_on_the_way(world: FakeSlack) -> None:
+def test_a_body_that_was_changed_on_the_way(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         body = json.dumps(harness.call("Pay 10")).encode()
         headers = harness.server.headers_for(body)
         assert (await harness.bring(body.replace(b"10", b"99"), headers)).status_code == 401
         assert not harness.services.offered
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
     ("age", "status"), [(0, 200), (299, 200), (301, 401), (400, 401), (-299, 200), (-301, 401)]
 )
-def test_what_slack_said_long_ago_counts_no_more(world: FakeSlack, age: int, status: int) -> None:
+def test_what_slack_said_long_ago_counts_no_more(
+    messenger: FakeSlack, age: int, status: int
+) -> None:
     async def act(harness: AdapterHarness) -> None:
         body = json.dumps(harness.call()).encode()
-        headers = harness.server.headers_for(body, now=world.now - age)
+        headers = harness.server.headers_for(body, now=messenger.now - age)
         assert (await harness.bring(body, headers)).status_code == status
         assert len(harness.services.accepted) == (status == 200)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize("timestamp", ["", "now", "1e9", "٣", "9" * 5000, "-1", " 1800000000"])
-def test_times_that_are_none(world: FakeSlack, timestamp: str) -> None:
+def test_times_that_are_none(messenger: FakeSlack, timestamp: str) -> None:
     async def act(harness: AdapterHarness) -> None:
         body = json.dumps(harness.call()).encode()
         # Header fields as nobody's client would send them.
         head = (
             f"POST /slack/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
             f"{TIMESTAMP_HEADER}: {timestamp}\r\n"
-            f"{SIGNATURE_HEADER}: {world.server.sign(body, timestamp)}\r\n"
+            f"{SIGNATURE_HEADER}: {messenger.server.sign(body, timestamp)}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         assert await status_of(harness.adapter.webhook_port, head.encode() + body) == 401
         assert not harness.services.offered
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_the_signature_is_of_the_body_as_it_came(world: FakeSlack) -> None:
+def test_the_signature_is_of_the_body_as_it_came(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         body = json.dumps(harness.call("Grüße 😀"), indent=3, ensure_ascii=True).encode()
         assert (await harness.bring(body)).status_code == 200
         assert await harness.services.texts(1) == ["Grüße 😀"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 # ── confirming ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_call_is_confirmed_when_it_is_stored(world: FakeSlack) -> None:
+def test_a_call_is_confirmed_when_it_is_stored(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         call = harness.call()
         harness.services.fail_with(Unreachable("away"), RuntimeError("bug"))
@@ -140,10 +142,10 @@ def test_a_call_is_confirmed_when_it_is_stored(world: FakeSlack) -> None:
         assert answers == [503, 503, 200]
         assert [each.text for each in harness.services.accepted] == ["Hello"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_slack_brings_again_what_was_not_confirmed(world: FakeSlack) -> None:
+def test_slack_brings_again_what_was_not_confirmed(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.services.fail_with(Unreachable("away"), RuntimeError("bug"))
         harness.server.write("Hello")
@@ -155,10 +157,10 @@ def test_slack_brings_again_what_was_not_confirmed(world: FakeSlack) -> None:
             "2",
         ]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_calls_are_taken_one_after_the_other(world: FakeSlack) -> None:
+def test_calls_are_taken_one_after_the_other(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         gate = harness.services.hold()
         first = asyncio.create_task(harness.bring(harness.call("first")))
@@ -172,10 +174,10 @@ def test_calls_are_taken_one_after_the_other(world: FakeSlack) -> None:
         await second
         assert [each.text for each in harness.services.accepted] == ["first", "second"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_slash_commands_come_as_forms(world: FakeSlack) -> None:
+def test_slash_commands_come_as_forms(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         payload = harness.server.type_command("new A & B = 100 %")
         assert await harness.hear(1) == ["/new A & B = 100 %"]
@@ -188,23 +190,23 @@ def test_slash_commands_come_as_forms(world: FakeSlack) -> None:
         first, second = harness.services.accepted
         assert first.message_id == second.message_id
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 # ── what nobody asked for ─────────────────────────────────────────────────────────────────────
 
 
-def test_other_paths_and_methods_are_not_there(world: FakeSlack) -> None:
+def test_other_paths_and_methods_are_not_there(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         root = harness.url.removesuffix("/slack/events")
         for path in ("/", "/slack", "/slack/events/x", "/slack/events/.."):
             assert (await harness.http.post(root + path, json={})).status_code == 404
         assert (await harness.http.get(harness.url)).status_code == 405
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_what_slack_signed_and_nobody_can_read_is_confirmed(world: FakeSlack) -> None:
+def test_what_slack_signed_and_nobody_can_read_is_confirmed(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
         bodies = (b"", b"no json", b"[" * 100_000, b"null", b"[]", b"x" * 1_000_000, b"\xff\xfe")
         for number, body in enumerate(bodies, start=1):
@@ -218,33 +220,33 @@ def test_what_slack_signed_and_nobody_can_read_is_confirmed(world: FakeSlack) ->
         assert (await harness.bring(harness.call())).status_code == 200
         assert len(harness.services.accepted) == 1
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_body_without_end_is_not_received(world: FakeSlack) -> None:
+def test_a_body_without_end_is_not_received(messenger: FakeSlack) -> None:
     async def act(harness: AdapterHarness) -> None:
-        headers = {SIGNATURE_HEADER: "v0=x", TIMESTAMP_HEADER: str(int(world.now))}
+        headers = {SIGNATURE_HEADER: "v0=x", TIMESTAMP_HEADER: str(int(messenger.now))}
         assert await is_cut_off(harness.http, harness.url, headers)
         assert (await harness.bring(harness.call())).status_code == 200
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(
-    world: FakeSlack, monkeypatch: pytest.MonkeyPatch
+    messenger: FakeSlack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "_BODY_SECONDS", 0.01)
 
     async def act(harness: AdapterHarness) -> None:
         begun = (
             f"POST /slack/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
-            f"{SIGNATURE_HEADER}: v0=x\r\n{TIMESTAMP_HEADER}: {int(world.now)}\r\n\r\n"
+            f"{SIGNATURE_HEADER}: v0=x\r\n{TIMESTAMP_HEADER}: {int(messenger.now)}\r\n\r\n"
             f'{{"type": '
         )
         assert await status_of(harness.adapter.webhook_port, begun.encode()) == 408
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_port_that_is_taken_is_said(world: FakeSlack) -> None:
-    check_taken_port(lambda port: world.make_adapter(webhook=SlackWebhookSettings(port=port)))
+def test_a_port_that_is_taken_is_said(messenger: FakeSlack) -> None:
+    check_taken_port(lambda port: messenger.make_adapter(webhook=SlackWebhookSettings(port=port)))

@@ -17,7 +17,7 @@ from hermes_sessions_testing.fake_servers.telegram.server import (
     TelegramServer,
     too_many,
 )
-from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
+from hermes_sessions_testing.platforms import MessengerServer, Room, Sender, Shown
 
 SECRET = "a-secret-that-only-telegram-knows"
 ROBOT = {"id": 55, "is_bot": True, "first_name": "Robot", "username": "robot_bot"}
@@ -30,7 +30,7 @@ async def at_once(_seconds: float) -> None:
     await asyncio.sleep(0)
 
 
-class FakeTelegram(PlatformWorld):
+class FakeTelegram(MessengerServer):
     """Updates are asked for."""
 
     def __init__(self) -> None:

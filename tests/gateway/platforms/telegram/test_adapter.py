@@ -31,23 +31,23 @@ PRIVATE = Target("telegram", str(ANNA["id"]))
 
 
 @pytest.fixture
-def world() -> Iterator[FakeTelegram]:
-    world = FakeTelegram()
-    yield world
-    world.close()
+def messenger() -> Iterator[FakeTelegram]:
+    messenger = FakeTelegram()
+    yield messenger
+    messenger.close()
 
 
 class AdapterHarness:
     """A connected adapter that remembers its pauses."""
 
-    def __init__(self, world: FakeTelegram, **settings: Any) -> None:
-        self.server = world.server
+    def __init__(self, messenger: FakeTelegram, **settings: Any) -> None:
+        self.server = messenger.server
         self.services = RecordingServices()
         self.pauses: list[float] = []
         self.on_pause: Callable[[], object] = lambda: None
         commands = [("help", "Show the commands."), ("new", "Start anew.")]
         self.adapter = TelegramAdapter(
-            world.settings(**settings), commands=commands, sleep=self._pause
+            messenger.settings(**settings), commands=commands, sleep=self._pause
         )
 
     async def _pause(self, seconds: float) -> None:
@@ -82,8 +82,8 @@ def run_adapter(harness: AdapterHarness, act: Callable[[AdapterHarness], Awaitab
     asyncio.run(main())
 
 
-def test_a_webhook_of_earlier_is_taken_back_and_what_waits_stays(world: FakeTelegram) -> None:
-    world.server.write("before")
+def test_a_webhook_of_earlier_is_taken_back_and_what_waits_stays(messenger: FakeTelegram) -> None:
+    messenger.server.write("before")
 
     async def act(harness: AdapterHarness) -> None:
         assert await harness.services.texts(1) == ["before"]
@@ -92,44 +92,44 @@ def test_a_webhook_of_earlier_is_taken_back_and_what_waits_stays(world: FakeTele
             str(call.params["drop_pending_updates"]).lower() == "false"
         )
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_the_menu_shows_the_commands(world: FakeTelegram) -> None:
+def test_the_menu_shows_the_commands(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         assert harness.server.commands == {"help": "Show the commands.", "new": "Start anew."}
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_a_menu_that_cannot_be_set_stops_nothing(world: FakeTelegram) -> None:
-    world.server.fail("setMyCommands", too_many(60))
+def test_a_menu_that_cannot_be_set_stops_nothing(messenger: FakeTelegram) -> None:
+    messenger.server.fail("setMyCommands", too_many(60))
 
     async def act(harness: AdapterHarness) -> None:
         assert harness.adapter.is_connected
         assert harness.server.commands == {}
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_the_configured_adapter_shows_what_the_gateway_can_do(world: FakeTelegram) -> None:
-    extra = NamedValues({"base_url": world.server.base_url})
-    adapter = SPEC.build(PlatformSettings(token=world.server.token, extra=extra), Path())
+def test_the_configured_adapter_shows_what_the_gateway_can_do(messenger: FakeTelegram) -> None:
+    extra = NamedValues({"base_url": messenger.server.base_url})
+    adapter = SPEC.build(PlatformSettings(token=messenger.server.token, extra=extra), Path())
 
     async def main() -> None:
         await adapter.connect(RecordingServices())
         await adapter.disconnect()
 
     asyncio.run(main())
-    assert list(world.server.commands) == [command.name for command in commands_for("gateway")]
+    assert list(messenger.server.commands) == [command.name for command in commands_for("gateway")]
 
 
 def test_a_proxy_of_the_environment_is_used(
-    world: FakeTelegram, monkeypatch: pytest.MonkeyPatch
+    messenger: FakeTelegram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For those whose network does not let them reach Telegram."""
-    monkeypatch.setenv("HTTP_PROXY", world.server.base_url)
-    monkeypatch.setenv("http_proxy", world.server.base_url)
+    monkeypatch.setenv("HTTP_PROXY", messenger.server.base_url)
+    monkeypatch.setenv("http_proxy", messenger.server.base_url)
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
 
@@ -137,10 +137,10 @@ def test_a_proxy_of_the_environment_is_used(
         harness.server.write("Hello")
         assert await harness.services.texts(1) == ["Hello"]
 
-    run_adapter(AdapterHarness(world, base_url="http://telegram.invalid"), act)
+    run_adapter(AdapterHarness(messenger, base_url="http://telegram.invalid"), act)
 
 
-def test_pauses_grow_until_it_works_again(world: FakeTelegram) -> None:
+def test_pauses_grow_until_it_works_again(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         await harness.is_polling()
         harness.server.cut("getUpdates", times=3)
@@ -157,21 +157,21 @@ def test_pauses_grow_until_it_works_again(world: FakeTelegram) -> None:
         await harness.go_on()
         assert harness.pauses[6:] == [1]
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_telegram_says_how_long_to_wait(world: FakeTelegram) -> None:
+def test_telegram_says_how_long_to_wait(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         await harness.is_polling()
         harness.server.fail("getUpdates", too_many(17))
         await harness.go_on()
         assert harness.pauses == [17]
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_a_token_that_is_taken_back_is_no_end(world: FakeTelegram) -> None:
-    harness = AdapterHarness(world)
+def test_a_token_that_is_taken_back_is_no_end(messenger: FakeTelegram) -> None:
+    harness = AdapterHarness(messenger)
     seen: list[bool] = []
     harness.on_pause = lambda: seen.append(harness.adapter.is_connected)
 
@@ -185,23 +185,23 @@ def test_a_token_that_is_taken_back_is_no_end(world: FakeTelegram) -> None:
     run_adapter(harness, act)
 
 
-def test_while_telegram_is_away_nothing_is_connected(world: FakeTelegram) -> None:
-    world.server.cut("getUpdates")
+def test_while_telegram_is_away_nothing_is_connected(messenger: FakeTelegram) -> None:
+    messenger.server.cut("getUpdates")
     with pytest.raises(Unreachable):
-        run_adapter(AdapterHarness(world), lambda _: at_once(0))
+        run_adapter(AdapterHarness(messenger), lambda _: at_once(0))
 
 
-def test_what_nobody_foresaw_is_waited_for(world: FakeTelegram) -> None:
+def test_what_nobody_foresaw_is_waited_for(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.services.fail_with(*[RuntimeError("a bug")] * 20)
         harness.server.write("patient")
         harness.server.write("next")
         assert await harness.services.texts(2) == ["patient", "next"]
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_a_store_that_is_away_is_waited_for(world: FakeTelegram) -> None:
+def test_a_store_that_is_away_is_waited_for(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.services.fail_with(*[Unreachable("away")] * 20)
         harness.server.write("patient")
@@ -209,7 +209,7 @@ def test_a_store_that_is_away_is_waited_for(world: FakeTelegram) -> None:
         assert max(harness.pauses) == 60
         assert harness.adapter.is_connected
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
 class KnowsNotEverybody(RecordingServices):
@@ -225,8 +225,8 @@ class KnowsNotEverybody(RecordingServices):
         return await super().accept(inbound)
 
 
-def test_what_cannot_be_taken_yet_holds_up_its_own_chat_alone(world: FakeTelegram) -> None:
-    harness = AdapterHarness(world)
+def test_what_cannot_be_taken_yet_holds_up_its_own_chat_alone(messenger: FakeTelegram) -> None:
+    harness = AdapterHarness(messenger)
     harness.services = services = KnowsNotEverybody(str(BERT["id"]))
     for person, text in ((ANNA, "One"), (BERT, "Two"), (ANNA, "Three"), (BERT, "Four")):
         harness.server.write(text, user=person)
@@ -245,7 +245,7 @@ def test_what_cannot_be_taken_yet_holds_up_its_own_chat_alone(world: FakeTelegra
     run_adapter(harness, act)
 
 
-def test_updates_without_numbers_are_not_asked_for_in_a_hurry(world: FakeTelegram) -> None:
+def test_updates_without_numbers_are_not_asked_for_in_a_hurry(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         await harness.is_polling()
         for result in (b', "result": [{"message": {}}, 5]', b', "result": {}', b""):
@@ -253,16 +253,16 @@ def test_updates_without_numbers_are_not_asked_for_in_a_hurry(world: FakeTelegra
         await harness.go_on()
         assert harness.pauses == [1, 2, 4]
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_the_rest_of_an_album_is_waited_for(world: FakeTelegram) -> None:
+def test_the_rest_of_an_album_is_waited_for(messenger: FakeTelegram) -> None:
     def photo(name: str) -> dict[str, Any]:
         return {"media_group_id": "g", "photo": [{"file_id": name, "file_size": 1}]}
 
-    world.server.write(**photo("a"), caption="Two pictures")
-    harness = AdapterHarness(world, album_milliseconds=250)
-    harness.on_pause = lambda: world.server.write(**photo("b"))
+    messenger.server.write(**photo("a"), caption="Two pictures")
+    harness = AdapterHarness(messenger, album_milliseconds=250)
+    harness.on_pause = lambda: messenger.server.write(**photo("b"))
 
     async def act(harness: AdapterHarness) -> None:
         await harness.services.texts(1)
@@ -286,40 +286,40 @@ def pictures(services: RecordingServices) -> list[str]:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_a_picture_that_comes_late_is_part_of_the_album(
-    world: FakeTelegram, is_restarted: bool
+    messenger: FakeTelegram, is_restarted: bool
 ) -> None:
     """In a group only one of them names the bot; the others come when they come."""
-    first = AdapterHarness(world)
+    first = AdapterHarness(messenger)
 
     async def act(harness: AdapterHarness) -> None:
-        world.server.write(**photo("a", chat=GROUP, caption="@hermes_bot Three"))
+        messenger.server.write(**photo("a", chat=GROUP, caption="@hermes_bot Three"))
         await harness.until(lambda: not harness.server.waiting)
         assert pictures(harness.services) == ["a"]
         if not is_restarted:
             await act_late(harness)
 
     async def act_late(harness: AdapterHarness) -> None:
-        world.server.write(**photo("b", chat=GROUP))
-        world.server.write("Nobody is meant", chat=GROUP)
+        messenger.server.write(**photo("b", chat=GROUP))
+        messenger.server.write("Nobody is meant", chat=GROUP)
         await harness.until(lambda: not harness.server.waiting)
-        world.server.write(**photo("c", chat=GROUP))
-        world.server.write(**photo("x", chat=GROUP, media_group_id="not for the bot"))
+        messenger.server.write(**photo("c", chat=GROUP))
+        messenger.server.write(**photo("x", chat=GROUP, media_group_id="not for the bot"))
         await harness.until(lambda: not harness.server.waiting)
 
     run_adapter(first, act)
     last = first
     if is_restarted:
-        last = AdapterHarness(world)
+        last = AdapterHarness(messenger)
         last.services = RecordingServices(first.services.states)
         run_adapter(last, act_late)
     assert pictures(last.services)[-2:] == ["b", "c"]
     assert {inbound.extra["album"] for inbound in last.services.accepted} == {"g"}
 
 
-def test_a_caption_that_comes_last_is_waited_for(world: FakeTelegram) -> None:
-    world.server.write(**photo("a", chat=GROUP))
-    harness = AdapterHarness(world)
-    harness.on_pause = lambda: world.server.write(
+def test_a_caption_that_comes_last_is_waited_for(messenger: FakeTelegram) -> None:
+    messenger.server.write(**photo("a", chat=GROUP))
+    harness = AdapterHarness(messenger)
+    harness.on_pause = lambda: messenger.server.write(
         **photo("b", chat=GROUP, caption="@hermes_bot Two")
     )
 
@@ -341,12 +341,12 @@ class ForgetfulServices(RecordingServices):
         return await super().load_state(name)
 
 
-def test_an_album_waits_for_the_database(world: FakeTelegram) -> None:
+def test_an_album_waits_for_the_database(messenger: FakeTelegram) -> None:
     """Whether it is for the bot is known there; other chats do not wait."""
-    harness = AdapterHarness(world)
+    harness = AdapterHarness(messenger)
     harness.services = services = ForgetfulServices()
-    world.server.write(**photo("a", chat=GROUP, caption="@hermes_bot One"))
-    world.server.write("Hello")
+    messenger.server.write(**photo("a", chat=GROUP, caption="@hermes_bot One"))
+    messenger.server.write("Hello")
 
     async def act(harness: AdapterHarness) -> None:
         assert await services.texts(1) == ["Hello"]
@@ -356,17 +356,17 @@ def test_an_album_waits_for_the_database(world: FakeTelegram) -> None:
     run_adapter(harness, act)
 
 
-def test_unreadable_updates_are_counted(world: FakeTelegram) -> None:
+def test_unreadable_updates_are_counted(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.push({"message": []}, {"message": {"chat": 5}})
         harness.server.write("Hello")
         await harness.services.texts(1)
         assert harness.adapter.unreadable == 2
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_markup_that_telegram_refuses_is_sent_as_text(world: FakeTelegram) -> None:
+def test_markup_that_telegram_refuses_is_sent_as_text(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("Hello")
         await harness.services.texts(1)
@@ -380,10 +380,10 @@ def test_markup_that_telegram_refuses_is_sent_as_text(world: FakeTelegram) -> No
         await harness.adapter.edit(PRIVATE, message_id, "**bolder**")
         assert harness.server.sent[0].text == "**bolder**"
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_answers_refer_to_the_message(world: FakeTelegram) -> None:
+def test_answers_refer_to_the_message(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         message_id = harness.server.write("@hermes_bot Hello", chat=GROUP)
         await harness.services.texts(1)
@@ -394,20 +394,20 @@ def test_answers_refer_to_the_message(world: FakeTelegram) -> None:
             harness.server.calls_of("sendMessage")[0].params
         )
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_the_general_topic_is_not_named(world: FakeTelegram) -> None:
+def test_the_general_topic_is_not_named(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("/help", chat=GROUP)
         await harness.services.texts(1)
         await harness.adapter.send(Target("telegram", str(GROUP["id"]), "1"), "Hi", key="k")
         assert harness.server.sent[0].thread_id is None
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_a_reply_to_a_deleted_topic_goes_to_the_chat(world: FakeTelegram) -> None:
+def test_a_reply_to_a_deleted_topic_goes_to_the_chat(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("Hello", thread_id=5)
         await harness.services.texts(1)
@@ -415,10 +415,10 @@ def test_a_reply_to_a_deleted_topic_goes_to_the_chat(world: FakeTelegram) -> Non
         await harness.adapter.send(Target("telegram", "7", "5"), "Hi", key="k")
         assert (harness.server.sent[0].chat_id, harness.server.sent[0].thread_id) == (7, None)
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_a_group_that_moved_is_followed(world: FakeTelegram) -> None:
+def test_a_group_that_moved_is_followed(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("/help", chat={"id": -5, "type": "group", "title": "Old"})
         await harness.services.texts(1)
@@ -426,11 +426,11 @@ def test_a_group_that_moved_is_followed(world: FakeTelegram) -> None:
         await harness.adapter.send(Target("telegram", "-5"), "Hi", key="k")
         assert harness.server.sent[0].chat_id == -1005
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_files_are_fetched_within_a_limit(world: FakeTelegram) -> None:
-    world.server.files["f"] = b"content"
+def test_files_are_fetched_within_a_limit(messenger: FakeTelegram) -> None:
+    messenger.server.files["f"] = b"content"
 
     async def act(harness: AdapterHarness) -> None:
         assert await harness.adapter.fetch(Attachment("document", "f"), limit=7) == b"content"
@@ -439,10 +439,10 @@ def test_files_are_fetched_within_a_limit(world: FakeTelegram) -> None:
         with pytest.raises(Undeliverable, match=r"(?i)wrong file_id"):
             await harness.adapter.fetch(Attachment("document", "gone"), limit=7)
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_typing_is_shown_in_the_topic(world: FakeTelegram) -> None:
+def test_typing_is_shown_in_the_topic(messenger: FakeTelegram) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.write("Hello", thread_id=5)
         await harness.services.texts(1)
@@ -450,10 +450,10 @@ def test_typing_is_shown_in_the_topic(world: FakeTelegram) -> None:
         (call,) = harness.server.calls_of("sendChatAction")
         assert (call.params["action"], call.params["message_thread_id"]) == ("typing", "5")
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
 
 
-def test_the_token_is_in_no_log(world: FakeTelegram, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_token_is_in_no_log(messenger: FakeTelegram, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
     async def act(harness: AdapterHarness) -> None:
@@ -465,16 +465,16 @@ def test_the_token_is_in_no_log(world: FakeTelegram, caplog: pytest.LogCaptureFi
         with pytest.raises(Undeliverable):
             await harness.adapter.send(Target("telegram", "404"), "Hi", key="k")
 
-    run_adapter(AdapterHarness(world), act)
+    run_adapter(AdapterHarness(messenger), act)
     assert "/bot…/" in caplog.text
-    assert world.server.token not in caplog.text
+    assert messenger.server.token not in caplog.text
     assert "telegram: connected" in caplog.text
     assert "a secret message" not in caplog.text
 
 
-def test_the_reason_of_a_refused_login_is_said(world: FakeTelegram) -> None:
-    world.refuse_logins()
-    harness = AdapterHarness(world)
+def test_the_reason_of_a_refused_login_is_said(messenger: FakeTelegram) -> None:
+    messenger.refuse_logins()
+    harness = AdapterHarness(messenger)
     with pytest.raises(LoginRefused, match="BotFather") as refused:
         run_adapter(harness, lambda _: at_once(0))
     assert "wrong" not in str(refused.value)

@@ -9,7 +9,7 @@ from tests.gateway.platforms.telegram.fake_telegram import FakeTelegram, FakeTel
 
 
 @pytest.fixture(params=[FakeTelegram, FakeTelegramWebhook], ids=["polling", "webhook"])
-def world(request: pytest.FixtureRequest) -> Iterator[FakeTelegram]:
-    world = request.param()
-    yield world
-    world.close()
+def messenger(request: pytest.FixtureRequest) -> Iterator[FakeTelegram]:
+    messenger = request.param()
+    yield messenger
+    messenger.close()

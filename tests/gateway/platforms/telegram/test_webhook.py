@@ -30,17 +30,17 @@ UPDATE = {"update_id": 1, "message": MESSAGE}
 
 
 @pytest.fixture
-def world() -> Iterator[FakeTelegramWebhook]:
-    world = FakeTelegramWebhook()
-    yield world
-    world.close()
+def messenger() -> Iterator[FakeTelegramWebhook]:
+    messenger = FakeTelegramWebhook()
+    yield messenger
+    messenger.close()
 
 
 class AdapterHarness:
-    def __init__(self, world: FakeTelegramWebhook) -> None:
-        self.server = world.server
+    def __init__(self, messenger: FakeTelegramWebhook) -> None:
+        self.server = messenger.server
         self.services = RecordingServices()
-        self.adapter = world.make_adapter()
+        self.adapter = messenger.make_adapter()
         self.http = httpx.AsyncClient()
         self.url = ""
 
@@ -51,12 +51,12 @@ class AdapterHarness:
 
 
 def run_adapter(
-    world: FakeTelegramWebhook, act: Callable[[AdapterHarness], Awaitable[None]]
+    messenger: FakeTelegramWebhook, act: Callable[[AdapterHarness], Awaitable[None]]
 ) -> None:
     async def main() -> None:
-        harness = AdapterHarness(world)
+        harness = AdapterHarness(messenger)
         await harness.adapter.connect(harness.services)
-        harness.url = world.route(str(harness.server.webhook["url"]))
+        harness.url = messenger.route(str(harness.server.webhook["url"]))
         try:
             await act(harness)
         finally:
@@ -66,19 +66,19 @@ def run_adapter(
     asyncio.run(main())
 
 
-def test_telegram_is_told_where_and_with_which_secret(world: FakeTelegramWebhook) -> None:
+def test_telegram_is_told_where_and_with_which_secret(messenger: FakeTelegramWebhook) -> None:
     async def act(harness: AdapterHarness) -> None:
         assert harness.server.webhook["secret_token"] == SECRET
         assert json.loads(harness.server.webhook["allowed_updates"]) == ["message"]
-        assert harness.server.webhook["url"] == world.url
+        assert harness.server.webhook["url"] == messenger.url
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
     "secret", ["", "wrong", SECRET[:-1], SECRET + "x", SECRET.upper(), "ß" * 10, "x" * 4000]
 )
-def test_without_the_secret_nobody_is_heard(world: FakeTelegramWebhook, secret: str) -> None:
+def test_without_the_secret_nobody_is_heard(messenger: FakeTelegramWebhook, secret: str) -> None:
     async def act(harness: AdapterHarness) -> None:
         headers = {SECRET_HEADER.encode(): secret.encode()}
         response = await harness.http.post(harness.url, json=UPDATE, headers=headers)
@@ -86,10 +86,10 @@ def test_without_the_secret_nobody_is_heard(world: FakeTelegramWebhook, secret: 
         assert (await harness.http.post(harness.url, json=UPDATE)).status_code == 403
         assert not harness.services.offered
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_pictures_of_an_album_overtake_each_other(world: FakeTelegramWebhook) -> None:
+def test_pictures_of_an_album_overtake_each_other(messenger: FakeTelegramWebhook) -> None:
     """All are taken, though one of them names the bot."""
 
     def picture(number: int, **message: Any) -> dict[str, Any]:
@@ -112,10 +112,10 @@ def test_pictures_of_an_album_overtake_each_other(world: FakeTelegramWebhook) ->
         taken = [file.reference for each in harness.services.accepted for file in each.attachments]
         assert taken == ["1", "2", "3"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_other_paths_and_methods_are_not_there(world: FakeTelegramWebhook) -> None:
+def test_other_paths_and_methods_are_not_there(messenger: FakeTelegramWebhook) -> None:
     async def act(harness: AdapterHarness) -> None:
         headers = {SECRET_HEADER: SECRET}
         root = harness.url.removesuffix("/telegram/hook")
@@ -124,20 +124,20 @@ def test_other_paths_and_methods_are_not_there(world: FakeTelegramWebhook) -> No
             assert response.status_code == 404
         assert (await harness.http.get(harness.url, headers=headers)).status_code == 405
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_an_update_is_confirmed_when_it_is_stored(world: FakeTelegramWebhook) -> None:
+def test_an_update_is_confirmed_when_it_is_stored(messenger: FakeTelegramWebhook) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.services.fail_with(Unreachable("away"))
         assert await harness.bring(UPDATE) == 503
         assert await harness.bring(UPDATE) == 200
         assert [each.text for each in harness.services.accepted] == ["Hello"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_telegram_brings_again_what_was_not_confirmed(world: FakeTelegramWebhook) -> None:
+def test_telegram_brings_again_what_was_not_confirmed(messenger: FakeTelegramWebhook) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.services.fail_with(Unreachable("away"), RuntimeError("bug"))
         harness.server.write("Hello")
@@ -145,16 +145,16 @@ def test_telegram_brings_again_what_was_not_confirmed(world: FakeTelegramWebhook
         await asyncio.to_thread(harness.server.wait_for, lambda: not harness.server.waiting)
         assert harness.server.deliveries == [503, 503, 200]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_replayed_update_is_the_same_message(world: FakeTelegramWebhook) -> None:
+def test_a_replayed_update_is_the_same_message(messenger: FakeTelegramWebhook) -> None:
     async def act(harness: AdapterHarness) -> None:
         for _ in range(3):
             assert await harness.bring(UPDATE) == 200
         assert {each.message_id for each in harness.services.accepted} == {"1"}
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_replayed_update_is_the_same_message(world: FakeTelegramWebhook) -> No
     ids=range(9),
 )
 def test_what_cannot_be_read_is_confirmed_and_counted(
-    world: FakeTelegramWebhook, body: bytes
+    messenger: FakeTelegramWebhook, body: bytes
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         assert await harness.bring(body) == 200
@@ -181,18 +181,18 @@ def test_what_cannot_be_read_is_confirmed_and_counted(
         assert await harness.bring(UPDATE) == 200
         assert len(harness.services.accepted) == 1
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_body_without_end_is_not_received(world: FakeTelegramWebhook) -> None:
+def test_a_body_without_end_is_not_received(messenger: FakeTelegramWebhook) -> None:
     async def act(harness: AdapterHarness) -> None:
         assert await is_cut_off(harness.http, harness.url, {SECRET_HEADER: SECRET})
         assert await harness.bring(UPDATE) == 200
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_headers_cannot_be_smuggled_in(world: FakeTelegramWebhook) -> None:
+def test_headers_cannot_be_smuggled_in(messenger: FakeTelegramWebhook) -> None:
     """A client that breaks lines gets nowhere."""
 
     async def act(harness: AdapterHarness) -> None:
@@ -203,18 +203,20 @@ def test_headers_cannot_be_smuggled_in(world: FakeTelegramWebhook) -> None:
         assert await status_of(harness.adapter.webhook_port, request.encode()) in (400, 403)
         assert not harness.services.offered
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_port_that_is_taken_is_said(world: FakeTelegramWebhook) -> None:
-    check_taken_port(world.make_adapter)
+def test_a_port_that_is_taken_is_said(messenger: FakeTelegramWebhook) -> None:
+    check_taken_port(messenger.make_adapter)
 
 
-def test_a_webhook_that_telegram_refuses_leaves_nothing_open(world: FakeTelegramWebhook) -> None:
-    world.server.fail("setWebhook", Refusal(500, "Internal Server Error"))
+def test_a_webhook_that_telegram_refuses_leaves_nothing_open(
+    messenger: FakeTelegramWebhook,
+) -> None:
+    messenger.server.fail("setWebhook", Refusal(500, "Internal Server Error"))
 
     async def main() -> None:
-        adapter = world.make_adapter()
+        adapter = messenger.make_adapter()
         with pytest.raises(Unreachable):
             await adapter.connect(RecordingServices())
         assert not adapter.is_connected
@@ -223,15 +225,15 @@ def test_a_webhook_that_telegram_refuses_leaves_nothing_open(world: FakeTelegram
     asyncio.run(main())
 
 
-def test_an_address_that_telegram_cannot_use_is_said(world: FakeTelegramWebhook) -> None:
+def test_an_address_that_telegram_cannot_use_is_said(messenger: FakeTelegramWebhook) -> None:
     words = "bad webhook: An HTTPS URL must be provided for webhook"
-    world.server.fail("setWebhook", bad_request(words))
+    messenger.server.fail("setWebhook", bad_request(words))
     with pytest.raises(LoginRefused, match=r"webhook\.url: .*https url must"):
-        run_adapter(world, lambda _: asyncio.sleep(0))
+        run_adapter(messenger, lambda _: asyncio.sleep(0))
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(
-    world: FakeTelegramWebhook, monkeypatch: pytest.MonkeyPatch
+    messenger: FakeTelegramWebhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(webhooks, "_BODY_SECONDS", 0.01)
 
@@ -251,14 +253,14 @@ def test_a_body_that_does_not_come_is_not_waited_for(
         monkeypatch.undo()
         assert await harness.bring(UPDATE) == 200
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_signals_stay_with_the_gateway(world: FakeTelegramWebhook) -> None:
+def test_signals_stay_with_the_gateway(messenger: FakeTelegramWebhook) -> None:
     before = signal.getsignal(signal.SIGTERM)
 
     async def act(harness: AdapterHarness) -> None:
         assert signal.getsignal(signal.SIGTERM) is before
         assert isinstance(harness.adapter, TelegramAdapter)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)

@@ -8,7 +8,7 @@ from tests.gateway.platforms.whatsapp.fake_whatsapp import FakeWhatsApp
 
 
 @pytest.fixture
-def world() -> Iterator[FakeWhatsApp]:
-    world = FakeWhatsApp()
-    yield world
-    world.close()
+def messenger() -> Iterator[FakeWhatsApp]:
+    messenger = FakeWhatsApp()
+    yield messenger
+    messenger.close()

@@ -17,7 +17,7 @@ from hermes_sessions_testing.fake_servers.whatsapp.server import (
     WhatsAppServer,
     too_many,
 )
-from hermes_sessions_testing.platforms import PlatformWorld, Room, Sender, Shown
+from hermes_sessions_testing.platforms import MessengerServer, Room, Sender, Shown
 
 VERIFY_TOKEN = "a-token-that-only-meta-knows"
 #: What the number itself writes, which some accounts are told.
@@ -25,7 +25,7 @@ ROBOT = Person("Hermes", "15550783881")
 SENDERS = {"anna": ANNA, "bert": BERT, "robot": ROBOT}
 
 
-class FakeWhatsApp(PlatformWorld):
+class FakeWhatsApp(MessengerServer):
     """Private chats and groups; WhatsApp has no topics."""
 
     rooms: tuple[Room, ...] = ("private", "group")

@@ -21,16 +21,16 @@ from tests.gateway.platforms.whatsapp.fake_whatsapp import VERIFY_TOKEN, FakeWha
 
 
 class AdapterHarness:
-    def __init__(self, world: FakeWhatsApp, **changes: Any) -> None:
-        self.world = world
-        self.server = world.server
+    def __init__(self, messenger: FakeWhatsApp, **changes: Any) -> None:
+        self.messenger = messenger
+        self.server = messenger.server
         self.services = RecordingServices()
-        self.adapter = world.make_adapter(**changes)
+        self.adapter = messenger.make_adapter(**changes)
         self.http = httpx.AsyncClient()
 
     @property
     def url(self) -> str:
-        return self.world.url()
+        return self.messenger.url()
 
     def call(self, text: str = "Hello", **fields: Any) -> dict[str, Any]:
         return self.server.call(self.server.value([self.server.message(text, **fields)]))
@@ -43,10 +43,10 @@ class AdapterHarness:
 
 
 def run_adapter(
-    world: FakeWhatsApp, act: Callable[[AdapterHarness], Awaitable[None]], **changes: Any
+    messenger: FakeWhatsApp, act: Callable[[AdapterHarness], Awaitable[None]], **changes: Any
 ) -> None:
     async def main() -> None:
-        harness = AdapterHarness(world, **changes)
+        harness = AdapterHarness(messenger, **changes)
         await harness.adapter.connect(harness.services)
         try:
             await act(harness)

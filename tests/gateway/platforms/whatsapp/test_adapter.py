@@ -34,7 +34,7 @@ def to(person: Person = ANNA, **fields: Any) -> Target:
 # ── sending ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_reply_has_whatsapps_markup_and_its_key(world: FakeWhatsApp) -> None:
+def test_a_reply_has_whatsapps_markup_and_its_key(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
         await harness.adapter.send(to(reply_to="wamid.1"), "**Hi**, _Anna_ ~~x~~ `y`", key="12.0")
@@ -43,20 +43,20 @@ def test_a_reply_has_whatsapps_markup_and_its_key(world: FakeWhatsApp) -> None:
         assert sent.key == "12.0"
         assert sent.reply_to is None  # with two people, it is clear what is answered
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_reply_in_a_group_shows_what_it_answers(world: FakeWhatsApp) -> None:
+def test_a_reply_in_a_group_shows_what_it_answers(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         message_id = harness.server.write("Hello", group=GROUP)
         await harness.adapter.send(Target("whatsapp", GROUP, None, message_id), "Hi", key="k")
         (sent,) = harness.server.sent
         assert (sent.chat_id, sent.is_to_group, sent.reply_to) == (GROUP, True, message_id)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_somebody_who_hides_their_number_is_answered(world: FakeWhatsApp) -> None:
+def test_somebody_who_hides_their_number_is_answered(messenger: FakeWhatsApp) -> None:
     hidden = Person("Anna", None, "DE.1349120865530274191")
 
     async def act(harness: AdapterHarness) -> None:
@@ -67,20 +67,20 @@ def test_somebody_who_hides_their_number_is_answered(world: FakeWhatsApp) -> Non
         assert harness.server.sent[0].chat_id == hidden.user_id
         assert b'"recipient":"DE.' in harness.server.requests[-1].body.replace(b" ", b"")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_after_a_day_the_window_is_closed_and_that_is_said(world: FakeWhatsApp) -> None:
+def test_after_a_day_the_window_is_closed_and_that_is_said(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
-        world.now += 86401
+        messenger.now += 86401
         with pytest.raises(Undeliverable, match=r"24 hours .* once they have written .*131047"):
             await harness.adapter.send(to(), "Late", key="k")
         harness.server.message("Are you there?")
         await harness.adapter.send(to(), "Yes", key="k")
         assert [sent.text for sent in harness.server.sent] == ["Yes"]
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_after_a_day_the_window_is_closed_and_that_is_said(world: FakeWhatsApp) 
     ids=lambda value: str(value.body["code"]) if isinstance(value, Refusal) else "",
 )
 def test_refusals_say_what_to_do(
-    world: FakeWhatsApp, refusal: Refusal, error: type[PlatformError], words: str
+    messenger: FakeWhatsApp, refusal: Refusal, error: type[PlatformError], words: str
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
@@ -118,7 +118,7 @@ def test_refusals_say_what_to_do(
         assert harness.server.token not in str(raised.value)
         await harness.adapter.send(to(), "Hi", key="k")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_refusals_say_what_to_do(
     ],
     ids=range(7),
 )
-def test_how_long_to_wait(world: FakeWhatsApp, refusal: Refusal, seconds: float) -> None:
+def test_how_long_to_wait(messenger: FakeWhatsApp, refusal: Refusal, seconds: float) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
         harness.server.fail(refusal)
@@ -150,13 +150,13 @@ def test_how_long_to_wait(world: FakeWhatsApp, refusal: Refusal, seconds: float)
             await harness.adapter.send(to(), "Hi", key="k")
         assert limited.value.retry_after == seconds
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize("status", [200, 400, 404, 502])
 @pytest.mark.parametrize("body", [b"<html>busy</html>", b"[]", b"{}", b"[" * 100_000])
 def test_an_answer_that_is_not_metas_may_be_better_later(
-    world: FakeWhatsApp, status: int, body: bytes
+    messenger: FakeWhatsApp, status: int, body: bytes
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
@@ -164,10 +164,10 @@ def test_an_answer_that_is_not_metas_may_be_better_later(
         with pytest.raises(Unreachable):
             await harness.adapter.send(to(), "Hi", key="k")
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_typing_is_shown_under_the_message(world: FakeWhatsApp) -> None:
+def test_typing_is_shown_under_the_message(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         await harness.adapter.typing(to(reply_to="wamid.7"))
         await harness.adapter.typing(to())
@@ -175,15 +175,15 @@ def test_typing_is_shown_under_the_message(world: FakeWhatsApp) -> None:
         assert (mark["message_id"], mark["status"]) == ("wamid.7", "read")
         assert mark["typing_indicator"] == {"type": "text"}
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 # ── connecting ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_number_that_meta_does_not_know(world: FakeWhatsApp) -> None:
+def test_a_number_that_meta_does_not_know(messenger: FakeWhatsApp) -> None:
     async def main() -> None:
-        adapter = world.make_adapter(phone_number_id="999999")
+        adapter = messenger.make_adapter(phone_number_id="999999")
         with pytest.raises(LoginRefused, match="phone_number_id"):
             await adapter.connect(RecordingServices())
         assert adapter.webhook_port is None
@@ -191,9 +191,9 @@ def test_a_number_that_meta_does_not_know(world: FakeWhatsApp) -> None:
     asyncio.run(main())
 
 
-def test_nobody_at_the_other_end(world: FakeWhatsApp) -> None:
+def test_nobody_at_the_other_end(messenger: FakeWhatsApp) -> None:
     async def main() -> None:
-        adapter = world.make_adapter(base_url="http://127.0.0.1:1")
+        adapter = messenger.make_adapter(base_url="http://127.0.0.1:1")
         with pytest.raises(Unreachable):
             await adapter.connect(RecordingServices())
         assert not adapter.is_connected
@@ -201,7 +201,7 @@ def test_nobody_at_the_other_end(world: FakeWhatsApp) -> None:
     asyncio.run(main())
 
 
-def test_no_secret_is_logged(world: FakeWhatsApp, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_logged(messenger: FakeWhatsApp, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
     async def act(harness: AdapterHarness) -> None:
@@ -209,8 +209,8 @@ def test_no_secret_is_logged(world: FakeWhatsApp, caplog: pytest.LogCaptureFixtu
         await harness.services.texts(1)
         await harness.adapter.send(to(), "A secret reply", key="k")
 
-    run_adapter(world, act)
-    for secret in (world.server.token, world.server.app_secret, "A secret"):
+    run_adapter(messenger, act)
+    for secret in (messenger.server.token, messenger.server.app_secret, "A secret"):
         assert secret not in caplog.text
 
 
@@ -218,7 +218,7 @@ def test_no_secret_is_logged(world: FakeWhatsApp, caplog: pytest.LogCaptureFixtu
 
 
 def test_statuses_are_recorded_and_never_answered(
-    world: FakeWhatsApp, caplog: pytest.LogCaptureFixture
+    messenger: FakeWhatsApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
@@ -239,11 +239,11 @@ def test_statuses_are_recorded_and_never_answered(
         assert len(harness.server.sent) == 1
         assert "not delivered" not in caplog.text
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 def test_a_reply_that_failed_later_is_explained_once(
-    world: FakeWhatsApp, caplog: pytest.LogCaptureFixture
+    messenger: FakeWhatsApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
@@ -256,13 +256,13 @@ def test_a_reply_that_failed_later_is_explained_once(
         assert status is not None
         assert status.code == 131047
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
     (record,) = (each for each in caplog.records if "was not delivered" in each.message)
     assert "reply 12.0" in record.message
     assert "24 hours" in record.message
 
 
-def test_a_failure_that_cannot_be_stored_is_brought_again(world: FakeWhatsApp) -> None:
+def test_a_failure_that_cannot_be_stored_is_brought_again(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.message("Hello")
         message_id = await harness.adapter.send(to(), "Hi", key="12.0")
@@ -275,7 +275,7 @@ def test_a_failure_that_cannot_be_stored_is_brought_again(world: FakeWhatsApp) -
         assert (key, about) == ("12.0", message_id)
         assert why
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────
@@ -284,33 +284,33 @@ def test_a_failure_that_cannot_be_stored_is_brought_again(world: FakeWhatsApp) -
 PICTURE = Attachment("photo", "2754859441498128")
 
 
-def test_a_file_is_fetched_with_the_token(world: FakeWhatsApp) -> None:
+def test_a_file_is_fetched_with_the_token(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.files[PICTURE.reference] = b"a picture"
         assert await harness.adapter.fetch(PICTURE, limit=9) == b"a picture"
         with pytest.raises(Undeliverable, match="9 bytes"):
             await harness.adapter.fetch(PICTURE, limit=8)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_the_platforms_own_limit_holds_as_well(world: FakeWhatsApp) -> None:
+def test_the_platforms_own_limit_holds_as_well(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.files[PICTURE.reference] = b"a picture"
         with pytest.raises(Undeliverable, match="over 5"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
-    run_adapter(world, act, max_file_bytes=5)
+    run_adapter(messenger, act, max_file_bytes=5)
 
 
-def test_a_file_that_is_larger_than_it_says(world: FakeWhatsApp) -> None:
+def test_a_file_that_is_larger_than_it_says(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.files |= {PICTURE.reference: b"small", "large": b"x" * 100_000}
         harness.server.file_address = lambda _name: f"{harness.server.base_url}/files/large"
         with pytest.raises(Undeliverable, match="over 50"):
             await harness.adapter.fetch(PICTURE, limit=50)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize(
@@ -326,30 +326,30 @@ def test_a_file_that_is_larger_than_it_says(world: FakeWhatsApp) -> None:
         "",
     ],
 )
-def test_the_token_goes_to_meta_alone(world: FakeWhatsApp, address: str) -> None:
+def test_the_token_goes_to_meta_alone(messenger: FakeWhatsApp, address: str) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.files[PICTURE.reference] = b"a picture"
         harness.server.file_address = lambda _name: address
         with pytest.raises(Undeliverable, match="trusted"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
 @pytest.mark.parametrize("reference", ["gone", "../x", "a/b", "1?fields=x", ""])
-def test_a_file_that_is_not_there(world: FakeWhatsApp, reference: str) -> None:
+def test_a_file_that_is_not_there(messenger: FakeWhatsApp, reference: str) -> None:
     async def act(harness: AdapterHarness) -> None:
         with pytest.raises(Undeliverable):
             await harness.adapter.fetch(Attachment("photo", reference), limit=100)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
 
 
-def test_a_file_that_went_between_two_calls(world: FakeWhatsApp) -> None:
+def test_a_file_that_went_between_two_calls(messenger: FakeWhatsApp) -> None:
     async def act(harness: AdapterHarness) -> None:
         harness.server.files[PICTURE.reference] = b"a picture"
         harness.server.file_address = lambda _name: f"{harness.server.base_url}/files/gone"
         with pytest.raises(Undeliverable, match="no longer there"):
             await harness.adapter.fetch(PICTURE, limit=100)
 
-    run_adapter(world, act)
+    run_adapter(messenger, act)
