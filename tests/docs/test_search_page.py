@@ -66,4 +66,4 @@ def test_every_limit(number: int) -> None:
 
 
 def test_the_longest_query() -> None:
-    assert f"{parser.MAX_LENGTH:,} characters" in section("What one can type")
+    assert f"{parser.MAX_LENGTH:,} characters" in section("What you can type")
