@@ -280,10 +280,7 @@ def test_all_problems_are_told_at_once(load: Load) -> None:
         ),
         (
             "platforms: {telegramm: {}}",
-            (
-                "platforms.telegramm is not a platform that is known here; did you mean "
-                "platforms.telegram?"
-            ),
+            ("platforms.telegramm is not a known platform; did you mean platforms.telegram?"),
         ),
         (
             "platforms: {telegram: {tokn: x}}",

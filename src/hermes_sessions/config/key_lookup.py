@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import get_args
 
 from hermes_sessions.config.error_text import closest_match, shown
-from hermes_sessions.config.gateway_settings import ChatType
+from hermes_sessions.config.gateway_settings import PLATFORM_ENTRY_POINTS, ChatType
 from hermes_sessions.config.key_types import NO_CONTEXT, Key, Name, NotAllowed
 from hermes_sessions.config.keys import (
     FREE_SECTIONS,
@@ -196,11 +197,19 @@ def _is_platform(key: Scalar, findings: FoundKeys) -> bool:
     from hermes_sessions.model.source import Platform
 
     known = list(Platform.known())
-    # Plug-ins bring platforms later, so that only what looks like a misspelling is one.
-    if name not in known and (guess := closest_match(name, [*known], at_least=0.82)):
-        text = f"{path} is not a platform that is known here; did you mean platforms.{guess}?"
+    # Packages add platforms, so that only a likely misspelling is mentioned.
+    guess = None if name in known else closest_match(name, [*known], at_least=0.82)
+    if guess is not None and name not in _added_platforms():
+        text = f"{path} is not a known platform; did you mean platforms.{guess}?"
         findings.warnings.append((key.line, text))
     return True
+
+
+def _added_platforms() -> Container[str]:
+    """Return the names of the platforms that installed packages add."""
+    from importlib.metadata import entry_points  # slow, and hardly ever needed
+
+    return entry_points(group=PLATFORM_ENTRY_POINTS).names
 
 
 def _not_a_section(path: str, declared: str, node: Node) -> str:

@@ -30,8 +30,6 @@ _LONGEST_PAUSE: Final = 10.0
 _SAID_EVERY: Final = 300.0
 #: Waiting does not help against these.
 _LASTING: Final = (StoreRefused, StoreMissing, StoreReadOnly, DiskFull, StoreIOError)
-#: The platform that has probes.
-_WITH_PROBES: Final = "api_server"
 
 
 def is_waited_for(error: StoreError, settings: Settings) -> bool:
@@ -53,7 +51,7 @@ class Waiting:
             HealthWatch(Health(State.DOWN, "It has not answered yet."))
         )
         self.gateway_metrics.require("database", lambda: self.gateway_metrics.store().state.value)
-        self._probes = adapters.get(_WITH_PROBES)
+        self._probes = next((each for each in adapters.values() if each.has_probes), None)
         self._failures = 0
         self._said_at = -_SAID_EVERY
 

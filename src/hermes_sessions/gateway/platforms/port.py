@@ -117,8 +117,11 @@ class Services(Protocol):
 class Adapter(ABC):
     """One connected messenger."""
 
+    #: The platform in session keys; that of a package is the name of its `PlatformSpec`.
     name: ClassVar[str]
     limits: ClassVar[Limits]
+    #: Whether it answers health probes, which it does also while the database is unavailable.
+    has_probes: ClassVar[bool] = False
 
     @property
     def owner_id(self) -> str | None:

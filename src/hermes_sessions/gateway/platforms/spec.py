@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
+from hermes_sessions.config.gateway_config import platform_of_section
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.config.key_types import REQUIRED, Key
 from hermes_sessions.config.sections import S
+from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.port import Adapter
 from hermes_sessions.gateway.platforms.settings import read_settings
 
@@ -130,7 +132,13 @@ class PlatformSpec(Generic[S]):
         Raises:
             ConfigError: something is missing, misspelt or not allowed.
         """
-        return self.make_adapter(self.read(section, home), section, home)
+        adapter = self.make_adapter(self.read(section, home), section, home)
+        if adapter.name != platform_of_section(self.name):
+            raise ConfigError(
+                f"platforms.{self.name}: the adapter is named {adapter.name!r}; its name must be "
+                f"that of its PlatformSpec."
+            )
+        return adapter
 
 
 def _question(key: str, field: Key, ask: Ask) -> Question:

@@ -42,6 +42,7 @@ class ApiAdapter(Adapter):
     name: ClassVar[str] = PLATFORM.value
     #: Where it is configured: ``platforms.api``.
     section: ClassVar[str] = "api"
+    has_probes: ClassVar[bool] = True
     limits: ClassVar[Limits] = Limits(text=2**31, idempotent=True)
 
     def __init__(self, settings: ApiSettings) -> None:
