@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
+from hermes_sessions import SessionDB
 from hermes_sessions_testing.scripted_model import (
     Answer,
     Call,
@@ -17,7 +20,7 @@ from hermes_sessions_testing.scripted_model import (
     streamed,
     whole,
 )
-from tests.clients.released import Client
+from tests.clients.released import Client, interpreter
 from tests.storage.sqlite.integrity import require_sound
 from tests.storage.sqlite.second_sqlite_programs import look_elsewhere
 
@@ -92,4 +95,39 @@ def test_snapshots_and_delegation_cost_no_message(
         parent, child = said.values()
         assert [each for each in parent if each in expected] == expected
         assert child == ["count pears", "echo: count pears"]
+    require_sound(store)
+
+
+THEIR_STATE = """
+import sys
+from pathlib import Path
+from hermes_state import SessionDB
+
+db = SessionDB(Path(sys.argv[1]))
+db.create_session("theirs", "cli", model="m")
+db.append_message("theirs", "user", "from the later release")
+db.update_token_counts("theirs", input_tokens=7, model="m")
+db.close()
+"""
+
+
+@pytest.mark.slow
+def test_the_store_after_a_later_release_wrote_it_with_its_own_code(tmp_path: Path) -> None:
+    store = tmp_path / "state.db"
+    with SessionDB(store) as db:
+        db.create_session("ours", "cli")
+        db.append_message("ours", "user", "from here")
+    environment = {"HOME": str(tmp_path), "HERMES_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    subprocess.run(
+        [interpreter("0.19.0"), "-c", THEIR_STATE, store],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+    )
+    with SessionDB(store) as db:
+        assert {row["id"] for row in db.list_sessions_rich()} == {"ours", "theirs"}
+        assert [row["input_tokens"] for row in db.get_model_usage("theirs")] == [7]
+        db.update_token_counts("theirs", input_tokens=1, model="m")
+        assert db.get_model_usage("theirs")[0]["input_tokens"] == 8
+        assert [hit["session_id"] for hit in db.search_messages("later release")] == ["theirs"]
     require_sound(store)

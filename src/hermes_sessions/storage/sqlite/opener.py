@@ -348,6 +348,9 @@ def _make_current(
             with _backed_up_first(connection, real, options):
                 deadline.start(options.lock_timeout)
                 _migrate(connection, path, options)
+        if not _has_our_usage_table(connection):
+            deadline.start(options.lock_timeout)
+            _restore_usage_table(connection)
     except SchemaRefused:
         _leave(connection, has_log=wal_size(real) > 0)
         raise
@@ -440,6 +443,31 @@ def _mark(connection: apsw.Connection) -> None:
         if identify_file(connection) == (FileType.UNMARKED, schema.WRITER_LEVEL):
             connection.pragma("application_id", schema.APPLICATION_ID)
             connection.pragma("user_version", schema.WRITER_LEVEL)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _has_our_usage_table(connection: apsw.Connection) -> bool:
+    found = "SELECT 1 FROM pragma_table_info('session_model_usage') WHERE name = 'route_key'"
+    return connection.execute(found).fetchone() is not None
+
+
+def _restore_usage_table(connection: apsw.Connection) -> None:
+    # Only needed after a later Hermes has opened the store.
+    from hermes_sessions.storage.sqlite.transaction import ApswTransaction
+    from hermes_sessions.storage.sqlite.usage_table import restore_usage_table
+
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if restore_usage_table(ApswTransaction(connection)):
+            logger.warning(
+                "A later Hermes has changed the table of token usage in %s; it has its layout "
+                "again, and all rows. Use one of the two programs on this file",
+                connection.filename,
+            )
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

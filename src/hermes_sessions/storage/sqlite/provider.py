@@ -164,8 +164,13 @@ class SQLiteSessionDBProvider(SessionDBProvider):
         except StatementRefused:
             # Triggers record changes for the search index, and no write may fail because of it.
             from hermes_sessions.storage.sqlite.search_index import restore_notes
+            from hermes_sessions.storage.sqlite.usage_table import restore_usage_table
 
-            if not self.engine.write(restore_notes, patience):
+            are_restored = [
+                self.engine.write(restore, patience)
+                for restore in (restore_notes, restore_usage_table)
+            ]
+            if not any(are_restored):
                 raise
         return self.engine.write(work, patience)
 
