@@ -152,6 +152,7 @@ class SessionDB:
             StoreError: a subclass says why the store cannot be used and what to do.
             ConfigError: config.yaml is wrong (only when the configured store is opened).
         """
+        from hermes_sessions.storage.older_store import reading_older
         from hermes_sessions.storage.provider_registry import open_provider
         from hermes_sessions.storage.search.background_indexer import BackgroundIndexer
 
@@ -165,7 +166,7 @@ class SessionDB:
             max_message_bytes = max_message_bytes or configured_limit
         self._provider = provider
         self._store = Store(
-            provider=provider,
+            provider=reading_older(provider),
             clock=clock,
             max_message_bytes=max_message_bytes or DEFAULT_MAX_MESSAGE_BYTES,
             trash_days=DEFAULT_TRASH_DAYS if trash_days is None else trash_days,

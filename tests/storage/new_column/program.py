@@ -42,6 +42,7 @@ def set_mood(db: SessionDB, session_id: str, mood: str) -> None:
 def main(old: str, fresh: str, target: str, older_copy: str, folder: Path) -> None:
     assert list(SessionRecord.__annotations__) == SESSION_COLUMNS
     assert list(MessageRecord.__annotations__) == MESSAGE_COLUMNS
+    reading_an_older_store(old)
     copying_an_older_store(old, older_copy)
     # An older store gets the columns when it is opened, a new one has them from the start.
     with SessionDB.from_url(old) as db:
@@ -56,6 +57,15 @@ def main(old: str, fresh: str, target: str, older_copy: str, folder: Path) -> No
         exports_and_imports(db, folder)
         backups(db, folder)
     copies(fresh, target)
+
+
+def reading_an_older_store(old: str) -> None:
+    """A handle that may not change a store reads it as it is."""
+    with SessionDB.from_url(old, read_only=True) as db:
+        assert values(db, "s") == (None, None)
+        assert [row["id"] for row in db.list_sessions_rich()] == ["s"]
+        assert [hit["session_id"] for hit in db.search_messages("hello")] == ["s"]
+        assert db.export_session("s") is not None
 
 
 def copying_an_older_store(old: str, target: str) -> None:
