@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""A clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class FrozenClock:
         self._now = float(now)
 
     def __call__(self) -> float:
-        """Return the present moment, the same one at every call."""
+        """Return the current time, the same at every call."""
         return self._now
 
     def advance(self, seconds: float = 0, *, minutes: float = 0, days: float = 0) -> float:
-        """Move by this much, backwards if negative, and return the new present."""
+        """Move by this much, backwards if negative, and return the new time."""
         return self.set(self._now + seconds + minutes * 60 + days * 86_400)
 
     def set(self, now: float) -> float:
-        """Jump to a moment and return it."""
+        """Set the time and return it."""
         self._now = float(now)
         return self._now

@@ -1,4 +1,4 @@
-"""A model that plays a script: a server that speaks the chat protocol over a real socket.
+"""A scripted model: an OpenAI-compatible endpoint on a local socket.
 
 ::
 
@@ -6,8 +6,8 @@
         ...  # point a client at model.base_url
         assert model.requests[0].body["messages"][-1]["content"] == "Hi"
 
-Every request takes the next answer. An answer stops at a `Gate` until the test opens it, so that a
-test decides what happens while the model is still speaking, and nothing sleeps.
+Every request gets the next answer of the script. An answer waits at a `Gate` until the test opens
+it, so that a test controls what happens during a streamed answer without sleeping.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
 
-#: A guard against hanging, not a measurement.
+#: Seconds until a wait is a failure; far longer than any test needs.
 _PATIENCE: Final = 60.0
 MODEL: Final = "scripted-1"
 
 
 class Gate:
-    """A place where an answer waits until the gate is opened; open gates stay open."""
+    """A point at which an answer waits until a test opens the gate. An open gate stays open."""
 
     def __init__(self) -> None:
         self._ours, self.theirs = socket.socketpair()
         self._reached = threading.Event()
 
     def open(self) -> None:
-        """Let the answer go on."""
-        with suppress(OSError):  # closed together with its model
+        """Let the answer continue."""
+        with suppress(OSError):  # the model was closed
             self._ours.send(b"!")
 
     def wait_until_reached(self) -> None:
-        """Return when an answer has come as far as the gate."""
-        assert self._reached.wait(_PATIENCE), "no answer came to the gate"
+        """Block until an answer reaches the gate."""
+        assert self._reached.wait(_PATIENCE), "no answer reached the gate"
 
     def mark_reached(self) -> None:
-        """Note that an answer waits here."""
+        """Record that an answer waits here."""
         self._reached.set()
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call; its arguments come in two fragments."""
+    """A tool call, whose arguments are streamed in two fragments."""
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
@@ -82,19 +82,19 @@ Part = str | bytes | Thought | Call | Gate | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server does with one request."""
+    """The response to one request."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Sequence[bytes | Gate | _WhenUsageIsWanted] = ()
     content_type: str = "text/event-stream"
-    #: Nothing at all is sent before this gate opens.
+    #: Nothing is sent before this gate opens.
     hold: Gate | None = None
-    #: The connection ends without the end of the answer.
+    #: The connection is dropped before the answer is complete.
     is_cut: bool = False
 
     def cut_after(self, length: int) -> Answer:
-        """Return this answer broken off after ``length`` bytes of its body."""
+        """Return this answer, cut off after ``length`` bytes of its body."""
         kept: list[bytes | Gate | _WhenUsageIsWanted] = []
         for part in self.body:
             data = part.data if isinstance(part, _WhenUsageIsWanted) else part
@@ -108,7 +108,7 @@ class Answer:
         return replace(self, body=kept, is_cut=True)
 
     def held_by(self, gate: Gate) -> Answer:
-        """Return this answer, of which nothing is sent before ``gate`` opens."""
+        """Return this answer, held until ``gate`` opens."""
         return replace(self, hold=gate)
 
 
@@ -119,7 +119,7 @@ def streamed(
     model: str = MODEL,
     is_done: bool = True,
 ) -> Answer:
-    """Return an answer in pieces: text, thoughts, calls, raw chunks and bytes, and gates.
+    """Return a streamed answer of text, thoughts, calls, raw chunks or bytes, and gates.
 
     ``usage`` is sent when the request asks for it, as the protocol has it. Without ``is_done`` the
     mark at the end is missing.
@@ -148,7 +148,7 @@ def streamed(
 
 
 def whole(text: str, *, usage: Mapping[str, Any] | None = None, model: str = MODEL) -> Answer:
-    """Return an answer in one piece, as servers give it that cannot stream."""
+    """Return an answer that is not streamed."""
     choice = {"index": 0, "finish_reason": "stop", "message": {"content": text}}
     content = {"object": "chat.completion", "model": model, "choices": [choice], "usage": usage}
     return Answer(body=[json.dumps(content).encode()], content_type="application/json")
@@ -157,7 +157,7 @@ def whole(text: str, *, usage: Mapping[str, Any] | None = None, model: str = MOD
 def failure(
     status: int, message: str = "", *, code: str | None = None, retry_after: str | None = None
 ) -> Answer:
-    """Return an error as endpoints report it."""
+    """Return an error response."""
     return Answer(
         status=status,
         headers={} if retry_after is None else {"Retry-After": retry_after},
@@ -167,12 +167,12 @@ def failure(
 
 
 def raw(body: bytes, *, content_type: str = "text/event-stream", status: int = 200) -> Answer:
-    """Return an answer of any bytes."""
+    """Return a response with any body."""
     return Answer(status=status, body=[body], content_type=content_type)
 
 
 def event(chunk: Mapping[str, Any]) -> bytes:
-    """Return a chunk as it is sent."""
+    """Return the bytes of a chunk."""
     return b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
 
 
@@ -202,24 +202,24 @@ def _fragments(call: Call, index: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """What a client sent."""
+    """A recorded request."""
 
     path: str
-    #: By lower-case name.
+    #: Headers by lower-case name.
     headers: Mapping[str, str]
     body: Any
 
 
 class ScriptedModel:
-    """The server; it listens from its creation until it is closed. Answers are taken in order."""
+    """The server. It listens from its creation until `close`, and gives its answers in order."""
 
     def __init__(self, *answers: Answer, model: str = MODEL) -> None:
         self.model = model
-        #: Every request to the chat so far.
+        #: Every chat request so far.
         self.requests: list[RecordedRequest] = []
-        #: Is asked before the script; None leaves the answer to that.
+        #: Called before the script is used; return None to use the script.
         self.respond: Callable[[RecordedRequest], Answer | None] = lambda _request: None
-        #: What is answered when the script is over.
+        #: The answer after the end of the script.
         self.otherwise = failure(400, "The script has no further answer.")
         self._script = list(answers)
         self._changed = threading.Condition()
@@ -234,7 +234,7 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
-        """The address for clients, as in ``model.base_url``."""
+        """The base URL for clients, for ``model.base_url``."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}/v1"
 
@@ -244,28 +244,30 @@ class ScriptedModel:
             self._script += answers
 
     def say(self, *parts: Part, usage: Mapping[str, Any] | None = None) -> None:
-        """Add an answer in pieces."""
+        """Add a streamed answer to the end of the script."""
         self.add(streamed(*parts, usage=usage, model=self.model))
 
     def gate(self) -> Gate:
-        """Return a new gate, which is closed with the model."""
+        """Return a new gate, which closes with the model."""
         gate = Gate()
         self._gates.append(gate)
         return gate
 
     def wait_for_requests(self, count: int) -> None:
-        """Return when this many requests have come in all."""
+        """Block until *count* requests have arrived in total."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: len(self.requests) >= count, _PATIENCE)
         assert arrived, f"{len(self.requests)} of {count} requests came"
 
     def wait_for_departure(self) -> None:
-        """Return when a client has closed its connection while an answer waited at a gate."""
+        """Block until a client disconnects while its answer waits at a gate."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._departures, _PATIENCE), "nobody left"
+            assert self._changed.wait_for(lambda: self._departures, _PATIENCE), (
+                "no client disconnected"
+            )
 
     def take(self, request: RecordedRequest) -> Answer:
-        """Record a request and return the answer to it; for the server."""
+        """Record a request and return its answer. Called by the server."""
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
@@ -276,13 +278,13 @@ class ScriptedModel:
             return self._script.pop(0) if self._script else self.otherwise
 
     def note_departure(self) -> None:
-        """Note that a client left; for the server."""
+        """Record that a client disconnected. Called by the server."""
         with self._changed:
             self._departures += 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop listening and end every answer; a second call does nothing."""
+        """Stop the server and end every answer. A second call does nothing."""
         self._end.open()
         self._server.shutdown()
         self._server.leave_all()
@@ -317,7 +319,7 @@ class _Server(ThreadingHTTPServer):
     def enter(self, connection: socket.socket) -> None:
         with self._lock:
             self._connections.add(connection)
-            if self._is_over:  # it was accepted in the last moment
+            if self._is_over:  # accepted while the server was closing
                 connection.shutdown(socket.SHUT_RDWR)
 
     def leave(self, connection: socket.socket) -> None:
@@ -332,7 +334,7 @@ class _Server(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients that leave are part of the play."""
+        """Ignore clients that disconnect; tests do that on purpose."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -391,11 +393,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def _send(self, data: bytes) -> None:
-        if data:  # an empty chunk would be the end
+        if data:  # an empty chunk would end the response
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def _pass(self, gate: Gate) -> bool:
-        """Wait at a gate; tell whether the answer goes on."""
+        """Wait at a gate; return whether the answer continues."""
         gate.mark_reached()
         readable, _, _ = select.select(
             [gate.theirs, self.server.end.theirs, self.connection], [], [], _PATIENCE
@@ -408,4 +410,4 @@ class _Handler(BaseHTTPRequestHandler):
         return False
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-        """Keep quiet."""
+        """Log nothing."""

@@ -1,7 +1,7 @@
-"""The conformance kit: what every database behind `SessionDB` must do, as tests.
+"""The conformance kit for databases: the tests that every provider must pass.
 
-A provider passes when all of it passes. The kit is plain pytest: import everything into a test
-module and supply one fixture, ``open_store``, which says how your store is opened::
+The kit is plain pytest: import everything into a test module and supply one fixture,
+``open_store``, which opens your store::
 
     import pytest
 
@@ -16,16 +16,16 @@ module and supply one fixture, ``open_store``, which says how your store is open
 
         return open_handle
 
-Every call opens another handle on the same store, which is empty when a test starts. *options* are
+Each call opens another handle on the same store, which is empty when a test starts. *options* are
 keyword arguments of `SessionDB`: always ``clock``, sometimes ``max_message_bytes`` or
-``read_only=True``, which your provider must be told, too. Handles that the kit opens, it closes.
+``read_only=True``; pass the last one on to your provider. The kit closes the handles it opens.
 
-The tests use the documented verbs alone; those of `TestPort` use the transactions of the provider,
-in the SQL that `hermes_sessions.storage.provider` defines. They make no claim on time, so they may
-run in parallel. A docstring that says "behaviour 21" names an entry of
-`hermes_sessions_testing.conformance.behaviours`, the list that the page docs/conformance.md shows.
+The tests call only documented methods of `SessionDB`. `TestPort` and `TestIsolation` also use the
+provider's transactions, with the SQL that `hermes_sessions.storage.provider` defines. No test
+depends on timing, so they can run in parallel. A docstring that says "behaviour 21" refers to
+`hermes_sessions_testing.conformance.behaviours`, the list in docs/conformance.md.
 """
-# ruff: noqa: E402 - assertions can only be made to explain themselves before the imports
+# ruff: noqa: E402 - assertion rewriting must be registered before the imports
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers that play a messenger have in common: waiting, closing, calling webhooks."""
+"""The base of fake messenger servers: waiting, closing, calling webhooks."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from hermes_sessions_testing.fake_servers.http_server import post, post_half
 
-#: A guard against hanging, not a measurement.
+#: Seconds until a wait is a failure; far longer than any test needs.
 _PATIENCE: Final = 60.0
-#: Nobody answered.
+#: The status for a call without a response.
 _NO_ANSWER: Final = 599
 
 
 class FakeServer(ABC):
-    """Has a thread that brings things to webhooks; it runs until the server is closed."""
+    """A server with a thread that calls webhooks until the server is closed."""
 
     def __init__(self, name: str) -> None:
-        #: What webhooks answered.
+        #: Statuses that webhooks returned.
         self.deliveries: list[int] = []
-        #: Held by whoever looks at, or changes, what the server knows; tells that it changed.
+        #: Guards the state of the server, and is notified of every change.
         self._changed = threading.Condition()
         self._is_over = False
         self._postman = threading.Thread(target=self._deliver, name=f"{name}-webhook", daemon=True)
 
     def wait_for(self, condition: Callable[[], Any]) -> None:
-        """Return when something is the case."""
+        """Block until *condition* holds."""
         with self._changed:
-            assert self._changed.wait_for(condition, _PATIENCE), "it did not happen"
+            assert self._changed.wait_for(condition, _PATIENCE), (
+                "the condition did not hold in time"
+            )
 
     def close(self) -> None:
-        """Stop listening and bringing, and end whoever waits; a second call does nothing."""
+        """Stop the server, its deliveries and all waiting calls. A second call does nothing."""
         with self._changed:
             self._is_over = True
             self._changed.notify_all()
@@ -50,15 +52,16 @@ class FakeServer(ABC):
 
     @abstractmethod
     def _stop_listening(self) -> None:
-        """Take no more calls of gateways."""
+        """Stop accepting calls."""
 
     @abstractmethod
     def _deliver(self) -> None:
-        """Bring what waits to a webhook, until it is over; in the thread."""
+        """Deliver queued payloads to the webhook until the server closes. Runs in the thread."""
 
     def _note(self, status: int, *, comes_again: bool) -> None:
-        """Note what a webhook answered; returns when the next call may be made. `_changed` is
-        held.
+        """Record the status of a webhook, and pause briefly before a retry.
+
+        The caller holds `_changed`.
         """
         self.deliveries.append(status)
         self._changed.notify_all()
@@ -68,10 +71,10 @@ class FakeServer(ABC):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Delivery:
-    """What is on its way to a webhook."""
+    """A payload for a webhook."""
 
     body: bytes
-    #: Instead of those by which the messenger proves that it is itself.
+    #: Sent instead of the headers with the messenger's signature.
     headers: Mapping[str, str] | None = None
 
 
@@ -79,23 +82,23 @@ D = TypeVar("D", bound=Delivery)
 
 
 class SigningFakeServer(FakeServer, Generic[D]):
-    """Signs what it brings, and brings it until it is answered with 200."""
+    """A server that signs payloads and repeats each until the webhook returns 200."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        #: Where calls are brought to; an empty address: nowhere yet.
+        #: Returns the URL of the webhook; empty while there is none.
         self.callback: Callable[[], str] = lambda: ""
         self._waiting: deque[D] = deque()
         self._cuts = 0
 
     def cut_deliveries(self, times: int = 1) -> None:
-        """Let the connection be lost in the middle of the next calls; they come again."""
+        """Drop the connection in the middle of the next *times* calls; they are retried."""
         with self._changed:
             self._cuts += times
 
     @abstractmethod
     def _headers(self, delivery: D) -> dict[str, str]:
-        """Return what is sent with a body."""
+        """Return the headers of a payload."""
 
     def _deliver(self) -> None:
         while True:
@@ -107,7 +110,7 @@ class SigningFakeServer(FakeServer, Generic[D]):
                 is_cut, self._cuts = self._cuts > 0, max(self._cuts - 1, 0)
             status = self._bring(delivery, is_cut)
             with self._changed:
-                # It is tried again whatever goes wrong, but no signature gets better by that.
+                # Failed calls are retried, except those with a wrong signature.
                 if status == 200 or delivery.headers is not None:
                     self._waiting.remove(delivery)
                 self._note(status, comes_again=status != 200)

@@ -1,4 +1,4 @@
-"""HTTP in both directions, for servers that play a messenger on this machine."""
+"""HTTP server and client code of the fake messenger servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE: Final = 60.0
 
 
 class LocalHttpServer(ThreadingHTTPServer):
-    """Listens on this machine from its creation until it is closed; *handler* answers requests."""
+    """A local HTTP server that listens from its creation until `close`."""
 
     daemon_threads = False  # closing waits for the threads
 
@@ -38,7 +38,7 @@ class LocalHttpServer(ThreadingHTTPServer):
         return f"http://{host!s}:{port}"
 
     def close(self) -> None:
-        """Stop listening and end every connection; a second call does nothing."""
+        """Stop listening and close every connection. A second call does nothing."""
         if self._is_over:
             return
         self.shutdown()
@@ -48,60 +48,60 @@ class LocalHttpServer(ThreadingHTTPServer):
         self._thread.join()
 
     def drop_connections(self) -> None:
-        """End every connection that is open now."""
+        """Drop every open connection."""
         with self._lock:
             for connection in self._connections:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def enter(self, connection: socket.socket) -> None:
-        """Remember a connection; for handlers."""
+        """Register a connection. Called by handlers."""
         with self._lock:
             self._connections.add(connection)
-            if self._is_over:  # it was accepted in the last moment
+            if self._is_over:  # accepted while the server was closing
                 connection.shutdown(socket.SHUT_RDWR)
 
     def leave(self, connection: socket.socket) -> None:
-        """Forget a connection; for handlers."""
+        """Unregister a connection. Called by handlers."""
         with self._lock:
             self._connections.discard(connection)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: clients that leave are part of the play."""
+        """Ignore clients that disconnect; tests do that on purpose."""
 
 
 class LocalHandler(BaseHTTPRequestHandler):
-    """Answers the requests of one connection; `respond` says how."""
+    """Handles the requests of one connection with `respond`."""
 
     protocol_version = "HTTP/1.1"
     server: LocalHttpServer
     connection: socket.socket
 
     def setup(self) -> None:
-        """Begin with a connection."""
+        """Register the connection."""
         super().setup()
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.server.enter(self.connection)
 
     def finish(self) -> None:
-        """End it."""
+        """Unregister the connection."""
         self.server.leave(self.connection)
         super().finish()
 
     def do_GET(self) -> None:
-        """Answer a GET."""
+        """Handle GET."""
         self.respond(b"")
 
     def do_POST(self) -> None:
-        """Answer a POST."""
+        """Handle POST."""
         self.respond(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
     @abstractmethod
     def respond(self, body: bytes) -> None:
-        """Answer a request with this body."""
+        """Respond to a request with this body."""
 
     def write_answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send an answer."""
+        """Send a response."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -110,11 +110,11 @@ class LocalHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-        """Keep quiet."""
+        """Log nothing."""
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> int:
-    """Return the status of a POST; 599 when nobody answered."""
+    """Return the status of a POST; 599 without a response."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_PATIENCE)
     try:
@@ -129,7 +129,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> int:
 
 
 def get(url: str, query: Mapping[str, str]) -> tuple[int, bytes]:
-    """Return status and body of a GET; 599 when nobody answered."""
+    """Return status and body of a GET; 599 without a response."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_PATIENCE)
     try:
@@ -143,7 +143,7 @@ def get(url: str, query: Mapping[str, str]) -> tuple[int, bytes]:
 
 
 def post_half(url: str, body: bytes, headers: Mapping[str, str]) -> None:
-    """Begin to POST, and lose the connection in the middle."""
+    """Start a POST and drop the connection halfway through the body."""
     parts = urlsplit(url)
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     with (
@@ -157,26 +157,26 @@ def post_half(url: str, body: bytes, headers: Mapping[str, str]) -> None:
         )
 
 
-# The wire under `hermes_sessions_testing.fake_servers.telegram.server`.
+# The HTTP server of the fake Telegram.
 
 
 class Answer(NamedTuple):
-    """What goes back."""
+    """A response."""
 
     status: int = 200
     body: bytes = b""
-    #: The connection ends instead.
+    #: Drop the connection instead of responding.
     is_cut: bool = False
-    #: What was asked for is done all the same.
+    #: Carry out the request although the connection is dropped.
     is_done: bool = False
 
 
-#: Answers a request, given its path and parameters.
+#: Returns the response to a request, given its path and parameters.
 Answering = Callable[[str, Mapping[str, Any]], Answer]
 
 
 class HttpServer(LocalHttpServer):
-    """Listens on this machine from its creation until it is closed."""
+    """A local server that listens from its creation until `close`."""
 
     def __init__(self, answering: Answering) -> None:
         self.answering = answering
@@ -200,11 +200,11 @@ class _Handler(LocalHandler):
         self.write_answer(answer.status, answer.body, {"Content-Type": "application/json"})
 
 
-# The wire under `hermes_sessions_testing.fake_servers.whatsapp.server`.
+# The HTTP server of the fake WhatsApp.
 
 
 class GraphRequest(NamedTuple):
-    """What the Graph API is asked."""
+    """A request to the Graph API."""
 
     method: str
     path: str
@@ -214,19 +214,19 @@ class GraphRequest(NamedTuple):
 
 
 class GraphAnswer(NamedTuple):
-    """What goes back."""
+    """A response."""
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = {}
-    #: The connection ends instead.
+    #: Drop the connection instead of responding.
     is_cut: bool = False
-    #: What was asked for is done all the same.
+    #: Carry out the request although the connection is dropped.
     is_done: bool = False
 
 
 class GraphHttp(LocalHttpServer):
-    """Listens on this machine from its creation until it is closed."""
+    """A local server that listens from its creation until `close`."""
 
     def __init__(self, graph: Callable[[GraphRequest], GraphAnswer]) -> None:
         self.graph = graph

@@ -1,4 +1,4 @@
-"""The gateway of Discord on this machine: websockets on which bots are told what happens."""
+"""The gateway of the fake Discord: WebSockets that send events to bots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MESSAGE_CONTENT: Final = 1 << 15
 
 
 class _Socket:
-    """One websocket: frames leave it in order, compressed if that was asked for."""
+    """One WebSocket. Frames are sent in order, compressed if the bot asked for it."""
 
     def __init__(self, socket: web.WebSocketResponse, transport: Any, is_compressed: bool) -> None:
         self.socket = socket
@@ -50,7 +50,7 @@ class _Socket:
 
 
 class _Session:
-    """What a bot was told since it identified, to be told again when it resumes."""
+    """The events of a bot since it identified, to replay when it resumes."""
 
     def __init__(self, intents: int) -> None:
         self.id = secrets.token_hex(16)
@@ -66,7 +66,7 @@ class _Session:
             self.socket.outgoing.put_nowait(frame)
 
     def hears(self, event: str, data: Any) -> Any:
-        """Return what this bot is told of an event, None when it did not ask for it."""
+        """Return the event as this bot's intents allow it; None if it did not subscribe."""
         if not event.startswith("MESSAGE_") or not isinstance(data, dict):
             return data
         needed = GUILD_MESSAGES if data.get("guild_id") else DIRECT_MESSAGES
@@ -77,45 +77,45 @@ class _Session:
 
 
 class FakeDiscordGateway:
-    """The websockets. Everything is done on the server's loop."""
+    """The WebSocket endpoint. All methods run on the server's event loop."""
 
     def __init__(self, state: DiscordState, address: Callable[[], str]) -> None:
         self._state = state
         self._address = address
         self._sessions: dict[str, _Session] = {}
         self._sockets: set[_Socket] = set()
-        #: What bots may ask for, by what is turned on in the portal.
+        #: Intents that the developer portal allows.
         self.allowed_intents = ~0
-        #: Codes with which those who identify next are sent away.
+        #: Close codes for the next bots that identify.
         self.refusals: list[int] = []
         #: What bots did: ``connect``, ``identify``, ``resume``, ``heartbeat``.
         self.done: list[str] = []
 
     def tell(self, event: str, data: Any) -> None:
-        """Tell every bot what happened; those that are away are told when they resume."""
+        """Send an event to every bot; disconnected bots get it when they resume."""
         for session in self._sessions.values():
             heard = session.hears(event, data)
             if heard is not None or data is None:
                 session.tell(event, heard)
 
     def babble(self, frame: str) -> None:
-        """Send something to every bot, as it is."""
+        """Send a raw frame to every bot."""
         for socket in self._sockets:
             socket.outgoing.put_nowait(frame)
 
     def ask(self, op: int, data: Any = None) -> None:
-        """Ask every bot to connect again, or tell it that its session is over."""
+        """Send an opcode to every bot: reconnect, or invalid session."""
         if op == _INVALID and not data:
             self._sessions.clear()
         self.babble(json.dumps({"op": op, "d": data, "s": None, "t": None}))
 
     def close_all(self, code: int) -> None:
-        """Close every connection with a code."""
+        """Close every connection with a close code."""
         for socket in self._sockets:
             socket.outgoing.put_nowait(code)
 
     def drop_all(self, *, forget: bool) -> None:
-        """Lose every connection; with *forget*, no session can be resumed."""
+        """Drop every connection; with *forget*, sessions cannot be resumed."""
         if forget:
             self._sessions.clear()
         for socket in list(self._sockets):
@@ -123,7 +123,7 @@ class FakeDiscordGateway:
                 socket.transport.abort()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Speak with one bot until it is gone."""
+        """Serve one bot until it disconnects."""
         if self._state.next_fault("connect") is not None:
             if request.transport is not None:
                 request.transport.abort()

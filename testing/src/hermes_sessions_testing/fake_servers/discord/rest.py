@@ -1,4 +1,4 @@
-"""The REST API of Discord on this machine: what a bot asks for, and what it is answered."""
+"""The REST API of the fake Discord."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Handler = Callable[[web.Request], Awaitable[Any]]
 
 
 class FakeDiscordRest:
-    """Answers requests; what happens by them is told by *tell*."""
+    """Handles REST requests and sends the resulting events with *tell*."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class FakeDiscordRest:
         self._state = state
         self._tell = tell
         self._address = address
-        #: Requests that may follow on each other in a channel, and in how many seconds.
+        #: The rate limit of a channel: requests, and per how many seconds.
         self.limit = (1000, 1.0)
         self._remaining: dict[str, int] = {}
 
     def routes(self) -> list[web.RouteDef]:
-        """Return what is answered; each has a name by which it can be made to fail."""
+        """Return the routes. Tests make a route fail by its name."""
         answers: list[tuple[str, str, str, Handler]] = [
             ("GET", "/api/v10/users/@me", "login", self._me),
             ("POST", "/api/v10/users/@me/channels", "private", self._private),
@@ -87,7 +87,7 @@ class FakeDiscordRest:
             self._state.changed.notify_all()
 
     def _left(self, what: str, channel: str) -> dict[str, str]:
-        """Return how many requests are left, as every answer says."""
+        """Return the rate-limit headers of a response."""
         limit, seconds = self.limit
         bucket = f"{what}:{channel}"
         left = self._remaining[bucket] = (self._remaining.get(bucket, 0) or limit) - 1
@@ -99,7 +99,7 @@ class FakeDiscordRest:
             "Via": "1.1 google",
         }
 
-    # ── what can be asked for ─────────────────────────────────────────────────────────────────
+    # ── the routes ──────────────────────────────────────────────────────────────────────────
 
     async def _me(self, _request: web.Request) -> Any:
         return {**BOT, "discriminator": "0", "avatar": None}
@@ -125,7 +125,7 @@ class FakeDiscordRest:
     async def _send(self, request: web.Request) -> Any:
         message, is_new = self._state.send(request.match_info["channel"], await _body(request))
         if is_new:
-            # The bot hears its own words.
+            # Discord sends bots their own messages, too.
             self._tell("MESSAGE_CREATE", self._state.told(message))
         return message
 
@@ -162,7 +162,7 @@ async def _body(request: web.Request) -> dict[str, Any]:
 
 
 def _json(content: object, status: int, headers: dict[str, Any]) -> web.Response:
-    # Without a charset, as Discord: its SDK takes anything else for text.
+    # Without a charset, like Discord: the SDK treats anything else as text.
     return web.Response(
         body=b"" if status == 204 else json.dumps(content).encode(),
         status=status,

@@ -1,4 +1,4 @@
-"""Discord on this machine: a server that speaks its REST API and its gateway over real sockets.
+"""A fake Discord: REST API and gateway on local sockets.
 
 ::
 
@@ -8,9 +8,9 @@
         discord.wait_for(lambda: discord.sent)
         assert discord.sent[0].text == "Hi, Anna"
 
-There is one server with two channels and a thread, and a private channel for everybody. As the real
-one, it does not want to hear whether a message was taken: what a bot misses is in the history. What
-goes wrong with the real one goes wrong here when a test asks for it: `fail`, `cut`, `drop`.
+It has one guild with two channels and a thread, and a direct-message channel per user. Like
+Discord, it expects no confirmation of messages: bots read what they missed from the history. Tests
+cause faults with `fail`, `cut` and `drop`.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ __all__ = [
     "unknown_channel",
 ]
 
-#: A guard against hanging, not a measurement.
+#: Seconds until a wait is a failure; far longer than any test needs.
 _PATIENCE: Final = 60.0
-#: How often a condition is looked at that nobody here knows of.
+#: Seconds between checks of a condition whose changes are not notified.
 _LOOK_EVERY: Final = 0.05
 _RECONNECT: Final = 7
 _INVALID: Final = 9
 
 
 class DiscordServer:
-    """The server; it listens from its creation until it is closed. Any thread may call it."""
+    """The server. It listens from its creation until `close`; any thread may call it."""
 
     def __init__(self, token: str = TOKEN) -> None:
         self.state = DiscordState(token)
@@ -91,7 +91,7 @@ class DiscordServer:
 
     @property
     def token(self) -> str:
-        """The token of the bot; another one makes the old one worthless."""
+        """The bot's token; setting another one invalidates the old one."""
         return self.state.token
 
     @token.setter
@@ -100,28 +100,28 @@ class DiscordServer:
 
     @property
     def base_url(self) -> str:
-        """The address for bots, as in ``platforms.discord.base_url``."""
+        """The base URL for bots, for ``platforms.discord.base_url``."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def sent(self) -> list[Sent]:
-        """Messages of the bot, in the order in which they were sent."""
+        """Messages of the bot, in the order they were sent."""
         with self.state.changed:
             return list(self.state.sent)
 
     @property
     def done(self) -> list[str]:
-        """What bots did on the gateway: ``connect``, ``identify``, ``resume``, ``heartbeat``."""
+        """Actions of bots on the gateway: ``connect``, ``identify``, ``resume``, ``heartbeat``."""
         with self.state.changed:
             return list(self._gateway.done)
 
     @property
     def asked(self) -> list[tuple[str, str]]:
-        """What bots asked for by REST, and about which channel."""
+        """REST requests of bots: the route's name and the channel."""
         with self.state.changed:
             return list(self.state.asked)
 
-    # ── what people do ────────────────────────────────────────────────────────────────────────
+    # ── what users do ─────────────────────────────────────────────────────────────────────────
 
     def write(
         self,
@@ -132,9 +132,9 @@ class DiscordServer:
         is_addressed: bool = False,
         **fields: Any,
     ) -> str:
-        """Let somebody write; return the message's id. Without *channel*, in private.
+        """Let a user write, in private unless *channel* is given. Return the message id.
 
-        With *is_addressed*, they mention the bot.
+        With *is_addressed*, the user mentions the bot.
         """
         if is_addressed:
             text = f"<@{BOT['id']}> {text}"
@@ -149,80 +149,81 @@ class DiscordServer:
         return str(self._on_loop(happen))
 
     def tell(self, event: str, data: Any) -> None:
-        """Let an event be told as it is, and nothing be remembered of it."""
+        """Send an event unchanged, without recording it."""
         self._on_loop(lambda: self._gateway.tell(event, data))
 
     def tell_again(self, channel_id: str, message_id: str) -> None:
-        """Let a message be told once more."""
+        """Send the event of a message again."""
         message = self.state.find(channel_id, message_id)
         self.tell("MESSAGE_CREATE", self.state.told(message))
 
     def babble(self, *frames: str) -> None:
-        """Let frames arrive that may be anything."""
+        """Send raw frames to bots."""
         for frame in frames:
             self._on_loop(lambda frame=frame: self._gateway.babble(frame))  # type: ignore[misc]
 
     def block(self, channel_id: str) -> None:
-        """Let a channel take nothing more from the bot."""
+        """Refuse all further messages of the bot in a channel."""
         self.state.blocked.add(channel_id)
 
     def forbid_intents(self, intents: int) -> None:
-        """Let something be turned off in the portal."""
+        """Turn intents off in the developer portal."""
         self._gateway.allowed_intents = ~intents
 
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────
 
     def fail(self, what: str, *refusals: Refusal) -> None:
-        """Let the next requests of a kind be refused, one for each.
+        """Refuse the next requests to a route, one per refusal.
 
-        Kinds are ``login``, ``private``, ``gateway``, ``channel``, ``history``, ``send``,
+        Routes are ``login``, ``private``, ``gateway``, ``channel``, ``history``, ``send``,
         ``message``, ``edit``, ``typing`` and ``member``.
         """
         self.state.plan(what, *refusals)
 
     def cut(self, what: str, *, times: int = 1, is_done: bool = False) -> None:
-        """Let the connection of the next requests be lost before they are answered; ``connect`` is
-        that of the gateway. With *is_done*, what was asked for happens nevertheless.
+        """Drop the connection of the next requests before responding.
+
+        ``connect`` is the gateway's connection. With *is_done*, the request takes effect.
         """
         self.state.plan(what, *[Cut(is_done)] * times)
 
     def limit(self, requests: int, seconds: float) -> None:
-        """Let Discord say that so many requests are allowed in a channel."""
+        """Set the rate limit of channels."""
         self._rest.limit = (requests, seconds)
 
     def drop(self, *, forget: bool = False) -> None:
-        """Lose the connections of the gateway; with *forget*, no session can be resumed."""
+        """Drop the gateway connections; with *forget*, sessions cannot be resumed."""
         self._on_loop(lambda: self._gateway.drop_all(forget=forget))
 
     def ask_to_reconnect(self) -> None:
-        """Ask bots to connect again, as Discord does now and then."""
+        """Ask bots to reconnect, as Discord does regularly."""
         self._on_loop(lambda: self._gateway.ask(_RECONNECT))
 
     def invalidate(self) -> None:
-        """Tell bots that their sessions are over."""
+        """Invalidate the sessions of bots."""
         self._on_loop(lambda: self._gateway.ask(_INVALID, False))
 
     def close_connections(self, code: int) -> None:
-        """Close the connections of the gateway with a code."""
+        """Close the gateway connections with a close code."""
         self._on_loop(lambda: self._gateway.close_all(code))
 
     def refuse(self, *codes: int) -> None:
-        """Let those who identify next be sent away with a code."""
+        """Close the connections of the next bots that identify with these codes."""
         self._gateway.refusals.extend(codes)
 
-    # ── waiting, and the end ──────────────────────────────────────────────────────────────────
+    # ── waiting and closing ───────────────────────────────────────────────────────────────────
 
     def wait_for(self, condition: Callable[[], Any]) -> None:
         """Block until *condition* holds."""
         end = time.monotonic() + _PATIENCE
         while not condition():
             if time.monotonic() > end:
-                raise TimeoutError("it did not happen")
+                raise TimeoutError("the condition did not hold in time")
             with self.state.changed:
                 self.state.changed.wait(_LOOK_EVERY)
 
     def close(self) -> None:
-        """Stop; a second call does nothing."""
+        """Stop the server. A second call does nothing."""
         if self._thread.is_alive():
             self._do(self._stop())
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -267,7 +268,7 @@ class DiscordServer:
 
 
 def attachment(server: DiscordServer, content: bytes, **fields: Any) -> Record:
-    """Return a file of a message, whose contents the server keeps."""
+    """Return an attachment, whose content the server stores."""
     file_id = server.state.next_id()
     server.state.files[file_id] = content
     url = f"{server.base_url}/files/{file_id}"

@@ -1,4 +1,4 @@
-"""What Discord on this machine remembers: channels, messages, and who may do what."""
+"""The state of the fake Discord: channels, messages and permissions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-# What Discord on this machine is made of: people, a server with channels, and what it refuses.
+# Users, a guild with channels, and error responses.
 
 
 Record = dict[str, Any]
@@ -59,7 +59,7 @@ _MARKUP: Final = re.compile(
 
 
 class Refusal(Exception):
-    """What Discord answers instead of a result."""
+    """An error response of Discord."""
 
     def __init__(
         self, status: int, code: int, message: str, headers: Record | None = None, **more: Any
@@ -71,7 +71,7 @@ class Refusal(Exception):
 
 
 def too_many(seconds: float, *, is_global: bool = False) -> Refusal:
-    """Return the answer to one request too many."""
+    """Return the error for a rate limit."""
     scope = "global" if is_global else "user"
     headers = {"Retry-After": f"{seconds:g}", "Via": "1.1 google", "X-RateLimit-Scope": scope}
     refusal = Refusal(429, 0, "You are being rate limited.", headers)
@@ -80,22 +80,22 @@ def too_many(seconds: float, *, is_global: bool = False) -> Refusal:
 
 
 def unknown_channel() -> Refusal:
-    """Return the answer about a channel that is not there."""
+    """Return the error for an unknown channel."""
     return Refusal(404, 10003, "Unknown Channel")
 
 
 def missing_access() -> Refusal:
-    """Return the answer about a channel that the bot may not see."""
+    """Return the error for a channel that the bot may not see."""
     return Refusal(403, 50001, "Missing Access")
 
 
 def snowflake(after: int = 0) -> int:
-    """Return an id of now, above *after*."""
+    """Return a snowflake for the current time, greater than *after*."""
     return max(after + 1, (int(time.time() * 1000) - _EPOCH) << 22)
 
 
 def shown_text(raw: str) -> str:
-    """Return what people read: Discord's markup is shown, not its signs."""
+    """Return the visible text of Discord's Markdown."""
     return _MARKUP.sub(lambda found: next(filter(None, found.groups()), ""), raw)
 
 
@@ -107,29 +107,29 @@ _MAX_TEXT: Final = 2000
 
 
 class Cut(NamedTuple):
-    """A connection that is lost before an answer; with *is_done*, after it was carried out."""
+    """A connection dropped before the response; with *is_done*, after the request took effect."""
 
     is_done: bool = False
 
 
 @dataclass(slots=True)
 class Sent:
-    """A message of the bot, as people see it now."""
+    """A message of the bot, as users see it now."""
 
     channel_id: str
     message_id: str
-    #: What is shown, without markup.
+    #: The text without markup.
     text: str
-    #: What the bot sent.
+    #: The text as the bot sent it.
     raw: str
     nonce: str | None = None
     reply_to: str | None = None
-    #: What was shown before it was changed.
+    #: Earlier texts of an edited message.
     earlier: list[str] = field(default_factory=list)
 
 
 class DiscordState:
-    """Everything that is said and known. Every method holds `changed`."""
+    """The state. Every method holds `changed`."""
 
     def __init__(self, token: str) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -137,21 +137,21 @@ class DiscordState:
         self.sent: list[Sent] = []
         self.channels: dict[str, Record] = {}
         self.messages: defaultdict[str, list[Record]] = defaultdict(list)
-        #: By server and person: their roles.
+        #: Roles by guild and user.
         self.members: dict[tuple[str, str], list[str]] = {
             (GUILD, ANNA["id"]): [],
             (GUILD, BERT["id"]): [],
         }
-        #: Channels that take nothing from the bot.
+        #: Channels in which the bot may not write.
         self.blocked: set[str] = set()
-        #: Contents of files, by their ids.
+        #: Contents of files by id.
         self.files: dict[str, bytes] = {}
-        #: Requests of the bot: what was asked for, and about which channel.
+        #: Requests of the bot: the route's name and the channel.
         self.asked: list[tuple[str, str]] = []
         self.typing: list[str] = []
-        #: When the bot came to the server.
+        #: When the bot joined the guild.
         self.joined_at = "2020-01-01T00:00:00.000000+00:00"
-        #: What the bot sent and changed, whole.
+        #: Full messages that the bot sent or edited.
         self.bodies: list[Record] = []
         self._faults: defaultdict[str, deque[Refusal | Cut]] = defaultdict(deque)
         self._last_id = 0
@@ -160,14 +160,14 @@ class DiscordState:
         self.add_channel(THREAD, name="The broken one", type=_PUBLIC_THREAD, parent_id=GENERAL)
 
     def next_id(self) -> str:
-        """Return an id that is later than all others."""
+        """Return an id greater than all others."""
         self._last_id = snowflake(self._last_id)
         return str(self._last_id)
 
-    # ── places ────────────────────────────────────────────────────────────────────────────────
+    # ── channels───────────────────────────────────────────────────────────────────────────────
 
     def add_channel(self, channel_id: str | None = None, **fields: Any) -> str:
-        """Make a channel or thread on the server; return its id."""
+        """Create a channel or thread in the guild; return its id."""
         with self.changed:
             channel_id = channel_id or self.next_id()
             self.channels[channel_id] = {
@@ -180,7 +180,7 @@ class DiscordState:
             return channel_id
 
     def direct_channel(self, user: Mapping[str, Any]) -> str:
-        """Return the private channel of somebody."""
+        """Return the direct-message channel of a user."""
         with self.changed:
             channel_id = f"5{user['id'][1:]}"
             if channel_id not in self.channels:
@@ -193,7 +193,7 @@ class DiscordState:
             return channel_id
 
     def guild(self) -> Record:
-        """Return the server as a bot is told when it connects."""
+        """Return the guild as bots receive it on connection."""
         with self.changed:
             own = [dict(each) for each in self.channels.values() if each.get("guild_id")]
         threads = [each for each in own if each["type"] == _PUBLIC_THREAD]
@@ -213,7 +213,7 @@ class DiscordState:
         }
 
     def visible(self, channel_id: str) -> Record:
-        """Return a channel that the bot may see."""
+        """Return a channel, or raise the error for one the bot may not see."""
         channel = self.channels.get(channel_id)
         if channel is None:
             raise unknown_channel()
@@ -224,7 +224,7 @@ class DiscordState:
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
     def add_message(self, channel_id: str, author: Mapping[str, Any], **fields: Any) -> Record:
-        """Remember a message as a history shows it."""
+        """Store a message and return it as the history shows it."""
         with self.changed:
             message = {
                 "id": self.next_id(),
@@ -249,7 +249,7 @@ class DiscordState:
             return message
 
     def told(self, message: Record) -> Record:
-        """Return a message as a gateway tells it: with the server, and who wrote there."""
+        """Return a message as a gateway event: with guild and member."""
         guild_id = self.channels.get(str(message.get("channel_id")), {}).get("guild_id")
         if guild_id is None:
             return message
@@ -260,7 +260,7 @@ class DiscordState:
         return {**message, "guild_id": guild_id, "member": member}
 
     def send(self, channel_id: str, body: Record) -> tuple[Record, bool]:
-        """Take a message of the bot; return it, and whether it is a new one."""
+        """Store a message of the bot; return it, and whether it is new."""
         with self.changed:
             self.bodies.append(body)
             channel = self.visible(channel_id)
@@ -284,7 +284,7 @@ class DiscordState:
             return message, True
 
     def edit(self, channel_id: str, message_id: str, body: Record) -> Record:
-        """Change a message of the bot."""
+        """Edit a message of the bot."""
         with self.changed:
             self.bodies.append(body)
             self.visible(channel_id)
@@ -308,7 +308,7 @@ class DiscordState:
         raise Refusal(404, 10008, "Unknown Message")
 
     def history(self, channel_id: str, after: int, limit: int) -> list[Record]:
-        """Return the first messages after an id, the latest first, as Discord does."""
+        """Return the first messages after an id, newest first, as Discord does."""
         with self.changed:
             self.visible(channel_id)
             later = [each for each in self.messages[channel_id] if int(each["id"]) > after]
@@ -317,12 +317,12 @@ class DiscordState:
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────
 
     def plan(self, what: str, *faults: Refusal | Cut) -> None:
-        """Let the next requests of a kind fail, one for each."""
+        """Make the next requests to a route fail, one per fault."""
         with self.changed:
             self._faults[what].extend(faults)
 
     def next_fault(self, what: str) -> Refusal | Cut | None:
-        """Return what goes wrong with a request."""
+        """Return the planned fault of a request, if any."""
         with self.changed:
             return self._faults[what].popleft() if self._faults[what] else None
 

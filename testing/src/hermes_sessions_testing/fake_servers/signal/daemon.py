@@ -1,4 +1,4 @@
-"""signal-cli on this machine: a daemon that speaks its JSON-RPC over a real socket.
+"""A fake signal-cli daemon: its JSON-RPC on a local socket.
 
 ::
 
@@ -8,9 +8,9 @@
         signal.wait_for(lambda: signal.sent)
         assert signal.sent[0].text == "Hi, Anna"
 
-Framing, errors and the shape of what is received are those of signal-cli 0.13.19. Messages wait at
-Signal until somebody subscribes; what was written to a connection is forgotten, read or not. What
-goes wrong with the real one goes wrong here when a test asks for it: `fail`, `cut`, `hold_back`.
+Framing, errors and payloads are those of signal-cli 0.13.19. Messages stay queued until a client
+subscribes; once written to a connection they are forgotten, whether or not the client reads them.
+Tests cause faults with `fail`, `cut` and `hold_back`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 from hermes_sessions_testing.fake_servers.signal.transport import LineServer, Peer
 
-#: A guard against hanging, not a measurement.
+#: Seconds until a wait is a failure; far longer than any test needs.
 _PATIENCE: Final = 60.0
 _GLANCE: Final = 0.02
 ACCOUNT: Final = "+15550100"
@@ -36,11 +36,11 @@ ACCOUNT_UUID: Final = "0b9d1e9e-0000-4000-8000-000000000000"
 
 
 class Person(NamedTuple):
-    """Somebody on Signal."""
+    """A Signal user."""
 
     uuid: str
     name: str
-    #: None where it is hidden.
+    #: None if the user hides it.
     number: str | None = None
 
 
@@ -55,7 +55,7 @@ Params = Mapping[str, Any]
 
 
 class Refusal(Exception):
-    """What the daemon answers instead of a result."""
+    """An error response of the daemon."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -67,14 +67,14 @@ class Refusal(Exception):
 def not_sent(
     kind: str, code: int = -1, message: str = "Failed to send message", **more: Any
 ) -> Refusal:
-    """Return the answer to a message that reached nobody, for the reason *kind*."""
+    """Return the error for a message without a successful recipient; *kind* is the reason."""
     address = {"uuid": ANNA.uuid, "number": ANNA.number, "username": None}
     result = {"recipientAddress": address, "type": kind, **more}
     return Refusal(code, message, {"response": {"timestamp": _now(), "results": [result]}})
 
 
 def too_many(retry_after: int | None = None, token: str | None = None) -> Refusal:
-    """Return the answer to one message too many; with a token, a captcha would help."""
+    """Return the error for a rate limit; with a token, one that a captcha lifts."""
     message = "Failed to send message due to rate limiting"
     more = {"token": token, "retryAfterSeconds": retry_after}
     return not_sent("RATE_LIMIT_FAILURE", -5, message, **more)
@@ -82,29 +82,29 @@ def too_many(retry_after: int | None = None, token: str | None = None) -> Refusa
 
 @dataclass(slots=True)
 class Sent:
-    """A message of the account, as people see it now."""
+    """A message of the account, as users see it now."""
 
-    #: UUID, number or group.
+    #: The UUID, number or group id it was sent to.
     chat_id: str
     timestamp: int
     text: str
-    #: As they were sent: ``start:length:STYLE``.
+    #: Text styles as sent: ``start:length:STYLE``.
     styles: list[str]
     params: Params
-    #: What was shown before it was changed.
+    #: Earlier texts of an edited message.
     earlier: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of a client."""
+    """A recorded request of a client."""
 
     method: str
     params: Params
 
 
 class SignalDaemon:
-    """The daemon; it listens from its creation until it is closed."""
+    """The daemon. It listens from its creation until `close`."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class SignalDaemon:
     ) -> None:
         """Listen on a free port, or on *path*."""
         self.accounts: list[str] = [ACCOUNT]
-        #: Messages of the account, in the order in which they were sent.
+        #: Messages of the account, in the order they were sent.
         self.sent: list[Sent] = []
         self.calls: list[Call] = []
         #: Contents by id, for getAttachment.
@@ -125,7 +125,7 @@ class SignalDaemon:
         self._path = path
         self._at_signal: deque[Record] = deque()
         self._subscriptions: dict[int, Peer] = {}
-        #: Of connections that receive without having asked.
+        #: Subscriptions of connections that receive without subscribing.
         self._automatic: set[Peer] = set()
         self._next_subscription = 0
         self._last_timestamp = 0
@@ -143,15 +143,15 @@ class SignalDaemon:
 
     @property
     def account(self) -> str:
-        """The number of the account."""
+        """The account's number."""
         return ACCOUNT
 
     @property
     def address(self) -> str:
-        """Where it listens, as in ``platforms.signal.address``."""
+        """The address it listens on, for ``platforms.signal.address``."""
         return self._server.address
 
-    # ── what people do ────────────────────────────────────────────────────────────────────────
+    # ── what users do ─────────────────────────────────────────────────────────────────────────
 
     def write(
         self,
@@ -162,8 +162,9 @@ class SignalDaemon:
         is_addressed: bool = False,
         **fields: Any,
     ) -> int:
-        """Let somebody write; return the message's time. With *is_addressed*, the account is
-        mentioned before the text.
+        """Let a user write, and return the message's timestamp.
+
+        With *is_addressed*, a mention of the account precedes the text.
         """
         timestamp = self.tick()
         message: Record = {
@@ -183,28 +184,28 @@ class SignalDaemon:
         return timestamp
 
     def push(self, *envelopes: Params) -> None:
-        """Let envelopes arrive at Signal, as they are; the same one may be pushed twice."""
+        """Deliver envelopes to Signal unchanged; the same one may be pushed twice."""
         received = ({"envelope": dict(each), "account": ACCOUNT} for each in envelopes)
         self.push_received(*received)
 
     def push_received(self, *received: Params) -> None:
-        """Let something be received: an envelope and what stands beside it."""
+        """Deliver the parameters of ``receive``: an envelope and its siblings."""
         with self._changed:
             self._at_signal.extend(dict(each) for each in received)
             self._deliver()
 
     def babble(self, content: bytes) -> None:
-        """Send bytes to everybody who receives, as they are."""
+        """Send raw bytes to every receiving client."""
         with self._changed:
             for peer in {*self._subscriptions.values(), *self._automatic}:
                 peer.write_raw(content)
 
     def block(self, chat_id: str) -> None:
-        """Let somebody leave Signal, or let a group remove the account."""
+        """Let a user leave Signal, or a group remove the account."""
         self._blocked.add(chat_id)
 
     def tick(self) -> int:
-        """Return a time that no message has yet, in milliseconds."""
+        """Return an unused timestamp in milliseconds."""
         with self._changed:
             self._last_timestamp = max(self._last_timestamp + 1, _now())
             return self._last_timestamp
@@ -212,61 +213,62 @@ class SignalDaemon:
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────
 
     def fail(self, method: str, refusal: Refusal) -> None:
-        """Let the next call of a method be refused."""
+        """Refuse the next call of a method."""
         self._faults[method].append(refusal)
 
     def cut(self, method: str) -> None:
-        """Let the connection be lost over the next call of a method, which is not carried out."""
+        """Drop the connection on the next call of a method, without carrying it out."""
         self._faults[method].append(None)
 
     def hold_back(self, method: str) -> None:
-        """Let the next answer to a method wait for another one: the daemon works in parallel."""
+        """Delay the next response of a method until another one was sent."""
         self._held[method] += 1
 
     def drop_connections(self) -> None:
-        """End every connection that is open now."""
+        """Drop every open connection."""
         with self._changed:
             self._subscriptions.clear()
             self._automatic.clear()
             self._server.cut_all()
 
     def restart(self) -> None:
-        """Stop, and listen again at the same path."""
+        """Stop and listen again on the same path."""
         self._server.close()
         if self._path is None:
             raise AssertionError("only a daemon with a path comes back at the same address")
         self._path.unlink()
         self._server = LineServer(self._serve, self._path)
 
-    # ── what can be seen ──────────────────────────────────────────────────────────────────────
+    # ── what tests observe─────────────────────────────────────────────────────────────────────
 
     @property
     def waiting(self) -> list[int]:
-        """The times of what is still at Signal."""
+        """The timestamps of messages that no client has received yet."""
         with self._changed:
             return [each.get("envelope", {}).get("timestamp") for each in self._at_signal]
 
     @property
     def subscribers(self) -> int:
-        """How many subscriptions there are."""
+        """The number of subscriptions."""
         return len(self._subscriptions)
 
     def calls_of(self, method: str) -> list[Call]:
-        """Return the calls of a method so far."""
+        """Return the recorded calls of a method."""
         return [call for call in list(self.calls) if call.method == method]
 
     def wait_for(self, condition: Callable[[], Any]) -> None:
-        """Return when something is the case; looks again at everything that happens here, and from
-        time to time for what happens elsewhere.
+        """Block until *condition* holds.
+
+        It is checked again after every change here, and regularly for changes elsewhere.
         """
         until = time.monotonic() + _PATIENCE
         with self._changed:
             while not condition():
-                assert time.monotonic() < until, "it did not happen"
+                assert time.monotonic() < until, "the condition did not hold in time"
                 self._changed.wait(_GLANCE)
 
     def close(self) -> None:
-        """Stop listening; a second call does nothing."""
+        """Stop the daemon. A second call does nothing."""
         self._server.close()
 
     def __enter__(self) -> Self:
@@ -304,7 +306,7 @@ class SignalDaemon:
                 self._changed.notify_all()
 
     def _answer(self, peer: Peer, line: bytes) -> tuple[str, Record] | None:
-        """Return what is answered to a line; None when the connection ends instead."""
+        """Return the response to a line; None to drop the connection."""
         number = None
         method = ""
         try:
@@ -345,7 +347,7 @@ class SignalDaemon:
             self._changed.notify_all()
 
     def _deliver(self) -> None:
-        """Write what is at Signal to those who receive, and forget it. The lock is held."""
+        """Send pending messages to receiving clients and forget them. The caller holds the lock."""
         while self._at_signal and (self._subscriptions or self._automatic):
             received = self._at_signal.popleft()
             for peer in self._automatic:
@@ -427,7 +429,7 @@ class SignalDaemon:
 
 
 def envelope(user: Person, timestamp: int, **content: Any) -> Record:
-    """Return what signal-cli receives: who, when, and one kind of content."""
+    """Return an envelope as signal-cli receives it: sender, timestamp and one kind of content."""
     return {
         "source": user.number or user.uuid,
         "sourceNumber": user.number,
@@ -445,8 +447,8 @@ def _parsed(line: bytes) -> Record:
     """Return the request in a line.
 
     Raises:
-        Refusal: there is none.
-        UnicodeDecodeError: no text at all, upon which the real one closes the connection.
+        Refusal: the line is not a request.
+        UnicodeDecodeError: the line is not UTF-8; signal-cli then closes the connection.
     """
     text = line.decode()
     if not text.strip():

@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-#: A guard against hanging, not a measurement.
+#: Seconds until a wait is a failure; far longer than any test needs.
 _PATIENCE: Final = 60.0
 
 
 class Peer:
-    """A connected client. `write` may be called by any thread, and does not wait for the client."""
+    """A connected client. `write` may be called from any thread and does not block."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -25,11 +25,11 @@ class Peer:
         self._thread.start()
 
     def write(self, said: object) -> None:
-        """Send a line."""
+        """Send an object as a line of JSON."""
         self.write_raw(json.dumps(said, separators=(",", ":")).encode() + b"\n")
 
     def write_raw(self, content: bytes) -> None:
-        """Send bytes as they are; those for a client that has gone are lost."""
+        """Send raw bytes; they are lost if the client has disconnected."""
         self._unsent.put(content)
 
     def _send(self) -> None:
@@ -38,12 +38,12 @@ class Peer:
                 self._connection.sendall(content)
 
     def cut(self) -> None:
-        """End the connection."""
+        """Drop the connection."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the client until it leaves."""
+        """Yield the client's lines until it disconnects."""
         with suppress(OSError), self._connection.makefile("rb") as file:
             yield from file
 
@@ -56,7 +56,7 @@ class Peer:
 
 
 class LineServer:
-    """Listens on this machine from its creation until it is closed, on a port or on a path."""
+    """A local server, on a port or a socket path, that listens from its creation until `close`."""
 
     def __init__(self, serve: Callable[[Peer], None], path: Path | None = None) -> None:
         self._serve = serve
@@ -76,18 +76,18 @@ class LineServer:
         self._thread.start()
 
     def cut_all(self) -> None:
-        """End every connection that is open now."""
+        """Drop every open connection."""
         with self._lock:
             for peer in self._peers:
                 peer.cut()
 
     def close(self) -> None:
-        """Stop listening and end every connection; a second call does nothing."""
+        """Stop listening and close every connection. A second call does nothing."""
         with self._lock:
             if self._is_over:
                 return
             self._is_over = True
-        # Closing alone does not wake up who accepts.
+        # Closing alone does not wake the thread that accepts connections.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(_PATIENCE)

@@ -29,10 +29,10 @@ from hermes_sessions_testing.fake_servers.slack.workspace import (
     missing_scope,
 )
 
-#: What a message may have when it is sent, and when it is changed.
+#: Parameters of chat.postMessage and chat.update.
 MAX_POST: Final = 40_000
 MAX_UPDATE: Final = 4_000
-#: What a method needs.
+#: The scopes that a method needs.
 _SCOPE_OF: Final = {
     "chat.postMessage": "chat:write",
     "chat.update": "chat:write",
@@ -45,7 +45,7 @@ _SCOPE_OF: Final = {
 
 
 class WebApi:
-    """What the app sees and does. From any thread."""
+    """The methods of the Web API. May be called from any thread."""
 
     def __init__(self, changed: threading.Condition, clock: Callable[[], float]) -> None:
         self._changed = changed
@@ -57,22 +57,22 @@ class WebApi:
         self._closed: dict[str, str] = {}
         self.token = TOKEN
         self.app_token = APP_TOKEN
-        #: What the token may do, between commas.
+        #: Scopes of the token, separated by commas.
         self.scopes = SCOPES
         self.address = ""
         self.people: dict[str, Person] = {person.id: person for person in (ANNA, BERT)}
         self.places: dict[str, Place] = {place.id: place for place in (GENERAL, SECRET, GROUP)}
-        #: Messages of the app, in the order in which they were sent.
+        #: Messages of the app, in the order they were sent.
         self.sent: list[Sent] = []
-        #: What people have said, as events say it.
+        #: Messages of users, as in events.
         self.said: list[Record] = []
         self.calls: list[ApiCall] = []
-        #: Contents by file id, and what ``files.info`` says beside the usual.
+        #: Contents by file id, and extra fields of ``files.info``.
         self.files: dict[str, bytes] = {}
         self.file_records: dict[str, Record] = {}
 
     def next_ts(self) -> str:
-        """Return the id of another message."""
+        """Return a new message id."""
         with self._changed:
             self._count += 1
             return f"{int(self._clock())}.{self._count:06d}"
@@ -80,44 +80,42 @@ class WebApi:
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────
 
     def fail(self, *refusals: Refusal) -> None:
-        """Let the next messages of the app be refused, one for each."""
+        """Refuse the next messages of the app, one per refusal."""
         with self._changed:
             self._faults.extend(refusals)
 
     def cut(self, *, is_done: bool = False) -> None:
-        """Let the connection be lost over the next message; with *is_done*, it is sent all the
-        same.
-        """
+        """Drop the connection during the next message; with *is_done*, the message is sent."""
         with self._changed:
             self._faults.append(ApiAnswer(b"done" if is_done else b"", is_cut=True))
 
     def babble(
         self, body: bytes = b"<html>busy</html>", status: int = 502, kind: str = "text/html"
     ) -> None:
-        """Let the next message be answered with something else than the Web API's JSON."""
+        """Answer the next message with something other than the Web API's JSON."""
         with self._changed:
             self._faults.append(ApiAnswer(body, status, content_type=kind))
 
     def refuse(self, method: str, refusal: Refusal) -> None:
-        """Let a method be refused from now on."""
+        """Refuse a method from now on."""
         self._refused[method] = refusal
 
     def hold(self, method: str) -> None:
-        """Let a method not be answered at all from now on."""
+        """Never respond to a method from now on."""
         self._held.add(method)
 
     def allow(self, method: str) -> None:
-        """Let a method be refused no more."""
+        """Allow a refused method again."""
         self._refused.pop(method, None)
 
     def close_chat(self, channel: str, error: str = "is_archived") -> None:
-        """Let the app not write to a chat any more."""
+        """Refuse all further messages in a chat."""
         self._closed[channel] = error
 
-    # ── answering ─────────────────────────────────────────────────────────────────────────────
+    # ── responses ────────────────────────────────────────────────────────────────────────────
 
     def answer(self, call: ApiCall) -> ApiAnswer:
-        """Answer a call."""
+        """Return the response to a call."""
         try:
             with self._changed:
                 self.calls.append(call)
@@ -129,7 +127,7 @@ class WebApi:
             return _json(refusal.body, refusal.status, refusal.headers)
 
     def file(self, name: str, token: str | None) -> ApiAnswer:
-        """Answer a question for a file: whoever may not have it is shown a page."""
+        """Return a file, or Slack's login page without a valid token."""
         if token != self.token or "files:read" not in self.scopes:
             return ApiAnswer(b"<!DOCTYPE html><title>Log in</title>", content_type="text/html")
         content = self.files.get(name)
@@ -197,7 +195,7 @@ class WebApi:
     def _post(self, params: Mapping[str, Any]) -> Record:
         channel = str(params.get("channel") or "")
         private = {person.chat for person in self.people.values()}
-        if channel in self.people:  # writing to somebody opens the chat with them
+        if channel in self.people:  # a message to a user id opens the chat
             channel = self.people[channel].chat
         if channel not in private and channel not in self.places:
             raise Refusal("channel_not_found")

@@ -1,4 +1,4 @@
-"""Slack on this machine: a Web API, sockets of Socket Mode, and signed calls of the Events API.
+"""A fake Slack: Web API, Socket Mode and signed Events API calls on local sockets.
 
 ::
 
@@ -8,10 +8,10 @@
         slack.wait_for(lambda: slack.sent)
         assert slack.sent[0].shown == "Hi, Anna"
 
-With ``SlackServer(mode="events")`` events are brought to `callback` instead, signed with
-`signing_secret`. Either way what is not confirmed comes again, on and on, as with *Delayed Events*
-turned on. What goes wrong with the real one goes wrong here when a test asks for it: `api.fail`,
-`api.cut`, `api.refuse`, `drop_connections`, `ask_to_reconnect`.
+With ``SlackServer(mode="events")`` it posts events to `callback` instead, signed with
+`signing_secret`. Unconfirmed events are repeated without end, as with *Delayed Events* turned on.
+Tests cause faults with `api.fail`, `api.cut`, `api.refuse`, `drop_connections` and
+`ask_to_reconnect`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Delivery(Delivery):
 
 
 class SlackServer(SigningFakeServer[_Delivery]):
-    """The server; it listens from its creation until it is closed."""
+    """The server. It listens from its creation until `close`."""
 
     def __init__(
         self,
@@ -70,13 +70,13 @@ class SlackServer(SigningFakeServer[_Delivery]):
         self.mode = mode
         self.signing_secret = SIGNING_SECRET
         self.api = WebApi(self._changed, clock)
-        #: Kinds of events that the app has subscribed to; a mention in a channel is of both.
+        #: Event types that the app subscribes to; a mention in a channel is of both.
         self.subscribed = {"message", "app_mention"}
-        #: Headers of the calls of the Events API.
+        #: Headers of the Events API calls.
         self.headers: list[Mapping[str, str]] = []
-        #: Ids of envelopes that were acknowledged.
+        #: Ids of acknowledged envelopes.
         self.acknowledged: set[str] = set()
-        #: How many sockets were opened since the start.
+        #: The number of WebSockets opened so far.
         self.opened = 0
         self._clock = clock
         self._count = 0
@@ -87,25 +87,25 @@ class SlackServer(SigningFakeServer[_Delivery]):
 
     @property
     def base_url(self) -> str:
-        """The address of the Web API, as in ``platforms.slack.base_url``."""
+        """The URL of the Web API, for ``platforms.slack.base_url``."""
         return f"http://{self._wire.address}/api"
 
     @property
     def token(self) -> str:
-        """Of the bot."""
+        """The bot token."""
         return self.api.token
 
     @property
     def app_token(self) -> str:
-        """Of the app."""
+        """The app-level token."""
         return self.api.app_token
 
     @property
     def sent(self) -> list[Sent]:
-        """Messages of the app, in the order in which they were sent."""
+        """Messages of the app, in the order they were sent."""
         return self.api.sent
 
-    # ── what people do ────────────────────────────────────────────────────────────────────────
+    # ── what users do ─────────────────────────────────────────────────────────────────────────
 
     def write(
         self,
@@ -116,7 +116,7 @@ class SlackServer(SigningFakeServer[_Delivery]):
         is_mention: bool = False,
         **fields: Any,
     ) -> str:
-        """Let somebody write, in private unless a place is given; return the message's ``ts``."""
+        """Let a user write, in private unless a place is given. Return the message's ``ts``."""
         event = self.event(text, person=person, place=place, is_mention=is_mention, **fields)
         if "message" in self.subscribed:
             self.push(self.envelop(event))
@@ -134,7 +134,7 @@ class SlackServer(SigningFakeServer[_Delivery]):
         is_mention: bool = False,
         **fields: Any,
     ) -> Record:
-        """Return a message as an event says it; *text* is what was typed."""
+        """Return a message event for *text* as the user typed it."""
         name = f"<@{BOT_USER_ID}> " if is_mention else ""
         ts = self.api.next_ts()
         event: Record = {
@@ -153,7 +153,7 @@ class SlackServer(SigningFakeServer[_Delivery]):
         return event
 
     def envelop(self, event: Mapping[str, Any]) -> Record:
-        """Return an event as the Events API brings it."""
+        """Return an event in the envelope of the Events API."""
         with self._changed:
             self._count += 1
             return callback(event, self._count, self._clock())
@@ -167,7 +167,7 @@ class SlackServer(SigningFakeServer[_Delivery]):
         place: Place | None = None,
         **fields: str,
     ) -> Record:
-        """Let somebody type a slash command; return what Slack brings."""
+        """Let a user type a slash command; return the payload that Slack sends."""
         with self._changed:
             self._count += 1
             number = self._count
@@ -192,9 +192,9 @@ class SlackServer(SigningFakeServer[_Delivery]):
     def push(
         self, payload: object, *, kind: str = "events_api", headers: Mapping[str, str] | None = None
     ) -> str:
-        """Let something be brought, as it is: JSON, or bytes of any kind; return its id.
+        """Deliver a payload unchanged, JSON or any bytes, and return its id.
 
-        *headers* are sent instead of those that Slack would send with a call.
+        *headers* replace those that Slack sends with a call.
         """
         if isinstance(payload, bytes):
             body = payload
@@ -215,44 +215,44 @@ class SlackServer(SigningFakeServer[_Delivery]):
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────
 
     def drop_connections(self) -> None:
-        """Let every connection that is open now be lost."""
+        """Drop every open connection."""
         self._wire.drop()
 
     def drop_sockets(self) -> None:
-        """Let every socket that is open now be lost."""
+        """Drop every open WebSocket."""
         self._wire.drop_sockets()
 
     def ask_to_reconnect(self, reason: str = "refresh_requested") -> None:
-        """Tell the app to use another socket, as Slack does every few hours."""
+        """Ask the app to open a new WebSocket, as Slack does every few hours."""
         self._wire.tell({"type": "disconnect", "reason": reason, "debug_info": {"host": "applink"}})
 
     def send_frame(self, frame: Mapping[str, Any]) -> None:
-        """Send something on every socket, as it is."""
+        """Send a raw frame on every WebSocket."""
         self._wire.tell(frame)
 
-    # ── what can be seen ──────────────────────────────────────────────────────────────────────
+    # ── what tests observe─────────────────────────────────────────────────────────────────────
 
     @property
     def waiting(self) -> list[str]:
-        """The ids of what is not confirmed."""
+        """The ids of unconfirmed payloads."""
         with self._changed:
             return [delivery.id for delivery in self._waiting]
 
     def _stop_listening(self) -> None:
         self._wire.close()
 
-    # ── the wire ──────────────────────────────────────────────────────────────────────────────
+    # ── transport─────────────────────────────────────────────────────────────────────────────
 
     def answer(self, call: ApiCall) -> ApiAnswer:
-        """See `slack_wire.SlackBackend`."""
+        """See `SlackBackend`."""
         return self.api.answer(call)
 
     def file(self, name: str, token: str | None) -> ApiAnswer:
-        """See `slack_wire.SlackBackend`."""
+        """See `SlackBackend`."""
         return self.api.file(name, token)
 
     def outgoing(self, link: Link) -> list[str]:
-        """See `slack_wire.SlackBackend`: everything that was not sent on this socket."""
+        """See `SlackBackend`: every payload that was not sent on this WebSocket yet."""
         with self._changed:
             if self.mode != "socket":
                 return []
@@ -265,7 +265,7 @@ class SlackServer(SigningFakeServer[_Delivery]):
             return frames
 
     def incoming(self, frame: str) -> None:
-        """See `slack_wire.SlackBackend`: an acknowledgement."""
+        """See `SlackBackend`: an acknowledgement."""
         envelope_id = json.loads(frame).get("envelope_id")
         with self._changed:
             self.acknowledged.add(str(envelope_id))
@@ -274,7 +274,7 @@ class SlackServer(SigningFakeServer[_Delivery]):
             self._changed.notify_all()
 
     def linked(self) -> None:
-        """See `slack_wire.SlackBackend`."""
+        """See `SlackBackend`."""
         with self._changed:
             self.opened += 1
             self._changed.notify_all()
@@ -288,7 +288,7 @@ class SlackServer(SigningFakeServer[_Delivery]):
         return f"v0={digest}"
 
     def headers_for(self, body: bytes, *, now: float | None = None) -> dict[str, str]:
-        """Return what Slack sends with a body."""
+        """Return the headers that Slack sends with a body."""
         timestamp = str(int(self._clock() if now is None else now))
         return {
             "X-Slack-Request-Timestamp": timestamp,
@@ -309,7 +309,7 @@ class SlackServer(SigningFakeServer[_Delivery]):
 
 
 def _frame(delivery: _Delivery) -> str:
-    """Return an envelope; what is no JSON is sent in it as it stands."""
+    """Return a Socket Mode envelope; a payload that is not JSON is embedded unchanged."""
     envelope: Record = {
         "envelope_id": delivery.id,
         "type": delivery.kind,

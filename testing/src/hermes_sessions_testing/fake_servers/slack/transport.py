@@ -15,7 +15,7 @@ _PATIENCE: Final = 60.0
 
 
 class ApiCall(NamedTuple):
-    """What the Web API is asked."""
+    """A call of the Web API."""
 
     method: str
     params: Mapping[str, Any]
@@ -23,50 +23,50 @@ class ApiCall(NamedTuple):
 
 
 class ApiAnswer(NamedTuple):
-    """What goes back."""
+    """A response."""
 
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = {}
     content_type: str = "application/json"
-    #: The connection ends instead.
+    #: Drop the connection instead of responding.
     is_cut: bool = False
-    #: Nothing goes back, for as long as the server runs.
+    #: Never respond.
     is_held: bool = False
 
 
 class SlackBackend(Protocol):
-    """What a Slack does; called from the thread of the wire."""
+    """What the transport calls, from its own thread."""
 
     def answer(self, call: ApiCall) -> ApiAnswer:
-        """Answer a call of the Web API."""
+        """Return the response to a Web API call."""
 
     def file(self, name: str, token: str | None) -> ApiAnswer:
-        """Answer a question for a file."""
+        """Return the response to a request for a file."""
 
     def outgoing(self, link: Link) -> list[str]:
-        """Return frames that are due on a socket."""
+        """Return the frames to send on a WebSocket."""
 
     def incoming(self, frame: str) -> None:
-        """Take a frame."""
+        """Handle a received frame."""
 
     def linked(self) -> None:
-        """Take notice of a new socket."""
+        """Handle a new WebSocket."""
 
 
 class Link:
-    """One socket of Socket Mode."""
+    """One WebSocket of Socket Mode."""
 
     def __init__(self, socket: web.WebSocketResponse, request: web.Request) -> None:
         self.socket = socket
         self.request = request
         self.is_due = asyncio.Event()
-        #: Ids of envelopes that were sent on it.
+        #: Ids of the envelopes sent on it.
         self.sent: set[str] = set()
 
 
 class SlackTransport:
-    """Listens on this machine from its creation until it is closed."""
+    """A local server that listens from its creation until `close`."""
 
     def __init__(self, exchange: SlackBackend) -> None:
         self._exchange = exchange
@@ -82,11 +82,11 @@ class SlackTransport:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address it listens on."""
         return f"127.0.0.1:{self.port}"
 
     def wake(self) -> None:
-        """Say that frames may be due."""
+        """Check for frames to send."""
 
         def wake() -> None:
             for link in self._links:
@@ -95,7 +95,7 @@ class SlackTransport:
         self._do(wake)
 
     def drop(self) -> None:
-        """End every connection that is open now, without a word."""
+        """Drop every open connection without a close frame."""
 
         def drop() -> None:
             server = self._runner.server if self._runner else None
@@ -106,7 +106,7 @@ class SlackTransport:
         self._do(drop)
 
     def drop_sockets(self) -> None:
-        """End every socket that is open now, without a word."""
+        """Drop every open WebSocket without a close frame."""
 
         def drop() -> None:
             for link in self._links:
@@ -116,7 +116,7 @@ class SlackTransport:
         self._do(drop)
 
     def tell(self, frame: Mapping[str, Any]) -> None:
-        """Send a frame on every socket."""
+        """Send a frame on every WebSocket."""
 
         async def tell() -> None:
             for link in list(self._links):
@@ -126,7 +126,7 @@ class SlackTransport:
         asyncio.run_coroutine_threadsafe(tell(), self._loop).result(_PATIENCE)
 
     def close(self) -> None:
-        """Stop; a second call does nothing."""
+        """Stop the server. A second call does nothing."""
         if self._thread.is_alive():
             self.drop()
             self._do(self._is_over.set)
@@ -136,7 +136,7 @@ class SlackTransport:
         with suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(work)
 
-    # ── in the thread ─────────────────────────────────────────────────────────────────────────
+    # ── in its thread ─────────────────────────────────────────────────────────────────────────
 
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -205,7 +205,7 @@ class SlackTransport:
                 if frame.type is WSMsgType.TEXT:
                     self._exchange.incoming(frame.data)
         except ConnectionError:
-            pass  # it was dropped before hello was said
+            pass  # dropped before the hello frame
         finally:
             self._links.discard(link)
             sending.cancel()

@@ -1,4 +1,4 @@
-"""Who and what there is on the Slack of `hermes_sessions_testing.fake_servers.slack.server`."""
+"""The workspace of the fake Slack: users, channels, tokens and markup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-# Slack's markup as its clients show it.
+# Slack's markup, as clients show it.
 
 
 _CODE: Final = re.compile(r"```\n?(?P<block>.+?)\n?```|`(?P<code>[^`\n]+)`", re.DOTALL)
@@ -26,7 +26,7 @@ _SIGNS: Final = {"amp": "&", "lt": "<", "gt": ">"}
 
 
 def shown_text(mrkdwn: str) -> str:
-    """Return what people read of a message."""
+    """Return the visible text of a message."""
     pieces: list[str] = []
     at = 0
     for code in _CODE.finditer(mrkdwn):
@@ -38,18 +38,18 @@ def shown_text(mrkdwn: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return *text* with the signs that were escaped."""
+    """Return *text* with its escaped characters restored."""
     return _ENTITY.sub(lambda entity: _SIGNS[entity[1]], text)
 
 
 def escape(text: str) -> str:
-    """Return what a client sends when somebody types *text*; links and mentions are not found."""
+    """Return *text* as a Slack client sends it; links and mentions are not recognised."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _prose(text: str) -> str:
     text = _CONTROL.sub(lambda control: control["inside"].rpartition("|")[2], text)
-    for _ in range(3):  # emphasis in emphasis
+    for _ in range(3):  # nested emphasis
         text = _EMPHASIS.sub(r"\2", text)
     return unescape(text)
 
@@ -80,13 +80,13 @@ class Person(NamedTuple):
 
     @property
     def record(self) -> Record:
-        """What ``users.info`` says."""
+        """The user as ``users.info`` returns it."""
         profile = {"display_name": self.name, "real_name": self.name}
         return {"id": self.id, "team_id": TEAM_ID, "name": self.name.lower(), "profile": profile}
 
 
 class Place(NamedTuple):
-    """A channel, or a chat of several people."""
+    """A channel or a group chat."""
 
     id: str
     name: str
@@ -96,7 +96,7 @@ class Place(NamedTuple):
 
     @property
     def record(self) -> Record:
-        """What ``conversations.info`` says."""
+        """The channel as ``conversations.info`` returns it."""
         return {
             "id": self.id,
             "name": self.name,
@@ -118,7 +118,7 @@ GROUP: Final = Place("C0GROUP", "mpdm-anna--bert--hermes-1", kind="mpim")
 
 
 class Refusal(Exception):
-    """What the Web API answers instead of a result."""
+    """An error response of the Web API."""
 
     def __init__(self, error: str, *, status: int = 200, **fields: Any) -> None:
         super().__init__(error)
@@ -129,35 +129,35 @@ class Refusal(Exception):
 
 
 def too_many(retry_after: float = 30) -> Refusal:
-    """Return the answer to one call too many."""
+    """Return the error for a rate limit."""
     return Refusal("ratelimited", status=429, headers={"Retry-After": f"{retry_after:g}"})
 
 
 def missing_scope(needed: str) -> Refusal:
-    """Return the answer to a call that the app may not make."""
+    """Return the error for a missing scope."""
     return Refusal("missing_scope", needed=needed, provided="identify")
 
 
 @dataclass(slots=True)
 class Sent:
-    """A message of the app, as it is now."""
+    """A message of the app, in its current form."""
 
     channel: str
     ts: str
     #: In Slack's markup.
     text: str
     thread_ts: str | None = None
-    #: What it was before it was changed.
+    #: Earlier texts of an edited message.
     before: list[str] = field(default_factory=list)
 
     @property
     def shown(self) -> str:
-        """What people read."""
+        """The visible text."""
         return shown_text(self.text)
 
 
 def callback(event: Mapping[str, Any], number: int, now: float) -> Record:
-    """Return what the Events API says around an event."""
+    """Return the envelope of the Events API around an event."""
     return {
         "token": "unused",
         "team_id": TEAM_ID,

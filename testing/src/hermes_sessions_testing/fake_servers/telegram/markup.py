@@ -1,4 +1,4 @@
-"""Telegram's HTML as its servers read it: a few tags, properly nested, everything else escaped."""
+"""A parser of Telegram's HTML, as strict as Telegram's servers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TAGS: Final = frozenset(
 
 
 class MarkupError(ValueError):
-    """Why a text cannot be parsed, in the words that Telegram uses."""
+    """A text cannot be parsed; the message is the one that Telegram returns."""
 
 
 def shown_text(html: str) -> str:
-    """Return what is shown of a text in Telegram's HTML.
+    """Return the visible text of Telegram's HTML.
 
     Raises:
-        MarkupError: Telegram would refuse it.
+        MarkupError: Telegram would reject the text.
     """
     shown: list[str] = []
     opened: list[str] = []

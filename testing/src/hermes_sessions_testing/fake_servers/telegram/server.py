@@ -1,4 +1,4 @@
-"""Telegram on this machine: a server that speaks the Bot API over a real socket.
+"""A fake Telegram: the Bot API on a local socket.
 
 ::
 
@@ -8,8 +8,8 @@
         telegram.wait_for(lambda: telegram.sent)
         assert telegram.sent[0].text == "Hi, Anna"
 
-Updates wait until the bot confirms them by an offset, or takes them from a webhook. What goes wrong
-with the real one goes wrong here when a test asks for it: `fail`, `cut`, `block`.
+Updates stay queued until the bot confirms them by an offset, or accepts them on its webhook. Tests
+cause faults with `fail`, `cut` and `block`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Record = dict[str, Any]
 
 
 class Refusal(Exception):
-    """What the Bot API answers instead of a result."""
+    """An error response of the Bot API."""
 
     def __init__(self, code: int, description: str, **parameters: int) -> None:
         super().__init__(description)
@@ -50,52 +50,52 @@ class Refusal(Exception):
 
 
 def bad_request(description: str, **parameters: int) -> Refusal:
-    """Return the answer to a request that cannot be fulfilled."""
+    """Return the error for a bad request."""
     return Refusal(400, f"Bad Request: {description}", **parameters)
 
 
 def too_many(retry_after: int) -> Refusal:
-    """Return the answer to one request too many."""
+    """Return the error for a rate limit."""
     return Refusal(429, f"Too Many Requests: retry after {retry_after}", retry_after=retry_after)
 
 
 @dataclass(slots=True)
 class Sent:
-    """A message of the bot, as people see it now."""
+    """A message of the bot, as users see it now."""
 
     chat_id: int
     message_id: int
-    #: What is shown, without markup.
+    #: The text without markup.
     text: str
-    #: What the bot sent.
+    #: The text as the bot sent it.
     raw: str
     parse_mode: str | None = None
     thread_id: int | None = None
     reply_to: int | None = None
-    #: What was shown before it was changed.
+    #: Earlier texts of an edited message.
     earlier: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of the bot."""
+    """A recorded request of the bot."""
 
     method: str
     params: Params
 
 
 class TelegramServer(FakeServer):
-    """The server; it listens from its creation until it is closed."""
+    """The server. It listens from its creation until `close`."""
 
     def __init__(self, token: str = TOKEN) -> None:
         super().__init__("telegram")
         self.token = token
-        #: Messages of the bot, in the order in which they were sent.
+        #: Messages of the bot, in the order they were sent.
         self.sent: list[Sent] = []
         self.calls: list[Call] = []
-        #: Where the address of a webhook leads to: the proxy before it, as it were.
+        #: Maps the URL of a webhook to the address to call, as a reverse proxy would.
         self.route: Callable[[str], str] = lambda url: url
-        #: The menu of the bot.
+        #: The bot's command menu.
         self.commands: dict[str, str] = {}
         #: Contents by file id, for getFile.
         self.files: dict[str, bytes] = {}
@@ -119,10 +119,10 @@ class TelegramServer(FakeServer):
 
     @property
     def base_url(self) -> str:
-        """The address for bots, as in ``platforms.telegram.base_url``."""
+        """The base URL for bots, for ``platforms.telegram.base_url``."""
         return self._http.address
 
-    # ── what people do ────────────────────────────────────────────────────────────────────────
+    # ── what users do ─────────────────────────────────────────────────────────────────────────
 
     def write(
         self,
@@ -133,7 +133,7 @@ class TelegramServer(FakeServer):
         thread_id: int | None = None,
         **fields: Any,
     ) -> int:
-        """Let somebody write; return the message's id. Without *chat*, in private."""
+        """Let a user write, in a private chat unless *chat* is given. Return the message id."""
         chat = dict(chat or {"id": user["id"], "type": "private", "first_name": user["first_name"]})
         with self._changed:
             message_id = self._take_message_id()
@@ -146,9 +146,9 @@ class TelegramServer(FakeServer):
         return message_id
 
     def push(self, *updates: Params) -> list[int]:
-        """Let updates arrive together, as they are, numbered if they are not; return the numbers.
+        """Deliver updates unchanged and together, number those without one, return the numbers.
 
-        The same content may be pushed twice, and in any order.
+        The same content may be pushed twice, in any order.
         """
         numbers = []
         with self._changed:
@@ -162,57 +162,57 @@ class TelegramServer(FakeServer):
         return numbers
 
     def block(self, chat_id: int) -> None:
-        """Let somebody block the bot."""
+        """Let a user block the bot."""
         self._blocked.add(chat_id)
 
     def delete_topic(self, chat_id: int, thread_id: int) -> None:
-        """Let a topic go."""
+        """Delete a topic."""
         self._threads[chat_id].discard(thread_id)
 
     def move(self, chat_id: int, new_chat_id: int) -> None:
-        """Let a group become a supergroup, which has another id."""
+        """Turn a group into a supergroup with a new id."""
         self._chats[new_chat_id] = self._chats[chat_id] | {"id": new_chat_id}
         self._moved[chat_id] = new_chat_id
 
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────
 
     def fail(self, method: str, *refusals: Refusal) -> None:
-        """Let the next calls of a method be refused, one for each."""
+        """Refuse the next calls of a method, one per refusal."""
         with self._changed:
             self._faults[method.lower()].extend(refusals)
 
     def cut(self, method: str, *, times: int = 1, is_done: bool = False) -> None:
-        """Let the connection of the next calls be lost before they are answered.
+        """Drop the connection of the next calls before responding.
 
-        With *is_done*, what was asked for happens nevertheless.
+        With *is_done*, the call takes effect.
         """
         with self._changed:
             self._faults[method.lower()].extend([Answer(is_cut=True, is_done=is_done)] * times)
 
     def drop_connections(self) -> None:
-        """Let every connection that is open now be lost."""
+        """Drop every open connection."""
         self._http.drop_connections()
 
     def babble(self, method: str, body: bytes = b"<html>busy</html>", status: int = 200) -> None:
-        """Let the next call be answered with something else than the Bot API's JSON."""
+        """Answer the next call with something other than the Bot API's JSON."""
         with self._changed:
             self._faults[method.lower()].append(Answer(status, body))
 
-    # ── what can be seen ──────────────────────────────────────────────────────────────────────
+    # ── what tests observe─────────────────────────────────────────────────────────────────────
 
     @property
     def waiting(self) -> list[int]:
-        """The numbers of the updates that are not confirmed."""
+        """The numbers of unconfirmed updates."""
         with self._changed:
             return [update["update_id"] for update in self._updates]
 
     @property
     def webhook(self) -> Record:
-        """What was asked for with setWebhook; empty when there is none."""
+        """The parameters of the last setWebhook; empty without a webhook."""
         return dict(self._webhook)
 
     def calls_of(self, method: str) -> list[Call]:
-        """Return the calls of a method so far."""
+        """Return the recorded calls of a method."""
         return [call for call in list(self.calls) if call.method == method.lower()]
 
     def _stop_listening(self) -> None:
@@ -364,7 +364,7 @@ class TelegramServer(FakeServer):
         return self._chats[chat_id]
 
     def _meet(self, message: object) -> None:
-        """Remember chat and topic of a message, if it has them."""
+        """Record the chat and topic of a message, if any."""
         chat = message.get("chat") if isinstance(message, Mapping) else None
         if isinstance(message, Mapping) and isinstance(chat, Mapping):
             self._chats[chat.get("id", 0)] = dict(chat)

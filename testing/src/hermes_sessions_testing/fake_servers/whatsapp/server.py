@@ -1,4 +1,4 @@
-"""WhatsApp on this machine: a Graph API over a real socket, which brings messages to a webhook.
+"""A fake WhatsApp: the Graph API on a local socket, and calls to a webhook.
 
 ::
 
@@ -9,8 +9,8 @@
         whatsapp.wait_for(lambda: whatsapp.sent)
         assert whatsapp.sent[0].text == "Hi, Anna"
 
-What is brought is signed, and brought again until it is answered with 200. What goes wrong with the
-real one goes wrong here when a test asks for it: `fail`, `cut`, `cut_deliveries`, `block`.
+Webhook calls are signed, and repeated until they return 200. Tests cause faults with `fail`, `cut`,
+`cut_deliveries` and `block`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hermes_sessions_testing.fake_servers.http_server import (
     get,
 )
 
-# Who and what there is on the WhatsApp of `hermes_sessions_testing.fake_servers.whatsapp.server`.
+# The users and errors of the fake WhatsApp.
 
 
 NUMBER_ID: Final = "106540352242922"
@@ -45,16 +45,16 @@ Record = dict[str, Any]
 
 
 class Person(NamedTuple):
-    """Somebody with a phone."""
+    """A WhatsApp user."""
 
     name: str
     number: str | None
-    #: What stays when the number changes; None where Meta does not tell it.
+    #: The id that survives a change of number; None where Meta does not send it.
     user_id: str | None = None
 
     @property
     def id(self) -> str:
-        """By which they are written to."""
+        """The id to send messages to."""
         return self.number or self.user_id or ""
 
 
@@ -68,7 +68,7 @@ GROUP: Final = "Y2FwaV9ncm91cDoxNTU1MDc4Mzg4MToxMjAzNjM0"
 
 
 class Refusal(Exception):
-    """What the Graph API answers instead of a result."""
+    """An error response of the Graph API."""
 
     def __init__(
         self, status: int, code: int, message: str, details: str = "", **headers: str
@@ -87,13 +87,13 @@ class Refusal(Exception):
 
 
 def too_many(code: int = 130429, retry_after: float | None = None) -> Refusal:
-    """Return the answer to one message too many."""
+    """Return the error for a rate limit."""
     headers = {} if retry_after is None else {"Retry_After": f"{retry_after:g}"}
     return Refusal(429, code, "Rate limit hit", "Message failed to send.", **headers)
 
 
 def outside_window() -> Refusal:
-    """Return the answer to a message to somebody who has not written for a day."""
+    """Return the error for a message outside the 24-hour window."""
     return Refusal(
         400,
         131047,
@@ -104,7 +104,7 @@ def outside_window() -> Refusal:
 
 
 def contact_of(person: Person) -> Record:
-    """Return somebody as they stand in a call."""
+    """Return the contact entry of a user in a webhook call."""
     contact: Record = {"profile": {"name": person.name}}
     if person.number:
         contact["wa_id"] = person.number
@@ -114,7 +114,7 @@ def contact_of(person: Person) -> Record:
 
 
 def unknown_object(path: str) -> Refusal:
-    """Return the answer to a question about something that is not there."""
+    """Return the error for an unknown object."""
     return Refusal(
         400,
         100,
@@ -128,7 +128,7 @@ APP_SECRET: Final = "0123456789abcdef0123456789abcdef"  # noqa: S105
 _SIGNATURE: Final = "X-Hub-Signature-256"
 _ACCOUNT_ID: Final = "102290129340398"
 _MAX_TEXT: Final = 4096
-#: How long after somebody wrote they may be answered.
+#: Seconds after a user's last message in which replies are allowed.
 _WINDOW: Final = 86400.0
 
 
@@ -145,7 +145,7 @@ class Sent:
 
 
 class WhatsAppServer(SigningFakeServer[Delivery]):
-    """The server; it listens from its creation until it is closed."""
+    """The server. It listens from its creation until `close`."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__("whatsapp")
@@ -153,14 +153,14 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
         self.app_secret = APP_SECRET
         self.phone_number_id = NUMBER_ID
         self._clock = clock
-        #: Messages of the gateway, in the order in which they were sent.
+        #: Messages of the gateway, in the order they were sent.
         self.sent: list[Sent] = []
-        #: What was said about messages: that they were read, that an answer is coming.
+        #: Read receipts and typing indicators.
         self.marks: list[Record] = []
         self.requests: list[GraphRequest] = []
         #: Contents by media id.
         self.files: dict[str, bytes] = {}
-        #: Where files are, if not here.
+        #: The base URL of media files, if not this server.
         self.file_address: Callable[[str], str] = lambda name: f"{self.base_url}/files/{name}"
         self._last_wrote: dict[str, float] = {}
         self._blocked: set[str] = set()
@@ -171,10 +171,10 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
 
     @property
     def base_url(self) -> str:
-        """The address of the Graph API, as in ``platforms.whatsapp.base_url``."""
+        """The URL of the Graph API, for ``platforms.whatsapp.base_url``."""
         return self._http.address
 
-    # ── what people do ────────────────────────────────────────────────────────────────────────
+    # ── what users do ─────────────────────────────────────────────────────────────────────────
 
     def write(
         self,
@@ -184,7 +184,7 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
         group: str | None = None,
         **fields: Any,
     ) -> str:
-        """Let somebody write; return the message's id."""
+        """Let a user write, and return the message id."""
         message = self.message(text, person=person, group=group, **fields)
         self.push(self.call(self.value([message], [person])))
         return str(message["id"])
@@ -197,7 +197,7 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
         group: str | None = None,
         **fields: Any,
     ) -> Record:
-        """Return a message as it stands in a call; the person may be answered from then on."""
+        """Return a message as in a webhook call; replies to the user are allowed from now on."""
         with self._changed:
             self._count += 1
             number = self._count
@@ -225,7 +225,7 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
         people: list[Person] | None = None,
         statuses: list[Record] | None = None,
     ) -> Record:
-        """Return what changed: messages and their writers, and statuses."""
+        """Return the change object of a call: messages, contacts and statuses."""
         value: Record = {
             "messaging_product": "whatsapp",
             "metadata": {
@@ -241,7 +241,7 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
         return value
 
     def call(self, *values: Any, field: str = "messages") -> Record:
-        """Return the body of a call."""
+        """Return the body of a webhook call."""
         changes = [{"value": value, "field": field} for value in values]
         return {
             "object": "whatsapp_business_account",
@@ -249,7 +249,7 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
         }
 
     def tell_status(self, message_id: str, status: str, **fields: Any) -> None:
-        """Tell the gateway how far a message of it has come."""
+        """Send a delivery status of a message to the gateway."""
         sent = next(sent for sent in self.sent if sent.message_id == message_id)
         told = {
             "id": message_id,
@@ -261,9 +261,9 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
         self.push(self.call(self.value([], statuses=[told | fields])))
 
     def push(self, *calls: object, signature: str | None = None) -> None:
-        """Let calls be brought, in this order, as they are: JSON, or bytes of any kind.
+        """Deliver payloads to the webhook in this order, unchanged: JSON or any bytes.
 
-        The same may be pushed twice. *signature* is one that is not Meta's.
+        The same payload may be pushed twice. *signature* replaces the valid one.
         """
         headers = None if signature is None else {_SIGNATURE: signature}
         with self._changed:
@@ -273,11 +273,11 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
             self._changed.notify_all()
 
     def block(self, chat_id: str) -> None:
-        """Let somebody block the number."""
+        """Let a user block the number."""
         self._blocked.add(chat_id)
 
     def verify(self, verify_token: str, challenge: str = "1158201444") -> bool:
-        """Ask the webhook whether it is ours, as Meta does when it is set up."""
+        """Verify the webhook, as Meta does during set-up."""
         query = {"hub.mode": "subscribe", "hub.challenge": challenge}
         status, body = get(self.callback(), query | {"hub.verify_token": verify_token})
         return status == 200 and body == challenge.encode()
@@ -285,32 +285,32 @@ class WhatsAppServer(SigningFakeServer[Delivery]):
     # ── what goes wrong ───────────────────────────────────────────────────────────────────────
 
     def fail(self, *refusals: Refusal) -> None:
-        """Let the next messages of the gateway be refused, one for each."""
+        """Refuse the next messages of the gateway, one per refusal."""
         with self._changed:
             self._faults.extend(refusals)
 
     def cut(self, *, is_done: bool = False) -> None:
-        """Let the connection be lost over the next message of the gateway.
+        """Drop the connection during the next message of the gateway.
 
-        With *is_done*, it is sent nevertheless.
+        With *is_done*, the message is sent.
         """
         with self._changed:
             self._faults.append(GraphAnswer(is_cut=True, is_done=is_done))
 
     def babble(self, body: bytes = b"<html>busy</html>", status: int = 502) -> None:
-        """Let the next message be answered with something else than the Graph API's JSON."""
+        """Answer the next message with something other than the Graph API's JSON."""
         with self._changed:
             self._faults.append(GraphAnswer(status, body))
 
     def drop_connections(self) -> None:
-        """Let every connection to the Graph API that is open now be lost."""
+        """Drop every open connection to the Graph API."""
         self._http.drop_connections()
 
-    # ── what can be seen ──────────────────────────────────────────────────────────────────────
+    # ── what tests observe─────────────────────────────────────────────────────────────────────
 
     @property
     def waiting(self) -> list[bytes]:
-        """The bodies of the calls that are not confirmed."""
+        """The bodies of unconfirmed webhook calls."""
         with self._changed:
             return [delivery.body for delivery in self._waiting]
 
