@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from hermes_sessions.agent.clients.model_selection import choose_model
-from hermes_sessions.agent.command_table import COMMANDS, TypedCommand
+from hermes_sessions.agent.slash_commands import COMMANDS, TypedCommand
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.cli.chat.prompt import StdinReader
 from hermes_sessions.cli.chat.slash_commands import SlashCommands

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes_sessions.agent.command_table import commands_for
+from hermes_sessions.agent.slash_commands import commands_for
 from hermes_sessions.cli.render.chat import command_lines, numbered_sessions, wrapped
 from hermes_sessions.cli.render.style import Style
 from hermes_sessions.cli.render.text_width import display_width

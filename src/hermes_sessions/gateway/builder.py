@@ -21,7 +21,7 @@ from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.gateway import malloc_tuning
 from hermes_sessions.gateway.access_control import AccessPolicy, Authorisation
 from hermes_sessions.gateway.command_executor import CommandExecutor
-from hermes_sessions.gateway.command_handlers import CommandHandlers, in_turn
+from hermes_sessions.gateway.slash_commands import GatewayCommands, in_turn
 from hermes_sessions.gateway.delivery import Delivery, reply_to
 from hermes_sessions.gateway.events import Inbound, target_of_message
 from hermes_sessions.gateway.handoffs import Handoffs
@@ -280,8 +280,8 @@ class _GatewayBuilder:
         )
 
     @cached_property
-    def _desk(self) -> CommandHandlers:
-        return CommandHandlers(
+    def _desk(self) -> GatewayCommands:
+        return GatewayCommands(
             self._store,
             self._mailboxes,
             self._pool,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
-from hermes_sessions.agent.command_table import TypedCommand, parse_command
+from hermes_sessions.agent.slash_commands import TypedCommand, parse_command
 from hermes_sessions.errors import HermesSessionsError, StoreUnavailable
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, target_of_message

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from hermes_sessions.agent.chat_spool import STORE_UNAVAILABLE_ERRORS
-from hermes_sessions.agent.command_table import TypedCommand, UnknownCommand, parse_command
+from hermes_sessions.agent.slash_commands import TypedCommand, UnknownCommand, parse_command
 from hermes_sessions.errors import InvalidInput, MessageTooLarge, StoreClosed
 from hermes_sessions.gateway.access_control import Authorisation
 from hermes_sessions.gateway.command_executor import CommandExecutor

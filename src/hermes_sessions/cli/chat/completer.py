@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from hermes_sessions.agent.command_table import commands_for
+from hermes_sessions.agent.slash_commands import commands_for
 
 
 class Suggestion(NamedTuple):

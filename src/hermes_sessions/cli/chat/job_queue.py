@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hermes_sessions.agent.command_table import TypedCommand
+from hermes_sessions.agent.slash_commands import TypedCommand
 from hermes_sessions.agent.interrupts import Interrupt
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from hermes_sessions.agent.command_table import TypedCommand, UnknownCommand, parse_command
+from hermes_sessions.agent.slash_commands import TypedCommand, UnknownCommand, parse_command
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.cli.chat.job_queue import BackgroundJobQueue, ImmediateJobQueue, Job, JobQueue
 from hermes_sessions.cli.chat.prompt import LineReader, Prompt, StdinReader, can_prompt, read_lines

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hermes_sessions.agent.command_table import TypedCommand, commands_for
+from hermes_sessions.agent.slash_commands import TypedCommand, commands_for
 from hermes_sessions.agent.interrupts import Interrupt
 from hermes_sessions.cli.chat.incognito import OFF, ON, require_stored
 from hermes_sessions.cli.render.chat import command_lines, numbered_sessions, wrapped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hermes_sessions.agent.command_table import Command
+from hermes_sessions.agent.slash_commands import Command
 from hermes_sessions.cli.render.humanize import counted, relative_time
 from hermes_sessions.cli.render.safe_text import lines as safe_lines
 from hermes_sessions.cli.render.safe_text import one_line

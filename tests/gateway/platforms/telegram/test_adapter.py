@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_sessions.agent.command_table import commands_for
+from hermes_sessions.agent.slash_commands import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.config.sections import NamedValues
 from hermes_sessions.errors import StoreUnavailable

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.agent.command_table import commands_for
+from hermes_sessions.agent.slash_commands import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.gateway.platforms.discord.adapter import DiscordAdapter
 from hermes_sessions.gateway.platforms.discord.client import RestClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hermes_sessions.agent.command_table import commands_for
+from hermes_sessions.agent.slash_commands import commands_for
 from hermes_sessions.config.gateway_settings import PlatformSettings
 from hermes_sessions.errors import ConfigError
 from hermes_sessions.gateway.platforms.matrix.adapter import MatrixAdapter

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_sessions.agent.command_table import (
+from hermes_sessions.agent.slash_commands import (
     COMMANDS,
     TypedCommand,
     UnknownCommand,

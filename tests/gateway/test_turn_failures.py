@@ -24,7 +24,7 @@ from hermes_sessions.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
-from hermes_sessions.gateway import command_handlers, worker_pool
+from hermes_sessions.gateway import slash_commands, worker_pool
 from hermes_sessions.gateway.active_turns import ActiveTurn
 from hermes_sessions.gateway.delivery import reply_to
 from hermes_sessions.gateway.events import Inbound, Target
@@ -624,7 +624,7 @@ def test_commands_wait_for_a_worker_that_has_answered(
                 may_let_go.set()
             raise
 
-    monkeypatch.setattr(command_handlers, "_PATIENCE", 0.0)
+    monkeypatch.setattr(slash_commands, "_PATIENCE", 0.0)
     monkeypatch.setattr(WorkerPool, "_let_go", let_go_late)
     monkeypatch.setattr(SessionDB, "take_lease", take)
     harness.start()

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from hermes_sessions.agent.command_table import TypedCommand, commands_for, parse_command
+from hermes_sessions.agent.slash_commands import TypedCommand, commands_for, parse_command
 from hermes_sessions.agent.compaction import compact
 from hermes_sessions.agent.conversation import Conversation, Origin
 from hermes_sessions.agent.turn import Agent
@@ -53,7 +53,7 @@ _ALSO_WHILE_BUSY: Final = frozenset({"new"})
 
 
 @dataclass(frozen=True, slots=True)
-class CommandHandlers:
+class GatewayCommands:
     """Carries out what people type with a slash. Thread-safe."""
 
     store: SessionStore
@@ -120,7 +120,7 @@ class _CommandContext:
     """One command by one person in one lane."""
 
     def __init__(
-        self, desk: CommandHandlers, inbound: Inbound, key: str, happened: MarkCommandDone
+        self, desk: GatewayCommands, inbound: Inbound, key: str, happened: MarkCommandDone
     ) -> None:
         self._desk = desk
         self._store = desk.store
