@@ -11,10 +11,10 @@ from unittest import mock
 import pytest
 
 from hermes_sessions.agent.clients.model_selection import choose_model
-from hermes_sessions.agent.slash_commands import COMMANDS, TypedCommand
 from hermes_sessions.agent.interrupts import Interrupt
+from hermes_sessions.agent.slash_commands import COMMANDS, TypedCommand
 from hermes_sessions.cli.chat.prompt import StdinReader
-from hermes_sessions.cli.chat.slash_commands import SlashCommands
+from hermes_sessions.cli.chat.slash_commands import TerminalCommands
 from hermes_sessions.cli.console import Console
 from hermes_sessions.config import load_settings
 from hermes_sessions.errors import InvalidInput
@@ -619,11 +619,11 @@ def test_the_model_on_this_machine_is_not_called_another(
 ) -> None:
     chosen = choose_model(load_settings(tmp_path).model, environ={})
     talk = mock.Mock()
-    commands = SlashCommands(talk, Console(environ={}), chosen)
+    commands = TerminalCommands(talk, Console(environ={}), chosen)
     asked = talk.conversation.agent
     with pytest.raises(InvalidInput, match="no other model on this machine"):
-        commands.do(TypedCommand(MODEL, "gpt-4o"), Interrupt())
+        commands.run(TypedCommand(MODEL, "gpt-4o"), Interrupt())
     for name in ("", "local"):
-        commands.do(TypedCommand(MODEL, name), Interrupt())
+        commands.run(TypedCommand(MODEL, name), Interrupt())
         assert "smollm2-135m answers" in capsys.readouterr().err
     assert talk.conversation.agent is asked

@@ -624,7 +624,7 @@ def test_commands_wait_for_a_worker_that_has_answered(
                 may_let_go.set()
             raise
 
-    monkeypatch.setattr(slash_commands, "_PATIENCE", 0.0)
+    monkeypatch.setattr(slash_commands, "_LEASE_WAIT", 0.0)
     monkeypatch.setattr(WorkerPool, "_let_go", let_go_late)
     monkeypatch.setattr(SessionDB, "take_lease", take)
     harness.start()

@@ -21,7 +21,6 @@ from hermes_sessions.errors import ConfigError, InvalidInput
 from hermes_sessions.gateway import malloc_tuning
 from hermes_sessions.gateway.access_control import AccessPolicy, Authorisation
 from hermes_sessions.gateway.command_executor import CommandExecutor
-from hermes_sessions.gateway.slash_commands import GatewayCommands, in_turn
 from hermes_sessions.gateway.delivery import Delivery, reply_to
 from hermes_sessions.gateway.events import Inbound, target_of_message
 from hermes_sessions.gateway.handoffs import Handoffs
@@ -33,6 +32,7 @@ from hermes_sessions.gateway.platforms.port import Adapter, Progress
 from hermes_sessions.gateway.platforms.registry import known_platforms, make_adapter
 from hermes_sessions.gateway.reply_drafts import DraftPublisher, Streaming
 from hermes_sessions.gateway.runner import Gateway
+from hermes_sessions.gateway.slash_commands import GatewayCommands, run_command_turn
 from hermes_sessions.gateway.spool_erasure import ErasureFilter
 from hermes_sessions.gateway.stuck_lanes import StuckLanes
 from hermes_sessions.gateway.title_queue import TitleQueue
@@ -265,7 +265,7 @@ class _GatewayBuilder:
             sent=self._sent,
             prepare=self._prepare,
             afterwards=self._titling.ask,
-            run_command=partial(in_turn, self._store),
+            run_command=partial(run_command_turn, self._store),
             ended=self._gateway_metrics.turn,
         )
         return WorkerPool(
@@ -280,7 +280,7 @@ class _GatewayBuilder:
         )
 
     @cached_property
-    def _desk(self) -> GatewayCommands:
+    def _commands(self) -> GatewayCommands:
         return GatewayCommands(
             self._store,
             self._mailboxes,
@@ -289,7 +289,7 @@ class _GatewayBuilder:
             evict=self._cache.evict,
             holder=lambda: Holder(self._process.id, "a command"),
             model=self._chosen.description,
-            dropped=lambda items: self._publish(items, Progress("ended", outcome="dropped")),
+            on_dropped=lambda items: self._publish(items, Progress("ended", outcome="dropped")),
             restart=lambda: _soon(self._loop, self.gateway.end, "restart"),
             may_restart=self._is_owner,
         )
@@ -316,7 +316,7 @@ class _GatewayBuilder:
                 CommandJournal(self._engine),
                 self._outbox,
                 lambda: self._process.id,
-                self._desk,
+                self._commands,
                 sent=self._sent,
             ),
             say=self._say,

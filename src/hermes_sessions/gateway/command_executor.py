@@ -34,11 +34,6 @@ MarkCommandDone = Callable[[WriteTransaction], None]
 #: Carries out a command; returns what the sender is told.
 HandleCommand = Callable[[TypedCommand, Inbound, str, MarkCommandDone], str]
 
-#: These change nothing, and can be done again at any time.
-_LOOKING: Final = frozenset({"help", "status", "usage", "model", "sessions", "search"})
-#: These tell when their change is made: without that, it was not. Or it is the same made twice.
-_SAFE_TO_REPEAT: Final = frozenset({"stop", "new", "title"})
-
 _UNEXPECTED: Final = (
     "/{name} failed for a reason that I did not expect; my owner finds it in the log."
 )
@@ -162,7 +157,7 @@ class CommandExecutor:
         logger.info("a process died while it carried out /%s", name)
         if left.has_happened:
             reply = _WAS_DONE.format(name=name)
-        elif name in _LOOKING or (name in _SAFE_TO_REPEAT and not left.is_too_late):
+        elif typed.command.may_repeat(is_too_late=left.is_too_late):
             reply = self._done(typed, inbound, left.payload["key"], left.item_id)
         else:
             reply = _UNKNOWN.format(name=name)

@@ -27,10 +27,6 @@ from hermes_sessions.storage.repositories.mailbox import EnqueueResult, Kind, Ma
 
 logger = Logger(__name__)
 
-#: Commands that take long, and need the conversation for themselves: they wait for their turn like
-#: messages, so that nobody else waits for them.
-IN_TURN: Final = frozenset({"compress"})
-
 #: Messages that are being stored at the same time.
 _AT_ONCE: Final = 16
 #: How often a message is tried that cannot be stored in a way nobody foresaw.
@@ -192,18 +188,15 @@ class Intake:
         typed = parse_command(inbound.text, "gateway")
         if isinstance(typed, UnknownCommand):
             return Receipt("answered", reply=_unknown(typed), session_key=key)
-        if typed is not None and typed.command.name not in {"queue", "steer"}:
+        if typed is None:
+            return self._message(inbound, key, "message", inbound.text, None)
+        wants = typed.command.delivers
+        if wants is None:
             return self._command(typed, inbound, key)
-        kind: Kind = "message"
-        text = inbound.text
-        wants: BusyMode | None = None
-        if typed is not None:
-            text = typed.argument
-            if not text:
-                return Receipt("answered", reply=f"Usage: {typed.command.usage}", session_key=key)
-            kind = "queue" if typed.command.name == "queue" else "message"
-            wants = "queue" if typed.command.name == "queue" else "steer"
-        return self._message(inbound, key, kind, text, wants)
+        if not typed.argument:
+            return Receipt("answered", reply=f"Usage: {typed.command.usage}", session_key=key)
+        kind: Kind = "queue" if wants == "queue" else "message"
+        return self._message(inbound, key, kind, typed.argument, wants)
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────
 
@@ -289,7 +282,7 @@ class Intake:
     # ── commands ──────────────────────────────────────────────────────────────────────────────
 
     def _command(self, typed: TypedCommand, inbound: Inbound, key: str) -> Receipt:
-        if typed.command.name in IN_TURN:
+        if "gateway" in typed.command.as_turn:
             return self._message(inbound, key, "command", inbound.text, "queue")
         try:
             done = self.command_executor.execute_command(

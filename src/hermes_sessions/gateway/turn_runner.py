@@ -149,7 +149,7 @@ class DraftView(Protocol):
 
 #: Lends the agent of a lane for one turn.
 AgentFor = Callable[[SessionEntry], AbstractContextManager[Agent]]
-#: Carries out a command in a session that is held; see `commands.in_turn`.
+#: Runs a command as a turn; see `slash_commands.run_command_turn`.
 RunCommand = Callable[[Agent, str, str, threading.Event], str]
 
 

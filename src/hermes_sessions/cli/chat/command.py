@@ -119,7 +119,7 @@ def chat(
     from hermes_sessions.cli.chat.controller import CLOSED, ChatController
     from hermes_sessions.cli.chat.prompt import can_prompt
     from hermes_sessions.cli.chat.repl import ChatRepl
-    from hermes_sessions.cli.chat.slash_commands import SlashCommands
+    from hermes_sessions.cli.chat.slash_commands import TerminalCommands
     from hermes_sessions.config import load_settings
 
     is_conversation = query is None and sys.stdin.isatty()
@@ -157,7 +157,7 @@ def chat(
                         talk.ask_once(question)
                     else:
                         repl = ChatRepl(
-                            talk, SlashCommands(talk, console, chosen), console, settings
+                            talk, TerminalCommands(talk, console, chosen), console, settings
                         )
                         with buffered_keys() if can_prompt(console) else nullcontext():
                             repl.run()

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hermes_sessions.agent.slash_commands import TypedCommand
 from hermes_sessions.agent.interrupts import Interrupt
+from hermes_sessions.agent.slash_commands import TypedCommand
 
 
 @dataclass(frozen=True, slots=True)

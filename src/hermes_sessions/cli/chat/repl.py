@@ -1,43 +1,40 @@
-"""A conversation at a terminal: a line is said, or is a command, at once or when its turn comes."""
+"""The loop of a chat in the terminal: each line is a message or a command, run now or queued."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from hermes_sessions.agent.slash_commands import TypedCommand, UnknownCommand, parse_command
 from hermes_sessions.agent.interrupts import Interrupt
+from hermes_sessions.agent.slash_commands import TypedCommand, UnknownCommand, parse_command
 from hermes_sessions.cli.chat.job_queue import BackgroundJobQueue, ImmediateJobQueue, Job, JobQueue
 from hermes_sessions.cli.chat.prompt import LineReader, Prompt, StdinReader, can_prompt, read_lines
 from hermes_sessions.cli.render.chat import wrapped
-from hermes_sessions.cli.render.humanize import counted
-from hermes_sessions.errors import ConversationHeld, HermesSessionsError, InvalidInput
+from hermes_sessions.errors import ConversationHeld, HermesSessionsError
 
 if TYPE_CHECKING:
     from hermes_sessions.cli.chat.controller import ChatController
-    from hermes_sessions.cli.chat.slash_commands import SlashCommands
+    from hermes_sessions.cli.chat.slash_commands import TerminalCommands
     from hermes_sessions.cli.console import Console
     from hermes_sessions.config.settings import Settings
 
-#: Commands that ask the model.
-_ASKING: Final = frozenset({"retry", "compress"})
-
 
 class ChatRepl:
-    """Reads lines until the input ends or somebody leaves."""
+    """Reads lines until the input ends or the user leaves."""
 
     def __init__(
-        self, talk: ChatController, commands: SlashCommands, console: Console, settings: Settings
+        self, talk: ChatController, commands: TerminalCommands, console: Console, settings: Settings
     ) -> None:
         self._talk = talk
         self._commands = commands
         self._console = console
         self._settings = settings
         self._turns: JobQueue = ImmediateJobQueue(self._do)
+        commands.jobs = self._turns
         self._prompt: LineReader = StdinReader(lambda: talk.outage.sign)
 
     def run(self) -> None:
-        """Talk, from the greeting to the way back."""
+        """Run the chat, from the greeting to the hint how to resume it."""
         if can_prompt(self._console):
             self._run_beside_a_prompt()
         else:
@@ -61,7 +58,7 @@ class ChatRepl:
         )
         self._prompt = prompt
         turns.on_failure = prompt.end
-        self._turns = turns
+        self._turns = self._commands.jobs = turns
         with screen.captures_output():
             try:
                 self._talk.greet()
@@ -69,7 +66,7 @@ class ChatRepl:
             finally:
                 dropped = turns.drop()
                 turns.close()
-            self._say_what_was_dropped(dropped)
+            self._commands.tell_dropped(dropped)
         if turns.failure is not None:
             raise turns.failure
 
@@ -86,28 +83,22 @@ class ChatRepl:
     # ── a line ────────────────────────────────────────────────────────────────────────────────
 
     def _handle(self, line: str) -> bool:
-        """Do what a line asks for; return whether the conversation goes on."""
+        """Handle a line; return whether the chat continues."""
         typed = parse_command(line, "cli")
         if typed is None:
             self._say(line)
         elif isinstance(typed, UnknownCommand):
             near = " or ".join(f"/{name}" for name in typed.near)
-            hint = f" Did you mean {near}?" if near else " /help shows them."
+            hint = f" Did you mean {near}?" if near else " /help shows all commands."
             self._tell(f"There is no command /{typed.name}.{hint}")
-        elif typed.command.name == "quit":
-            return False
-        elif typed.command.name == "stop":
-            self._stop()
-        elif typed.command.name == "queue":
-            self._queue(typed.argument)
-        elif self._turns.is_busy and not typed.command.while_busy:
+        elif self._turns.is_busy and "cli" not in typed.command.while_busy:
             self._turns.add(Job(command=typed))
-            self._tell(f"/{typed.command.name} waits for the answer.")
-        elif typed.command.name in _ASKING:
+            self._tell(f"/{typed.command.name} runs after this answer.")
+        elif "cli" in typed.command.as_turn:
             self._turns.add(Job(command=typed))
         else:
-            self._commands.do(typed, Interrupt())
-        return True
+            self._commands.run(typed, Interrupt())
+        return not self._commands.is_leaving
 
     def _say(self, text: str) -> None:
         if not self._turns.is_busy:
@@ -118,32 +109,15 @@ class ChatRepl:
             self._turns.add(Job(text, is_open=True))
             is_steering = self._settings.display.busy_input_mode == "steer"
             when = "after the next tool call, or after" if is_steering else "after"
-            self._tell(f"Queued: it is said {when} this answer.")
-
-    def _queue(self, text: str) -> None:
-        if not text:
-            raise InvalidInput("Say what to queue: /queue and then this")
-        before = self._turns.add(Job(text))
-        if before:
-            self._tell(f"Queued, as number {before}. /stop drops what is queued.")
-
-    def _stop(self) -> None:
-        dropped = self._turns.drop()
-        if not self._turns.interrupt() and not dropped:
-            self._tell("Nothing is running.")
-        self._say_what_was_dropped(dropped)
-
-    def _say_what_was_dropped(self, number: int) -> None:
-        if number:
-            self._tell(f"Dropped {counted(number, 'queued message')}.")
+            self._tell(f"Queued: sent {when} this answer.")
 
     # ── a turn ────────────────────────────────────────────────────────────────────────────────
 
     def _do(self, job: Job, interrupt: Interrupt) -> None:
-        """Do what had to wait; expected failures are told."""
+        """Run a queued job; print expected errors."""
         try:
             if isinstance(job.command, TypedCommand):
-                self._commands.do(job.command, interrupt)
+                self._commands.run(job.command, interrupt)
             else:
                 is_steering = self._settings.display.busy_input_mode == "steer"
                 steering = self._turns.take_open if is_steering else _nothing
