@@ -1,4 +1,4 @@
-"""A client of the port that says what it is told to say."""
+"""A model client that returns scripted replies."""
 
 from __future__ import annotations
 

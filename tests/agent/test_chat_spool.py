@@ -1,4 +1,4 @@
-"""What could not be stored is stored later, in order, and once."""
+"""Spooled messages are stored later, in order, and once."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_what_was_stored_after_all_is_not_stored_twice(db: SessionDB, tmp_path: 
     keeping.keep(SpooledMessage("s", "cli", one))
     assert keeping.store_all(db) == 1
     assert said(db) == [("user", "One")]
-    # Nor when the conversation goes on in another session by then.
+    # Nor if the conversation has continued in another session.
     db.continue_session("s", "t", [{"role": "user", "content": "Sum"}])
     keeping.keep(SpooledMessage("s", "cli", one))
     keeping.store_all(db)
@@ -135,7 +135,7 @@ def test_while_the_store_is_away_everything_stays(
     assert keeping.store_all(db) == 2
 
 
-def test_a_conversation_in_which_somebody_is_at_work(db: SessionDB, tmp_path: Path) -> None:
+def test_a_conversation_with_a_running_turn(db: SessionDB, tmp_path: Path) -> None:
     keeping = ChatSpool(tmp_path / "spool")
     db.create_session("s", "cli")
     lease = db.take_lease("s", "another chat", ttl=60)
@@ -147,13 +147,15 @@ def test_a_conversation_in_which_somebody_is_at_work(db: SessionDB, tmp_path: Pa
     assert keeping.store_all(db) == 1
 
 
-def test_a_turn_that_could_not_let_go_is_in_nobodys_way(db: SessionDB, tmp_path: Path) -> None:
+def test_a_turn_that_could_not_release_its_lease_blocks_no_other(
+    db: SessionDB, tmp_path: Path
+) -> None:
     keeping = ChatSpool(tmp_path / "spool")
     db.create_session("s", "cli")
     lease = db.take_lease("s", "a chat that lost its store", ttl=60)
     keeping.keep(SpooledMessage("s", "cli", message("One"), fence=lease.token))
     assert keeping.store_all(db) == 1
-    # But whoever came after it stays undisturbed.
+    # But a later holder keeps its lease.
     other = db.take_lease("s", "another chat", ttl=60)
     keeping.keep(SpooledMessage("s", "cli", message("Two"), fence=lease.token))
     with pytest.raises(ConversationHeld, match="another chat"):

@@ -1,4 +1,4 @@
-"""What endpoints answer, as events: the shapes that are sent, and any cut of their bytes."""
+"""Answers of endpoints as events: all known shapes, cut at any byte."""
 
 import itertools
 import json
@@ -276,7 +276,7 @@ def test_thoughts_in_parts_of_the_content() -> None:
             [("a", "f", "{}"), ("made-1", "g", "{}")],
         ),
         ([call(0, None, None)], []),
-        # What the model wrote stays as it is, though it is no JSON.
+        # What the model wrote stays as it is, although it is not JSON.
         ([call(0, "f", '{"x": ', "a")], [("a", "f", '{"x": ')]),
     ],
 )  # fmt: skip
@@ -288,7 +288,7 @@ def test_tool_calls_out_of_their_fragments(
 
 
 def test_a_call_of_nothing_is_garbled() -> None:
-    with pytest.raises(ModelGarbled, match="names no tool"):
+    with pytest.raises(ModelGarbled, match="without a name"):
         calls_of(call(0, None, "{}", "a"))
 
 
@@ -324,18 +324,18 @@ def test_usage_beside_the_pieces() -> None:
 @pytest.mark.parametrize(
     ("body", "error", "text"),
     [
-        (b"", ModelUnavailable, "broke off"),
-        (b"dat", ModelUnavailable, "broke off"),
-        (sse(delta(content="Hi")), ModelUnavailable, "broke off"),
+        (b"", ModelUnavailable, "closed the connection"),
+        (b"dat", ModelUnavailable, "closed the connection"),
+        (sse(delta(content="Hi")), ModelUnavailable, "closed the connection"),
         (sse("[DONE]"), ModelGarbled, "without a reply"),
-        (sse("{oops", "[DONE]"), ModelGarbled, "no JSON: {oops"),
-        (sse("[1]", "[DONE]"), ModelGarbled, "no reply"),
-        (sse(delta(content="Hi"), delta("stop"), "{oops"), ModelGarbled, "no JSON"),
+        (sse("{oops", "[DONE]"), ModelGarbled, "not JSON: {oops"),
+        (sse("[1]", "[DONE]"), ModelGarbled, "not a reply"),
+        (sse(delta(content="Hi"), delta("stop"), "{oops"), ModelGarbled, "not JSON"),
         (b"<html><body>Welcome</body></html>", ModelGarbled, "ends in /v1"),
         (b'{"object": "list", "data": []}', ModelGarbled, "without a reply"),
         (b'{"choices": []}', ModelGarbled, "without a reply"),
-        (b'{"choices": [', ModelGarbled, "no JSON"),
-        (b"[" * 100_000, ModelGarbled, "no JSON"),
+        (b'{"choices": [', ModelGarbled, "not JSON"),
+        (b"[" * 100_000, ModelGarbled, "not JSON"),
         (sse({"error": {"message": "Overloaded", "type": "overloaded_error"}}), ModelUnavailable,
          "Overloaded"),
         (sse({"error": {"message": "Rate limited", "code": 429}}), ModelUnavailable, "429"),
@@ -346,7 +346,7 @@ def test_usage_beside_the_pieces() -> None:
         (b'{"error": {"message": "bad key", "code": 401}}', ModelRefused, "HERMES_API_KEY"),
     ],
 )  # fmt: skip
-def test_answers_that_are_none(body: bytes, error: type[ModelError], text: str) -> None:
+def test_answers_that_are_not_replies(body: bytes, error: type[ModelError], text: str) -> None:
     _, found, message = outcome([body])
     assert found is error
     assert text in message
@@ -356,10 +356,10 @@ def test_an_endless_line_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_stream, "MAX_EVENT_BYTES", 100)
     source = EventSource()
     assert source.feed(b"data: " + b"x" * 60) == []
-    with pytest.raises(ModelGarbled, match="without an end"):
+    with pytest.raises(ModelGarbled, match="an event of more than"):
         source.feed(b"x" * 60)
     source = EventSource()
-    with pytest.raises(ModelGarbled, match="without an end"):
+    with pytest.raises(ModelGarbled, match="an event of more than"):
         source.feed(b"data: xxxxxxxxxx\n" * 20)
 
 
@@ -387,7 +387,7 @@ TOO_LONG = [
 
 
 @pytest.mark.parametrize(("status", "body"), TOO_LONG)
-def test_too_long_is_recognised_whoever_says_it(status: int, body: Any) -> None:
+def test_too_long_is_recognised_for_all_servers(status: int, body: Any) -> None:
     failure = error_from_response(status, json.dumps(body))
     assert isinstance(failure, ModelRefused)
     assert failure.too_long
@@ -398,14 +398,19 @@ def test_too_long_is_recognised_whoever_says_it(status: int, body: Any) -> None:
     [
         (400, {"error": {"message": "tools[0].name is too long"}}, ModelRefused, "too long"),
         (401, {"error": {"message": "context length of the key"}}, ModelRefused, "model.api_key"),
-        (402, "Payment required", ModelRefused, "paid"),
+        (402, "Payment required", ModelRefused, "requires payment"),
         (403, "", ModelRefused, "model.api_key"),
         (404, {"error": {"message": "no model x"}}, ModelRefused, "model.default"),
         (405, "", ModelRefused, "model.base_url"),
         (308, "", ModelRefused, "model.base_url"),
         (418, b"\xff\x00", ModelRefused, "418"),
         (429, {"error": {"message": "Too many tokens per minute"}}, ModelUnavailable, "429"),
-        (429, {"error": {"code": "insufficient_quota", "message": "…"}}, ModelRefused, "paid"),
+        (
+            429,
+            {"error": {"code": "insufficient_quota", "message": "…"}},
+            ModelRefused,
+            "requires payment",
+        ),
         (503, "<html><h1>Bad gateway</h1></html>", ModelUnavailable, "cannot answer now (503)."),
         (529, {"type": "error", "error": {"type": "overloaded_error"}}, ModelUnavailable, "529"),
     ],

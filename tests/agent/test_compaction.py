@@ -1,4 +1,4 @@
-"""Compaction: a summary, the last messages, and an original that stays."""
+"""Compaction: a summary, the last messages, and an unchanged original."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def db() -> Iterator[SessionDB]:
         yield db
 
 
-def test_the_session_goes_on(db: SessionDB) -> None:
+def test_the_session_continues(db: SessionDB) -> None:
     reply = Reply("They spoke of it.", "stop", usage=Usage(input_tokens=90, output_tokens=4))
     client = ScriptedClient([reply])
     assert compact(db, "s", client, new_session_id="t", focus="the ledger") == "t"

@@ -1,4 +1,4 @@
-"""A conversation: where it is, and what people do to it."""
+"""A conversation: its current session, and the operations on it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TestOtherSessions:
         with pytest.raises(NotFound):
             held.switch_to("unknown")
 
-    def test_a_session_that_had_ended_goes_on(self, db: SessionDB) -> None:
+    def test_a_session_that_had_ended_continues(self, db: SessionDB) -> None:
         db.create_session("old", "cli")
         db.append_message("old", "user", "once")
         db.end_session("old", "cli_close")
@@ -182,7 +182,7 @@ class TestTakingBack:
 
     def test_asking_again(self, db: SessionDB) -> None:
         held = conversation(db, "a", "b")
-        with pytest.raises(InvalidInput, match="nothing"):
+        with pytest.raises(InvalidInput, match="no question"):
             list(held.retry())
         talk(held, "1")
         list(held.retry())
@@ -222,7 +222,7 @@ class TestTwoAtOnce:
         turn.close()  # type: ignore[attr-defined]
         assert db.lease_of(held.session_id or "") is None
 
-    def test_what_was_summarised_elsewhere_goes_on_there(self, db: SessionDB) -> None:
+    def test_a_session_that_was_compacted_elsewhere_continues_there(self, db: SessionDB) -> None:
         first = conversation(db, "a", "b", "the summary", "c")
         talk(first, "1", "2")
         second = conversation(db, "d", session_id=first.session_id)
@@ -244,7 +244,7 @@ class TestTwoAtOnce:
             assert [event for event in first.answer() if isinstance(event, Ended)]
         db.append_message(first.session_id or "", "user", "free")
 
-    def test_whoever_lost_it_stops(self) -> None:
+    def test_a_turn_that_lost_its_lease_stops(self) -> None:
         clock = FrozenClock()
         with SessionDB(":memory:", clock=clock) as db:
 

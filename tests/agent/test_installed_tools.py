@@ -1,4 +1,4 @@
-"""Tools that packages bring."""
+"""Tools of installed packages."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def test_they_are_there(install: object, value: str, names: list[str]) -> None:
     ("value", "words"),
     [
         ("failing", "no luck"),
-        ("NOTHING", "not all of them are tools"),
+        ("NOTHING", "some of them are not tools"),
         ("missing", "AttributeError"),
-        ("TIME", "There is a tool 'current_time' already"),
+        ("TIME", "There is already a tool 'current_time'"),
     ],
 )
 def test_one_that_cannot_be_used_is_left_out(install: object, value: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Interrupting a model that says nothing, from another thread."""
+"""Interrupting a silent model from another thread."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_summary(agent: Agent, model: ScriptedModel) -> None:
 
     thread = threading.Thread(target=interrupting)
     thread.start()
-    with pytest.raises(CompactionInterrupted, match="as it was"):
+    with pytest.raises(CompactionInterrupted, match="unchanged"):
         compact(agent.db, "s", agent.client, new_session_id="t", interrupt=interrupt)
     thread.join()
     assert agent.db.get_session("t") is None
@@ -133,7 +133,7 @@ def test_a_client_whose_events_only_its_own_thread_can_close(agent: Agent) -> No
 
 
 def test_a_stream_that_is_closed_while_it_is_asked_for_more() -> None:
-    """Whoever asks has seen that it is open; when it goes on, another thread is closing it."""
+    """The caller has seen that it is open; then another thread closes it."""
     closing, go_on = threading.Event(), threading.Event()
 
     def events() -> Generator[Event]:

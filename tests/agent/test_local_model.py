@@ -1,4 +1,4 @@
-"""The local model as a client: with an engine that plays a part, and with the real one."""
+"""The local model as a client, with a scripted engine and with the real one."""
 
 import sys
 import threading
@@ -124,7 +124,7 @@ def test_an_error_of_the_engine() -> None:
 
 def test_an_engine_that_stops_without_an_end() -> None:
     client, _ = client_of(said("Hi"))
-    with pytest.raises(ModelUnavailable, match="broke off"):
+    with pytest.raises(ModelUnavailable, match="closed the connection"):
         list(client.stream(HI))
 
 
@@ -280,4 +280,4 @@ def test_an_installer_that_does_not_end(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(package_installer, "command_for", lambda _lock: ("sleep", "600"))
     status, said = package_installer.install(tmp_path / "lock")
     assert status
-    assert "did not come to an end" in said
+    assert "did not finish within" in said

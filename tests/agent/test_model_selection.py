@@ -1,4 +1,4 @@
-"""Which model answers, and to whom a key is shown."""
+"""Which model is selected, and which host gets a key."""
 
 import subprocess
 import sys
@@ -109,7 +109,7 @@ def test_the_line_about_the_local_model() -> None:
     assert choice.is_local
     assert choice.context_length == CONTEXT_LENGTH
     assert choice.description == (
-        "smollm2-135m answers, a tiny local model. For a better one set HERMES_BASE_URL."
+        "smollm2-135m, a tiny local model. For a better one, set HERMES_BASE_URL."
     )
     assert len(choice.description) <= 80
     client = choice.open()
@@ -124,7 +124,7 @@ def test_the_line_about_an_endpoint_holds_no_secret() -> None:
         base_url="http://ada:hunter2@gpu:8080/v1",
         environ={"HERMES_API_KEY": "hunter2", "HERMES_MODEL": "big"},
     )
-    assert choice.description.startswith("big at gpu:8080 answers. For another set HERMES_MODEL")
+    assert choice.description.startswith("big at gpu:8080. For another one, set HERMES_MODEL")
     assert "hunter2" not in choice.description
     assert "hunter2" not in repr(ChosenModel(settings, A, "hunter2", "m"))
     assert choice.context_length == 32000

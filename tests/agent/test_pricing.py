@@ -1,4 +1,4 @@
-"""What calls cost, and what of that is stored."""
+"""The cost of calls, and what is stored of it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class TestPrices:
             (UNPRICED, "gpt-4o", Usage(1, 1)),
         ],
     )
-    def test_what_nobody_knows_is_unknown(
+    def test_an_unknown_price_is_an_unknown_cost(
         self, pricing: Pricing, model: str | None, usage: Usage
     ) -> None:
         assert pricing.cost(usage, model) == UNKNOWN

@@ -1,4 +1,4 @@
-"""Whatever the history is, what is sent is valid."""
+"""Requests are valid for any history."""
 
 from __future__ import annotations
 

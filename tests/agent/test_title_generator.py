@@ -1,4 +1,4 @@
-"""Titles that nobody had to think of."""
+"""Generated titles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from hermes_sessions import SessionDB
 from hermes_sessions.agent.clients.port import ModelUnavailable, Reply, Usage
-from hermes_sessions.agent.title_generator import cleaned, title_from_question, title_session
+from hermes_sessions.agent.title_generator import clean_title, title_from_question, title_session
 from tests.agent.scripted_client import ScriptedClient
 
 
@@ -40,7 +40,7 @@ def test_without_a_model(db: SessionDB) -> None:
     assert title_session(db, "s", None, None) == "Fix the Docker build"
 
 
-def test_one_that_somebody_set_is_kept(db: SessionDB) -> None:
+def test_a_title_that_a_user_set_is_kept(db: SessionDB) -> None:
     db.set_session_title("s", "mine")
     assert title_session(db, "s", ScriptedClient(), None) is None
     assert db.get_session_title("s") == "mine"
@@ -101,4 +101,4 @@ def test_from_a_question(question: str, title: str | None) -> None:
     ],
 )
 def test_from_an_answer(answer: str, title: str | None) -> None:
-    assert cleaned(answer) == title
+    assert clean_title(answer) == title

@@ -1,4 +1,4 @@
-"""One turn: what is stored, whatever happens amid it."""
+"""One turn: what is stored, also after interruptions and failures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hermes_sessions.agent.clients.port import (
 )
 from hermes_sessions.agent.request_messages import NO_RESULT
 from hermes_sessions.agent.tools.builtin import default_tools
-from hermes_sessions.agent.tools.registry import Surroundings, Tool, ToolRegistry
+from hermes_sessions.agent.tools.registry import Tool, ToolContext, ToolRegistry
 from hermes_sessions.agent.turn import Agent, Ended, Stored, ToolFinished, ToolStarted
 from hermes_sessions.errors import ConversationHeld, UnknownSession
 from tests.agent.scripted_client import ScriptedClient, says
@@ -165,7 +165,7 @@ class TestTools:
         ("call", "said"),
         [
             (ToolCall("c", "unknown", "{}"), "There is no tool"),
-            (ToolCall("c", "echo", "{oops"), "no JSON"),
+            (ToolCall("c", "echo", "{oops"), "not valid JSON"),
             (ToolCall("c", "echo", "[1]"), "must be a JSON object"),
             (ToolCall("c", "fails", ""), "ZeroDivisionError"),
             (ToolCall("c", "odd", ""), "TypeError"),
@@ -181,7 +181,7 @@ class TestTools:
         assert said in transcript(db)[2][1]
         assert transcript(db)[-1] == ("assistant", "sorry")
 
-    def test_a_turn_does_not_go_on_for_ever(self, db: SessionDB) -> None:
+    def test_a_turn_has_a_limit_of_steps(self, db: SessionDB) -> None:
         again = [Reply("", tool_calls=(CALL,))]
         client = ScriptedClient(*[again] * 3)
         looping = Agent(db, client, ToolRegistry(ECHO), most_steps=3)
@@ -242,9 +242,9 @@ class TestInterruption:
     def test_a_tool_that_looks_up(self, db: SessionDB) -> None:
         stop = threading.Event()
 
-        def run(_: Any, surroundings: Surroundings) -> str:
+        def run(_: Any, context: ToolContext) -> str:
             stop.set()
-            return "stopped" if surroundings.interrupt.wait(60) else "never"
+            return "stopped" if context.interrupt.wait(60) else "never"
 
         client = ScriptedClient([Reply("", tool_calls=(ToolCall("c1", "long", "{}"),))])
         long = Tool("long", "", {}, run)
@@ -276,7 +276,7 @@ class TestFailure:
         list(agent(db, client).run_turn("s", "Is it?"))
         assert transcript(db) == [("user", "Is it?")]
 
-    def test_a_crash_amid_a_tool_leaves_a_session_that_goes_on(self, db: SessionDB) -> None:
+    def test_after_a_crash_in_a_tool_the_session_can_continue(self, db: SessionDB) -> None:
         """As after a kill: the call is stored, its result is not."""
         db.append_message("s", "user", "go")
         db.append_message("s", "assistant", None, tool_calls=[CALL.as_message_part()])

@@ -1,8 +1,8 @@
-"""What was said in a chat while the store was away: kept in a file here, stored exactly once later.
+"""The spool of a chat: messages that wait in a file while the store is unavailable.
 
-A message that the store could not take is written to a spool (``storage.spool``) with the id by
-which the store recognises it, before anybody is told that it is kept. It is stored at the next
-chance: when the next line is said in the same chat, or at the start of the next one.
+A message that cannot be stored is written to a spool (``storage.spool``) before the user is told
+that it is safe. It carries an external id, so that storing it twice has no effect. It is stored
+with the next message of the same chat, or at the start of the next chat.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from hermes_sessions.storage.repositories.leases import Lease
 from hermes_sessions.storage.sessiondb import SessionDB
 from hermes_sessions.storage.spool import EntryFormat, Spool
 
-#: How a store fails that is away: it takes nothing now, whatever it is. It may be repaired, or this
-#: program be updated, and then it takes what was kept.
+#: The errors of a store that takes no messages at the moment. It may be repaired, or this program
+#: updated; then spooled messages can be stored.
 STORE_UNAVAILABLE_ERRORS: Final = (
     StoreUnavailable,
     StoreCorrupt,
@@ -43,10 +43,10 @@ STORE_UNAVAILABLE_ERRORS: Final = (
     SchemaRefused,
     UnsafeStore,
 )
-#: Seconds for which a conversation is held while a message is added to it.
+#: Seconds for which a conversation is locked while a message is added to it.
 _HELD: Final = 30.0
-_HOLDER: Final = "a chat that stores what was said while the store was away"
-#: What a message may consist of; anything else was written by a later version.
+_HOLDER: Final = "a chat that stores spooled messages"
+#: The fields that a message may have; a later version may have written others.
 _PARAMETERS: Final = frozenset(inspect.signature(SessionDB.append_message).parameters) - {
     "self",
     "session_id",
@@ -56,7 +56,7 @@ _PARAMETERS: Final = frozenset(inspect.signature(SessionDB.append_message).param
 
 @dataclass(frozen=True, slots=True)
 class SpooledMessage:
-    """A message that is not stored yet, with what its session needs if that is not, either."""
+    """A message that is not stored yet, with the fields to create its session if necessary."""
 
     session_id: str
     source: str
@@ -65,11 +65,11 @@ class SpooledMessage:
     model: str | None = None
     system_prompt: str | None = None
     user_id: str | None = None
-    #: The token under which it was to be stored; the turn it belonged to is over.
+    #: The fence under which it should have been stored; the turn it belonged to is over.
     fence: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return it in a form that JSON can hold."""
         return {
             "session_id": self.session_id,
             "source": self.source,
@@ -82,10 +82,10 @@ class SpooledMessage:
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
-        """Return what `to_dict` gave.
+        """Return the message that `to_dict` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: it did not give this.
+            KeyError, TypeError, ValueError: *values* are not valid.
         """
         message = dict(values["message"])
         if not (message["role"] and message["external_id"]):
@@ -110,38 +110,38 @@ class ChatSpool:
         self._spool: Spool[SpooledMessage] = Spool(
             directory, EntryFormat(SpooledMessage.to_dict, SpooledMessage.from_dict)
         )
-        #: How many messages the store refused for good; they were put aside.
+        #: How many messages the store rejected for good; they were set aside.
         self.refused = 0
 
     @property
     def waiting(self) -> int:
-        """How many messages wait."""
+        """How many messages are waiting."""
         return self._spool.waiting
 
     def adopt(self) -> int:
-        """Take over what chats left that are gone; return how many messages wait.
+        """Take over the messages of chats that have ended; return how many are waiting.
 
         Raises:
-            OSError: some of it cannot be read, and stays; the rest was taken over.
+            OSError: some files cannot be read and remain; the others were taken over.
         """
         return self._spool.adopt()
 
     def keep(self, kept: SpooledMessage) -> None:
-        """Write a message to disk; it is there when this returns.
+        """Write a message to disk and return when it is safe there.
 
         Raises:
-            OSError: it is not.
+            OSError: the message was not written.
         """
         self._spool.append(kept)
 
     def store_all(self, db: SessionDB) -> int:
-        """Store what waits, in order; return how many messages. Those that can never be stored are
-        put aside, and counted by `refused` alone.
+        """Store the waiting messages in order; return how many. Messages that can never be stored
+        are set aside and counted by `refused` only.
 
         Raises:
-            AWAY: the store is still away; what was not stored stays.
-            ConversationHeld, StaleFence: somebody is at work in a conversation; the same.
-            OSError: what waits cannot be read or put aside; the same.
+            STORE_UNAVAILABLE_ERRORS: the store is still unavailable; the rest keeps waiting.
+            ConversationHeld, StaleFence: another process runs a turn there; the rest keeps waiting.
+            OSError: the spool cannot be read or written; the rest keeps waiting.
         """
         refused = self.refused
         done = self._spool.replay(lambda kept: self._store(db, kept))
@@ -149,11 +149,11 @@ class ChatSpool:
 
     @property
     def directory(self) -> Path:
-        """Where the messages wait."""
+        """The directory of the spool."""
         return self._spool.directory
 
     def close(self) -> None:
-        """Let go of the file; what waits in it is stored at the next start."""
+        """Release the file; messages left in it are stored at the next start."""
         self._spool.close()
 
     def _store(self, db: SessionDB, kept: SpooledMessage) -> None:
@@ -162,7 +162,7 @@ class ChatSpool:
         except (ConversationHeld, StaleFence):
             raise
         except (InvalidInput, NotFound, ConstraintViolated) as error:
-            # It is the message that the store does not want. Those after it must not wait for ever.
+            # The store rejects this message, not its state. Later messages must not wait for it.
             self._spool.put_aside(kept, error)
             self.refused += 1
 
@@ -179,9 +179,9 @@ def _add(db: SessionDB, kept: SpooledMessage) -> None:
         )
     target = db.get_compression_tip(kept.session_id)
     if db.has_external_id(kept.session_id, kept.message["external_id"]):
-        return  # It was stored after all, before the session was continued by another.
+        return  # It was stored before the connection broke, then the session was compacted.
     if kept.fence is not None:
-        # Whoever held the conversation could not give it back, and is in nobody's way any more.
+        # The turn that held this lease could not release it, and is over.
         db.release_lease(Lease(target, target, kept.fence, _HOLDER, None, 0.0))
     lease = db.take_lease(target, _HOLDER, ttl=_HELD)
     try:
@@ -191,19 +191,19 @@ def _add(db: SessionDB, kept: SpooledMessage) -> None:
 
 
 def new_external_id() -> str:
-    """Return an id for a message, by which the store recognises it."""
+    """Return a new external id for a message."""
     return f"chat-{secrets.token_hex(16)}"
 
 
 def chat_spool_root(home: Path) -> Path:
-    """Return where the messages of all stores wait that are used from a home."""
+    """Return the directory of the spools of all stores."""
     return home / "spool"
 
 
 def chat_spool_directory(home: Path, settings: SessionDBSettings) -> Path:
-    """Return where messages wait for the configured store: for this one, and for no other."""
+    """Return the directory of the spool of the configured store."""
     if settings.provider == "sqlite":
-        # The same file under another name is the same store.
+        # One file can be reached by several names.
         facts: tuple[object, ...] = (os.path.realpath(settings.sqlite.path),)
     elif settings.provider in ("postgresql", "mysql"):
         server = settings.postgresql if settings.provider == "postgresql" else settings.mysql
@@ -216,10 +216,10 @@ def chat_spool_directory(home: Path, settings: SessionDBSettings) -> Path:
 
 
 def _without_password(url: str | None) -> str | None:
-    """Return what a URL says about the place: whoever changes the password moves no store."""
+    """Return host and path of a URL: a changed password does not make another store."""
     return None if url is None else url.partition("://")[2].rpartition("@")[2]
 
 
-#: Takes a message that could not be stored: the session's id, the message, and the token under
-#: which it was to be stored, if any. Does not raise.
+#: Called with a message that could not be stored: the session id, the message, and the fence under
+#: which it should have been stored, if any. Must not raise.
 UnstoredHandler = Callable[[str, Mapping[str, Any], int | None], None]

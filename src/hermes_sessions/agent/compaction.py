@@ -1,7 +1,7 @@
-"""Compaction: a long session goes on under a new id, with a summary of what was said.
+"""Compaction: continue a long session under a new id, with a summary of its messages.
 
-The model writes the summary; the last messages are taken along as they are. The original stays
-unchanged and is found by search. One process at a time compacts a session.
+The model writes the summary; the last messages are copied unchanged. The original session is not
+changed, and search still finds it. One process at a time compacts a session.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ from hermes_sessions.errors import InvalidInput, UnknownSession
 from hermes_sessions.storage.host_processes import this_process_mark, without_mark
 from hermes_sessions.storage.sessiondb import SessionDB
 
-#: Of the context, so much may be full before a session is compacted by itself.
-FULL: Final = 0.8
-#: Messages at the end that are taken along as they are, at most, and of how many characters.
+#: The share of the context that may be used before a session is compacted automatically.
+COMPACT_ABOVE: Final = 0.8
+#: At most this many messages at the end are copied, with at most this many characters.
 _KEPT: Final = 6
 _KEPT_CHARACTERS: Final = 6_000
-#: What one message may add to what the model is asked to summarise.
+#: Longer messages are shortened to this many characters before the model summarises them.
 _EXCERPT: Final = 2_000
 _CHARACTERS_PER_TOKEN: Final = 4
 _TTL: Final = 300.0
 
 _INSTRUCTION: Final = (
-    "Summarise this conversation so that it can go on without the earlier messages. Keep facts, "
-    "decisions and their reasons, names, paths, identifiers, open questions and what was agreed to "
-    "do next. Write plain text, no greeting."
+    "Summarise this conversation so that it can continue without the earlier messages. Keep facts, "
+    "decisions and their reasons, names, paths, identifiers, open questions and agreed next steps. "
+    "Write plain text without a greeting."
 )
 HEADING: Final = "[Summary of the conversation so far]"
 
 
 class CompactionBusy(InvalidInput):
-    """Somebody else is compacting the session."""
+    """Another process is compacting the session."""
 
 
 class CompactionInterrupted(InvalidInput):
-    """Somebody interrupted the summary; nothing was changed."""
+    """The summary was interrupted; the session is unchanged."""
 
 
 def estimated_tokens(messages: Sequence[Mapping[str, Any]]) -> int:
-    """Return a rough count for when no provider has counted."""
+    """Estimate the tokens of messages for which the provider reported none."""
     return sum(len(_text(message)) for message in messages) // _CHARACTERS_PER_TOKEN
 
 
 def is_nearly_full(used: int, context_length: int) -> bool:
-    """Whether a session that takes so many tokens should be compacted now."""
-    return used > context_length * FULL
+    """Tell whether a session that uses *used* tokens should be compacted now."""
+    return used > context_length * COMPACT_ABOVE
 
 
 def compact(
@@ -79,16 +79,16 @@ def compact(
 ) -> str:
     """Continue a session under *new_session_id* with a summary; return that id.
 
-    *focus* says what matters most; *most_input* bounds, in tokens, what the model is asked to
+    *focus* says what matters most; *most_input* limits, in tokens, what the model is asked to
     read; *fence* is the token of the lease that holds the session, if any. Nothing is written
-    until the summary is there.
+    before the summary is complete.
 
     Raises:
-        CompactionBusy: another process compacts it now.
+        CompactionBusy: another process is compacting it.
         InvalidInput: there is nothing to summarise, or it was continued meanwhile.
-        CompactionInterrupted: *interrupt* was set; the session is as it was.
-        ModelError: the model failed; the session is as it was.
-        StaleFence, ConversationHeld: somebody else holds the conversation.
+        CompactionInterrupted: *interrupt* was set; the session is unchanged.
+        ModelError: the model failed; the session is unchanged.
+        StaleFence, ConversationHeld: another process holds the conversation.
     """
     if db.get_session(session_id) is None:
         raise UnknownSession(session_id)
@@ -102,7 +102,7 @@ def compact(
         kept = _kept(history)
         rest = history[: len(history) - len(kept)]
         if not rest:
-            raise InvalidInput("The session is too short to be compacted.")
+            raise InvalidInput("The session is too short to compact.")
         used_model = model or client.default_model
         reply = _summarise(client, used_model, rest, focus, most_input, interrupt, on_piece)
         record_side_call_usage(db, session_id, "compression", reply, used_model, pricing)
@@ -122,7 +122,7 @@ def _summarise(
     interrupt: Event | None,
     on_piece: Callable[[str], None],
 ) -> Reply:
-    instruction = _INSTRUCTION + (f" Above all, keep what concerns: {focus}." if focus else "")
+    instruction = _INSTRUCTION + (f" Most important to keep: {focus}." if focus else "")
     text = _transcript(messages, most_input * _CHARACTERS_PER_TOKEN)
     request = Request([{"role": "user", "content": f"{instruction}\n\n{text}"}], model)
     reply: Reply | None = None
@@ -136,14 +136,14 @@ def _summarise(
             if interrupt is not None and interrupt.is_set():
                 break
     if interrupt is not None and interrupt.is_set():
-        raise CompactionInterrupted("Interrupted. The session is as it was.")
+        raise CompactionInterrupted("Interrupted. The session is unchanged.")
     if reply is None or not reply.text.strip():
-        raise ModelGarbled("The model gave no summary. The session is as it was; try again.")
+        raise ModelGarbled("The model returned no summary. The session is unchanged; try again.")
     return reply
 
 
 def _transcript(messages: Sequence[Mapping[str, Any]], room: int) -> str:
-    """Return the messages as text; where there is no room for all, the oldest are left out."""
+    """Return the messages as text, without the oldest if they do not fit into *room*."""
     lines: list[str] = []
     for message in reversed(messages):
         text = _text(message)
@@ -161,10 +161,11 @@ def _transcript(messages: Sequence[Mapping[str, Any]], room: int) -> str:
 
 
 def _kept(history: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the last messages, from a user's on, so that no call loses its result.
+    """Return the messages to copy: the last ones, from a user message on, so that every tool call
+    keeps its result.
 
-    Of a short session they are half of it at most: something must be left to summarise, and what
-    goes on must be shorter. A question that waits for its answer may be more.
+    At most half of a short session is copied, so that something remains to summarise and the result
+    is shorter. Only a question that has no answer yet may be more.
     """
     start, last = len(history), len(history) - 1
     half = sum(len(_text(message)) for message in history) // 2

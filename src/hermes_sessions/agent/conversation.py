@@ -1,10 +1,10 @@
-"""A conversation as a surface holds it: which session it is in, and what people do to it.
+"""A conversation of a chat: its current session, and the operations on it.
 
-The session's row is made by the first message, so that looking around leaves nothing behind. Every
-verb that the slash commands need is here once; terminals and messengers only show what it returns.
+The first message creates the row of the session, so that looking around leaves nothing behind. The
+operations behind the slash commands are here; a terminal or messenger only shows their results.
 
-Whatever is written is written under a lease, so that of two terminals that have the same session
-open one at a time runs a turn, and the other is told who does.
+Every write happens under a lease. If two terminals have the same session open, one at a time runs a
+turn, and the other is told which process does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hermes_sessions.storage.repositories.leases import Lease
 
 Record = Mapping[str, Any]
 
-#: How sessions end that are left for another one, or because the surface closes.
+#: The end reasons of sessions that the user leaves for another one, or by closing the chat.
 NEW: Final = "new_session"
 RESUMED_OTHER: Final = "resumed_other"
 BRANCHED: Final = "branched"
@@ -48,26 +48,26 @@ _COPIED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a new session of this surface is given."""
+    """The fields of new sessions of this surface."""
 
     source: str
     user_id: str | None = None
     system_prompt: str | None = None
-    #: What others are told who want to write while a turn runs here.
+    #: Shown to other processes that want to write while a turn runs here.
     holder: str | None = None
 
     @property
-    def holder_in_words(self) -> str:
-        """Who holds a conversation of this surface."""
+    def holder_text(self) -> str:
+        """The holder of leases of this surface, as other processes show it."""
         return self.holder or (
             f"a chat from {self.source} on {socket.gethostname()} (process {os.getpid()})"
         )
 
 
 class Conversation:
-    """One person's place in the store.
+    """The current conversation of one user.
 
-    One thread at a time may talk in it; titles can be read and set meanwhile.
+    One thread at a time may send messages; other threads may read and set the title meanwhile.
     """
 
     def __init__(
@@ -78,48 +78,48 @@ class Conversation:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*session_id* names a stored session to go on with; without one, the first message
-        starts a new one.
+        """*session_id* names a stored session to continue; without one, the first message starts a
+        new session.
         """
         self.agent = agent
         self._origin = origin
         self._clock = clock
-        #: The session, None until there is one.
+        #: The current session; None before the first message.
         self.session_id = session_id
-        #: The id of a session that could not be made yet, because the store was away.
-        self._coming_id: str | None = None
-        #: Leases that could not be given back for the same reason.
-        self._left: list[Lease] = []
-        #: A title for the session that is not there yet.
+        #: The id of a session that could not be created because the store was unavailable.
+        self._planned_id: str | None = None
+        #: Leases that could not be released for the same reason.
+        self._unreleased_leases: list[Lease] = []
+        #: The title for a session that does not exist yet.
         self.pending_title: str | None = None
-        #: Between making the session and giving it that title, nobody may change the title.
-        self._beginning = Lock()
+        #: Held while the session is created and gets its title, so that no other title is set.
+        self._creation_lock = Lock()
         self._holding: ConversationLease | None = None
-        #: Whether something was said or done in the session here.
+        #: Whether this chat has changed the session.
         self._is_changed = False
 
-    # ── holding ───────────────────────────────────────────────────────────────────────────────
+    # ── leases ────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def held(self, interrupt: Event | None = None) -> Iterator[str]:
-        """Hold the conversation, so that nobody else writes to it meanwhile; give the session,
-        made now if there is none, or the one that continues it by now. May be nested, and does
-        nothing more where the agent has a token already.
+        """Hold the conversation so that no other process writes to it; yield the session id.
 
-        *interrupt* is set when the conversation was taken away, because this process was silent
-        for too long.
+        The session is created if there is none, and is the continuation if it was compacted.
+        Blocks may be nested; where the agent has a fence already, nothing is acquired.
+
+        *interrupt* is set if the lease is lost because this process was silent for too long.
 
         Raises:
-            ConversationHeld: somebody else runs a turn in it; the error says who.
+            ConversationHeld: another process runs a turn in it; the error says which.
         """
-        with self._beginning:
-            session_id = self._begun()
+        with self._creation_lock:
+            session_id = self._ensure_session()
         self._is_changed = True
         if self._fence is not None:
             yield session_id
             return
         self.release_leftover_lease()
-        words, on_lost = self._origin.holder_in_words, interrupt.set if interrupt else _nothing
+        words, on_lost = self._origin.holder_text, interrupt.set if interrupt else _nothing
         holding = ConversationLease(self.agent.db, session_id, words, on_lost=on_lost)
         try:
             with holding:
@@ -130,23 +130,23 @@ class Conversation:
                     self._holding = None
         finally:
             if holding.left is not None:
-                self._left.append(holding.left)
+                self._unreleased_leases.append(holding.left)
 
     def release_leftover_lease(self) -> None:
-        """Give back what could not be given back when the store was away; else this very process
-        would be in its own way.
+        """Release leases that could not be released while the store was unavailable; otherwise
+        this process would wait for itself.
         """
-        while self._left:
-            self.agent.db.release_lease(self._left[-1])
-            self._left.pop()
+        while self._unreleased_leases:
+            self.agent.db.release_lease(self._unreleased_leases[-1])
+            self._unreleased_leases.pop()
 
     @property
     def _fence(self) -> int | None:
         return self._holding.token if self._holding is not None else self.agent.fence
 
     def _latest_continuation(self, session_id: str) -> str:
-        """Return what a session goes on as, which may have been summarised in another place since;
-        one that had ended goes on, too.
+        """Return the session that continues *session_id*: another process may have compacted it.
+        Reopens a session that had ended.
         """
         db = self.agent.db
         self.session_id = session_id = db.get_compression_tip(session_id)
@@ -155,7 +155,7 @@ class Conversation:
             db.reopen_session(session_id)
         return session_id
 
-    # ── talking ───────────────────────────────────────────────────────────────────────────────
+    # ── messages ──────────────────────────────────────────────────────────────────────────────
 
     def say(
         self,
@@ -164,9 +164,9 @@ class Conversation:
         interrupt: Event | None = None,
         steering: Callable[[], str | None] = lambda: None,
     ) -> Iterator[TurnEvent]:
-        """Say something and be answered; see `Agent.run_turn` and `held`.
+        """Send a message and yield the events of the answer; see `Agent.run_turn` and `held`.
 
-        What the store cannot take goes to the agent's `Agent.unstored`.
+        Messages that cannot be stored go to `Agent.unstored`.
         """
         with ExitStack() as stack:
             try:
@@ -178,37 +178,37 @@ class Conversation:
             yield from agent.run_turn(session_id, content, interrupt=interrupt, steering=steering)
 
     def keep(self, content: Any) -> None:
-        """Have what was said kept for a store that is away, where the agent can."""
+        """Give a message to the spool while the store is unavailable, if the agent has one."""
         if self.agent.unstored is None:
             return
-        with self._beginning:
-            if self.session_id is None and self._coming_id is None:
-                self._coming_id = self._new_id()
-            session_id = self.session_id or self._coming_id or ""
+        with self._creation_lock:
+            if self.session_id is None and self._planned_id is None:
+                self._planned_id = self._new_id()
+            session_id = self.session_id or self._planned_id or ""
         message = {"role": "user", "content": content, "external_id": new_external_id()}
         self.agent.unstored(session_id, message, None)
 
     def switch_to_spooled_session(self) -> None:
-        """Go on in the session that was made when what was kept for it was stored."""
-        coming = self._coming_id
-        if self.session_id is None and coming and self.agent.db.get_session(coming) is not None:
-            with self._beginning:
-                self._begun()
+        """Continue in the session that was created when its spooled messages were stored."""
+        planned = self._planned_id
+        if self.session_id is None and planned and self.agent.db.get_session(planned) is not None:
+            with self._creation_lock:
+                self._ensure_session()
             self._is_changed = True
 
     def answer(self, *, interrupt: Event | None = None) -> Iterator[TurnEvent]:
-        """Be answered to what the session ends with; see `Agent.answer` and `held`."""
+        """Answer the last message of the session; see `Agent.answer` and `held`."""
         with self.held(interrupt) as session_id:
             agent = replace(self.agent, fence=self._fence)
             yield from agent.answer(session_id, interrupt=interrupt)
 
-    def _begun(self) -> str:
-        """Return the session, made now if there is none."""
+    def _ensure_session(self) -> str:
+        """Return the current session; create it if there is none."""
         db = self.agent.db
         if self.session_id is not None:
             return self.session_id
-        # The same one, however often it has to be tried.
-        session_id = self._coming_id = self._coming_id or self._new_id()
+        # Every attempt uses the same id.
+        session_id = self._planned_id = self._planned_id or self._new_id()
         db.create_session(
             session_id,
             self._origin.source,
@@ -216,13 +216,13 @@ class Conversation:
             user_id=self._origin.user_id,
             system_prompt=self._origin.system_prompt,
         )
-        self.session_id, self._coming_id = session_id, None
+        self.session_id, self._planned_id = session_id, None
         if self.pending_title is not None:
             title, self.pending_title = self.pending_title, None
             try:
                 db.set_session_title(session_id, title)
             except TitleTaken:
-                # It was free when it was asked for; the next number is what was meant.
+                # Another session took the title meanwhile: use the next free number.
                 db.set_auto_title_if_empty(session_id, title)
         return session_id
 
@@ -233,22 +233,22 @@ class Conversation:
 
     @property
     def title(self) -> str | None:
-        """The title, or the one that waits for the first message."""
+        """The title, or the one that the first message will set."""
         if self.session_id is None:
             return self.pending_title
         return self.agent.db.get_session_title(self.session_id)
 
     def set_title(self, text: str) -> str:
-        """Set the title, or keep it for the first message; return it as it is stored.
+        """Set the title now or, without a session, with the first message; return it as stored.
 
         Raises:
-            InvalidInput: nothing visible, too long, or another session has it.
+            InvalidInput: the title is blank, too long, or belongs to another session.
         """
         wanted = sanitize_title(text)
         if wanted is None:
             raise InvalidInput("A title needs at least one visible character.")
         db = self.agent.db
-        with self._beginning:
+        with self._creation_lock:
             if self.session_id is not None:
                 db.set_session_title(self.session_id, wanted)
             else:
@@ -264,10 +264,10 @@ class Conversation:
         """Leave this session; the next message starts another one, with *title*.
 
         Raises:
-            InvalidInput: the title cannot be used; nothing was changed.
+            InvalidInput: the title is not valid or not free; nothing changed.
         """
         leaving, self.session_id, self.pending_title = self.session_id, None, None
-        self._coming_id = None
+        self._planned_id = None
         if title:
             try:
                 self.set_title(title)
@@ -279,11 +279,11 @@ class Conversation:
         self._is_changed = False
 
     def switch_to(self, session_id: str) -> None:
-        """Go on with a stored session, or with what continues it; nothing is written to it until
-        something is said.
+        """Continue a stored session, or the one that continues it. Nothing is written to it until
+        the next message.
 
         Raises:
-            NotFound: there is no such session.
+            NotFound: no such session exists.
         """
         db = self.agent.db
         if db.get_session(session_id) is None:
@@ -293,14 +293,14 @@ class Conversation:
             return
         if self.session_id is not None and self._is_changed:
             db.end_session(self.session_id, RESUMED_OTHER)
-        self.session_id, self.pending_title, self._coming_id = target, None, None
+        self.session_id, self.pending_title, self._planned_id = target, None, None
         self._is_changed = False
 
     def branch(self, title: str | None = None) -> str:
-        """Go on in a copy of this session; return its id. This one stays as it is.
+        """Continue in a copy of this session; return its id. The original is unchanged.
 
         Raises:
-            InvalidInput: nothing was said yet, or the title cannot be used.
+            InvalidInput: the session has no messages, or the title is not valid or not free.
         """
         db = self.agent.db
         session = db.get_session(self.session_id) if self.session_id else None
@@ -330,7 +330,7 @@ class Conversation:
         return branch_id
 
     def compress(self, focus: str | None = None, *, interrupt: Event | None = None) -> str:
-        """Go on with a summary of this session; return the new id. See `compaction.compact` and
+        """Continue with a summary of this session; return the new id. See `compaction.compact` and
         `held`.
         """
         if self.session_id is None:
@@ -349,24 +349,24 @@ class Conversation:
             )
         return self.session_id
 
-    # ── taking back ───────────────────────────────────────────────────────────────────────────
+    # ── undo and retry ────────────────────────────────────────────────────────────────────────
 
     def undo(self, exchanges: int = 1) -> Record:
-        """Take the last exchanges back, as many as there are; return ``count`` (messages hidden),
-        ``exchanges`` and ``text`` (what the first of them asked).
+        """Undo the last exchanges, at most as many as there are; return ``count`` (hidden
+        messages), ``exchanges`` and ``text`` (the first undone question).
 
         Raises:
-            InvalidInput: there is nothing to take back, or the number is below 1.
+            InvalidInput: there is nothing to undo, or the number is below 1.
         """
         if exchanges < 1:
-            raise InvalidInput("Say how many exchanges to take back: 1 or more.")
+            raise InvalidInput("Say how many exchanges to undo: 1 or more.")
         if self.session_id is None:
-            raise InvalidInput("There is nothing to take back.")
+            raise InvalidInput("There is nothing to undo.")
         db = self.agent.db
         with self.held() as session_id:
             asked = db.list_recent_user_messages(session_id, exchanges)
             if not asked:
-                raise InvalidInput("There is nothing to take back.")
+                raise InvalidInput("There is nothing to undo.")
             done = db.rewind_to_message(session_id, asked[-1]["id"], fence=self._fence)
         return {
             "count": done["rewound_count"],
@@ -375,18 +375,18 @@ class Conversation:
         }
 
     def retry(self, *, interrupt: Event | None = None) -> Iterator[TurnEvent]:
-        """Ask the last question again; the answer it had is taken back. See `held`.
+        """Ask the last question again; its previous answer is undone. See `held`.
 
         Raises:
-            InvalidInput: nothing was asked yet.
+            InvalidInput: there is no question yet.
         """
         if self.session_id is None:
-            raise InvalidInput("There is nothing to ask again.")
+            raise InvalidInput("There is no question to ask again.")
         db = self.agent.db
         with self.held(interrupt) as session_id:
             asked = db.list_recent_user_messages(session_id, 1)
             if not asked:
-                raise InvalidInput("There is nothing to ask again.")
+                raise InvalidInput("There is no question to ask again.")
             (question,) = (
                 message
                 for message in db.get_messages(session_id)
@@ -398,9 +398,7 @@ class Conversation:
     # ── the end ───────────────────────────────────────────────────────────────────────────────
 
     def leave(self, reason: str) -> Record | None:
-        """End the session, unless it was only looked at; return it as it is stored, None when
-        there is none.
-        """
+        """End the session if this chat changed it; return its row, or None if there is none."""
         if self.session_id is None:
             return None
         if self._is_changed:

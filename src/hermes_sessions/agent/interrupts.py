@@ -1,4 +1,4 @@
-"""Interrupting a turn from another thread, also while it waits for a model that says nothing."""
+"""Interrupting a turn from another thread, even while the model sends nothing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 
 
 class Interrupt(threading.Event):
-    """An event that, when it is set, also ends what is going on at that moment.
+    """An event that also stops the running call when it is set.
 
-    A plain event does the same between two pieces of an answer.
+    A plain event is noticed between two pieces of an answer only.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class Interrupt(threading.Event):
         self._endings: list[Callable[[], None]] = []
 
     def set(self) -> None:
-        """Interrupt; a second call does nothing more."""
+        """Interrupt; further calls have no effect."""
         super().set()
         with self._guard:
             endings = list(self._endings)
@@ -28,7 +28,7 @@ class Interrupt(threading.Event):
 
     @contextmanager
     def ending(self, end: Callable[[], None]) -> Iterator[None]:
-        """Have *end* called by whoever interrupts within the block, or now if that was before."""
+        """Call *end* if the event is set during the block, or at once if it is set already."""
         with self._guard:
             self._endings.append(end)
         try:
@@ -41,14 +41,14 @@ class Interrupt(threading.Event):
 
 
 def _end(end: Callable[[], None]) -> None:
-    # What a generator says that is at work in another thread: it notices between two pieces.
+    # A generator that is running in another thread raises this; it sees the event itself.
     with suppress(ValueError):
         end()
 
 
 @contextmanager
 def closing_on_interrupt(interrupt: threading.Event | None, events: object) -> Iterator[None]:
-    """Close *events* when *interrupt* is set within the block, and at its end."""
+    """Close *events* at the end of the block, or as soon as *interrupt* is set."""
     close: Callable[[], None] = getattr(events, "close", lambda: None)
     try:
         if isinstance(interrupt, Interrupt):

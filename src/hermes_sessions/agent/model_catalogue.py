@@ -1,8 +1,8 @@
-"""What is known of models without asking anybody: list prices, and how much they can read.
+"""List prices and context lengths of known models, without network access.
 
-The facts are in ``catalogue.json``, made by ``scripts/model_catalogue.py``. Providers are known by
-their address and models by name, because one model has different prices at different places. The
-file is read when it is first needed.
+The data is in ``catalogue.json``, made by ``scripts/model_catalogue.py``. Providers are found by
+their URL and models by name, because one model has different prices at different providers. The
+file is read on first use.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class KnownProvider:
         self._models: list[tuple[list[str], list[list[Any]], int | None]] = facts["models"]
 
     def is_at(self, address: str) -> bool:
-        """Whether this is the provider at an address, given in lower case."""
+        """Tell whether this provider serves a URL, given in lower case."""
         return self._address.match(address) is not None
 
     def price(self, model: str, input_tokens: int) -> Price | None:
-        """Return the price of a model for a question of this length, None when it is unknown."""
+        """Return the price of a model for a prompt of this length; None if unknown."""
         found = self._find(model.strip().lower())
         return _row_for(found[0], input_tokens) if found else None
 
     def context_length(self, model: str) -> int | None:
-        """Return how many tokens a model takes in, None when that is unknown."""
+        """Return the context length of a model in tokens; None if unknown."""
         found = self._find(model.strip().lower())
         return found[1] if found else None
 
@@ -56,13 +56,13 @@ class KnownProvider:
 
 
 def provider_at(base_url: str) -> KnownProvider | None:
-    """Return the provider at an address, None when the catalogue does not know it."""
+    """Return the provider that serves a URL; None if the catalogue has none."""
     address = base_url.strip().lower()
     return next((each for each in _providers().values() if each.is_at(address)), None)
 
 
 def catalogue_version() -> str:
-    """Return which facts these are, and of which day."""
+    """Return the version of the catalogue, which contains its date."""
     version: str = _catalogue()["version"]
     return version
 
@@ -78,7 +78,7 @@ def _is_called(names: Iterable[str], name: str) -> bool:
 
 
 def _row_for(rows: Sequence[Sequence[Any]], input_tokens: int) -> Price:
-    """Return the prices of the last row whose threshold the question exceeds."""
+    """Return the prices of the last row whose threshold the prompt exceeds."""
     row = [rows[0], *(row for row in rows[1:] if input_tokens > row[0])][-1]
     return Price(*row[1:])
 

@@ -1,4 +1,4 @@
-"""Installing packages from a lock: exact versions with hashes, for the Python that runs this."""
+"""Installs packages from a lock file: exact versions with hashes, for the running Python."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Final
 
 from hermes_sessions.config.paths import process_environment
 
-#: Runs a command in an environment; returns its exit status and what it said.
+#: Runs a command in an environment; returns its exit status and output.
 Run = Callable[[Sequence[str], dict[str, str]], tuple[int, str]]
 
-#: Settings of pip that would install elsewhere.
+#: Settings of pip that would install into another place.
 _MISLEADING: Final = ("PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER")
 _LINES_SHOWN: Final = 5
-#: Seconds that an installation may take, over a slow line.
+#: The time limit of an installation, for slow connections.
 _LONGEST: Final = 3600.0
 
 
 def install(lock: Path, run: Run | None = None) -> tuple[int, str]:
-    """Install what *lock* names, without anything that it does not; return the installer's exit
-    status and the end of what it said. Trying again is safe.
+    """Install exactly the packages of *lock*; return the installer's exit status and the end of its
+    output. Retrying is safe.
     """
     environment = {k: v for k, v in process_environment().items() if k not in _MISLEADING}
     status, output = (run or _run)(command_for(lock), environment)
@@ -53,5 +53,5 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, str]
             timeout=_LONGEST,
         )
     except subprocess.TimeoutExpired:
-        return 1, f"It did not come to an end within {_LONGEST / 60:.0f} minutes."
+        return 1, f"The installation did not finish within {_LONGEST / 60:.0f} minutes."
     return result.returncode, result.stdout

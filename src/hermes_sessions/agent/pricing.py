@@ -1,7 +1,7 @@
-"""What a call costs, from an offline table of list prices. Nobody is asked over the network.
+"""The cost of model calls, from list prices, without network access.
 
-Prices in the configuration come first, then those of the `catalogue`. What neither knows costs an
-unknown amount, which is never zero.
+Prices in the configuration come first, then those of the `model_catalogue`. A model that neither
+knows has an unknown cost, which is never counted as zero.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from hermes_sessions.agent.model_catalogue import catalogue_version, provider_at
 from hermes_sessions.model.price import Price
 from hermes_sessions.storage.sessiondb import SessionDB
 
-# What calls of a model used and cost, written beside the session they were made for.
-#
-# The four kinds of tokens are stored apart, as the columns mean them: input is what was neither
-# read from a provider's cache nor written to it. How a call was priced stands in ``billing_mode``
-# of its row, so that calls of which nobody knows the cost never disappear in a sum with others.
+# The four kinds of tokens are stored separately: "input" is neither read from the provider's cache
+# nor written to it. ``billing_mode`` of a row says how the call was priced, so that calls of
+# unknown cost are never hidden in a sum with others.
 
 
 def record_call_usage(
     db: SessionDB, session_id: str, reply: Reply, asked: str, pricing: Pricing
 ) -> Cost:
-    """Add a call of the conversation itself to its session; return what it cost."""
+    """Add a call of the conversation itself to its session; return its cost."""
     cost = pricing.cost(reply.usage, reply.model, asked)
     db.update_token_counts(
         session_id,
@@ -42,8 +40,8 @@ def record_call_usage(
 def record_side_call_usage(
     db: SessionDB, session_id: str, task: str, reply: Reply, asked: str, pricing: Pricing
 ) -> Cost:
-    """Add a call for something beside the conversation, such as its title, unless that was deleted
-    meanwhile; return its cost.
+    """Add a call beside the conversation, such as the one for its title; return its cost. No-op if
+    the session was deleted meanwhile.
     """
     cost = pricing.cost(reply.usage, reply.model, asked)
     db.record_auxiliary_usage(
@@ -84,19 +82,19 @@ def _route(reply: Reply, asked: str, pricing: Pricing, cost: Cost) -> dict[str, 
 CostStatus = Literal["actual", "estimated", "included", "unknown"]
 
 _MILLION: Final = 1_000_000
-#: Where the amount that the endpoint states is in US dollars.
+#: Providers whose stated cost is in US dollars.
 _STATES_DOLLARS: Final = frozenset({"openrouter"})
 
 
 class Cost(NamedTuple):
-    """What a call costs, and how that is known."""
+    """The cost of a call, and how it is known."""
 
-    #: None when it is unknown.
+    #: None if unknown.
     usd: float | None
     status: CostStatus
-    #: Where the prices are from: ``catalogue``, ``config``, ``provider``, ``local``.
+    #: The source of the prices: ``catalogue``, ``config``, ``provider``, ``local``.
     source: str | None = None
-    #: Which prices: the version of the catalogue.
+    #: The version of the catalogue.
     version: str | None = None
 
 
@@ -106,24 +104,24 @@ INCLUDED: Final = Cost(0.0, "included", "local")
 
 @dataclass(frozen=True, slots=True)
 class Pricing:
-    """The prices at one endpoint. Reads the catalogue when it is first asked."""
+    """The prices at one endpoint. Reads the catalogue on first use."""
 
-    #: None where nobody is paid: the model in this process, when `is_local`.
+    #: None for the free model in this process, see `is_local`.
     base_url: str | None = None
-    #: Prices of the configuration, by the name of the model.
+    #: Prices from the configuration, by model name.
     own: tuple[tuple[str, Price], ...] = ()
     is_local: bool = False
 
     @property
     def provider(self) -> str | None:
-        """Who is paid, as the catalogue names them; None when it does not know the address."""
+        """The provider's name in the catalogue; None if it does not know the URL."""
         found = provider_at(self.base_url) if self.base_url else None
         return found.name if found else None
 
     def cost(self, usage: Usage, *models: str | None) -> Cost:
-        """Return what a call of a model costs, which may have several names.
+        """Return the cost of a call of a model, which may have several names.
 
-        Without the provider's count of tokens in both directions the cost is unknown.
+        The cost is unknown unless the provider reported input and output tokens.
         """
         if self.is_local:
             return INCLUDED
@@ -143,15 +141,15 @@ class Pricing:
         return UNKNOWN
 
 
-#: Where nothing is known of prices.
+#: Prices for an unknown endpoint.
 UNPRICED: Final = Pricing()
 
 
 def uncached_input_tokens(usage: Usage) -> int:
     """Return the input tokens that were neither read from a cache nor written to one.
 
-    Endpoints count those within the input; the few that count them beside it are recognised by
-    sums that would not add up.
+    Most endpoints include cached tokens in the input. Where the cached tokens exceed the input, the
+    endpoint counts them separately.
     """
     cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
     whole = usage.input_tokens or 0

@@ -1,8 +1,8 @@
-"""What is sent to a model: always a valid sequence, whatever was interrupted.
+"""The messages of a request to a model: always a valid sequence, even after an interruption.
 
-Providers refuse a tool call without a result, a result without a call, an empty answer, arguments
-that are no JSON. A crash, an interruption or another program can leave such a history; it is mended
-here, in what is sent. What is stored stays what happened.
+Providers reject a tool call without a result, a result without a call, an empty answer, and
+arguments that are not JSON. A crash, an interruption or another program can leave such a history.
+It is repaired in the request only; the store keeps what happened.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 Message = dict[str, Any]
 
-#: Stands for the result of a call that never came back.
+#: The result of a tool call that never finished.
 NO_RESULT: Final = "[No result was recorded: the call was interrupted.]"
-#: Comes first where a history would begin with an answer.
+#: The first message if a history would begin with an answer.
 OPENING: Final = "[The conversation continues.]"
 _ROLES: Final = ("user", "assistant", "tool")
 
@@ -24,8 +24,8 @@ def build_request_messages(
     history: Iterable[Mapping[str, Any]], system_prompt: str | None = None
 ) -> list[Message]:
     """Return *history*, as `SessionDB.get_messages_as_conversation` gives it, in a form that every
-    provider takes: a system message if there is a prompt, then users and assistants, each tool call
-    followed by exactly one result. Nothing that was said is left out, unless it is empty.
+    provider accepts: a system message if there is a prompt, then users and assistants, each tool
+    call followed by exactly one result. Only empty messages are left out.
     """
     messages: list[Message] = []
     waiting: list[str] = []
@@ -59,7 +59,7 @@ def _add_question(messages: list[Message], content: Any) -> None:
 
 
 def _add_answer(messages: list[Message], stored: Mapping[str, Any]) -> list[str]:
-    """Add an assistant's message; return the ids of calls that wait for their results."""
+    """Add an assistant's message; return the ids of tool calls that need a result."""
     calls = _calls(stored.get("tool_calls"))
     content = stored.get("content")
     if _is_empty(content) and not calls:
@@ -77,7 +77,7 @@ def _add_answer(messages: list[Message], stored: Mapping[str, Any]) -> list[str]
 def _add_result(messages: list[Message], waiting: list[str], stored: Mapping[str, Any]) -> None:
     call_id = stored.get("tool_call_id")
     if call_id not in waiting:
-        return  # Nobody asked for it, or it was answered already.
+        return  # No call has this id, or it has a result already.
     waiting.remove(call_id)
     content = stored.get("content")
     messages.append(
@@ -86,7 +86,7 @@ def _add_result(messages: list[Message], waiting: list[str], stored: Mapping[str
 
 
 def _close(messages: list[Message], waiting: list[str]) -> None:
-    """Give every call that still waits a result."""
+    """Add a result for every tool call that has none."""
     messages.extend(
         {"role": "tool", "tool_call_id": call_id, "content": NO_RESULT} for call_id in waiting
     )

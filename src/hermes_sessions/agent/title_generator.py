@@ -1,7 +1,7 @@
-"""Titles for sessions that have none: three to seven words about what they are.
+"""Generates titles of three to seven words for sessions that have none.
 
-The model is asked after the first exchange, in the background; without one, or when it fails, the
-title is taken from the question. A title that somebody set is never overwritten.
+The model is asked after the first exchange, in the background. Without a model, or when it fails,
+the title comes from the question. A title that a user set is never overwritten.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ logger = Logger(__name__)
 _LONGEST: Final = 80
 _EXCERPT: Final = 500
 _MOST_WORDS: Final = 7
-#: So many words are a sentence: the model has answered something else.
-_NO_TITLE: Final = 12
+#: An answer with this many words is a sentence, not a title.
+_SENTENCE_WORDS: Final = 12
 _INSTRUCTION: Final = (
     "Give this conversation a title of three to seven words, in its own language. Answer with the "
     "title alone: no quotes, no full stop, no label."
@@ -29,7 +29,7 @@ _LABEL: Final = re.compile(r"^\s*(?:title|titel|titre|título|标题)\s*[:：]\s
 _THOUGHT: Final = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _QUOTES: Final = "\"'`“”„«»‘’「」『』*#"
 _SPACE: Final = re.compile(r"\s+")
-#: Beginnings of questions that say nothing about their subject.
+#: Phrases at the start of a question that say nothing about its subject.
 _OPENING: Final = re.compile(
     r"^(?:(?:hi|hello|hey|please|ok(?:ay)?|so|can you|could you|would you|will you|help me"
     r"(?: to| with)?|i (?:want|need|would like|'d like) (?:you )?to|how (?:do|can|should) i|"
@@ -45,9 +45,9 @@ def title_session(
     model: str | None,
     pricing: Pricing = UNPRICED,
 ) -> str | None:
-    """Give a session a title unless it has one; return the title it got, None otherwise.
+    """Give a session a title unless it has one; return the new title, None otherwise.
 
-    Never raises because of the model: then the question itself gives the title.
+    A model that fails raises nothing: the title then comes from the question.
     """
     if db.get_session_title(session_id) is not None:
         return None
@@ -59,7 +59,7 @@ def title_session(
         try:
             title = _ask(db, session_id, client, model, question, answer, pricing)
         except ModelError as error:
-            logger.info("no title from the model: %s", error)
+            logger.info("the model returned no title: %s", error)
     title = title or title_from_question(question)
     if title and db.set_auto_title_if_empty(session_id, title):
         return db.get_session_title(session_id)
@@ -67,7 +67,7 @@ def title_session(
 
 
 def title_from_question(question: str) -> str | None:
-    """Return a title made of the first words of a question; None when it has none."""
+    """Return the first words of a question as a title; None if it has no words."""
     first = next((line for line in question.splitlines() if line.strip()), "")
     text = _SPACE.sub(" ", first).strip(_QUOTES + " ")
     text = _OPENING.sub("", text) or text
@@ -79,15 +79,16 @@ def title_from_question(question: str) -> str | None:
     return title[:1].upper() + title[1:] if title else None
 
 
-def cleaned(answer: str) -> str | None:
-    """Return a model's answer as a title: without label, quotes and thoughts, and of a few words;
-    None when nothing or no title is left.
+def clean_title(answer: str) -> str | None:
+    """Return a model's answer as a title: without label, quotes and thoughts, and short.
+
+    None if nothing is left, or if it is not a title.
     """
     text = _THOUGHT.sub("", answer).strip()
     text = next((line for line in text.splitlines() if line.strip()), "")
     text = _LABEL.sub("", text).strip(_QUOTES + " .")
     text = _SPACE.sub(" ", text)
-    if text.count(" ") >= _NO_TITLE:
+    if text.count(" ") >= _SENTENCE_WORDS:
         return None
     text = " ".join(text.split(" ")[:_MOST_WORDS]).rstrip(" ,;:")
     if len(text) > _LONGEST:
@@ -119,7 +120,7 @@ def _ask(
     if reply is None:
         return None
     record_side_call_usage(db, session_id, "title", reply, used, pricing)
-    return cleaned(reply.text)
+    return clean_title(reply.text)
 
 
 def _first_exchange(db: SessionDB, session_id: str) -> tuple[str, str]:

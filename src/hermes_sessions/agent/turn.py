@@ -1,8 +1,8 @@
 """One turn: a user's message, and everything the agent does until it has answered.
 
 Every step is stored when it completes: the question before the model is asked, each answer, each
-tool's result. If the turn is interrupted or the model fails, what was said so far is stored and
-every call that was started has a result, so that the session can go on.
+tool result. If the turn is interrupted or the model fails, the partial answer is stored and every
+tool call gets a result, so that the session can continue.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from hermes_sessions.agent.clients.port import (
 from hermes_sessions.agent.interrupts import closing_on_interrupt
 from hermes_sessions.agent.pricing import UNPRICED, Pricing, record_call_usage
 from hermes_sessions.agent.request_messages import build_request_messages
-from hermes_sessions.agent.tools.registry import Surroundings, Tool, ToolRegistry
+from hermes_sessions.agent.tools.registry import Tool, ToolContext, ToolRegistry
 from hermes_sessions.lifecycle.lease_renewal import Holding
 from hermes_sessions.model.scope import OWNER, Scope
 from hermes_sessions.storage.sessiondb import SessionDB
 
-#: Replies with tool calls that one turn may have, before it is ended.
+#: The most replies with tool calls in one turn.
 MAX_STEPS: Final = 40
 _INTERRUPTED: Final = "[Interrupted before it ran.]"
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message is in the store."""
+    """A message was stored."""
 
     message_id: int
     role: str
@@ -52,14 +52,14 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool begins to run."""
+    """A tool starts to run."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool has run; its result is stored."""
+    """A tool has run, and its result is stored."""
 
     call: ToolCall
     result: str
@@ -74,7 +74,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The turn is over. ``error`` says why, when the model failed."""
+    """The turn is over. ``error`` is set if the model failed."""
 
     how: Literal["answered", "interrupted", "failed", "too many steps"]
     error: ModelError | None = None
@@ -109,21 +109,21 @@ class Agent:
 
     db: SessionDB
     client: ModelClient
-    #: What the model may call. Any iterable of tools; `default_tools()` returns the built-in ones.
+    #: The tools that the model may call. Any iterable of tools; `default_tools()` returns the built-in ones.
     tools: Iterable[Tool] = ()
-    #: None asks the client's own.
+    #: None means the client's default model.
     model: str | None = None
     scope: Scope = OWNER
     max_tokens: int | None = None
     temperature: float | None = None
     most_steps: int = MAX_STEPS
-    #: What its calls cost; without prices that is unknown.
+    #: The prices of its calls; by default their cost is unknown.
     pricing: Pricing = UNPRICED
-    #: The token of the lease under which it writes, where somebody holds the conversation.
+    #: The token of the lease under which it writes, if the conversation is held.
     fence: int | None = None
-    #: What the model is told beside the session's own prompt, and what is not stored: where it is.
+    #: Instructions beside the session's own prompt, such as where the chat takes place; not stored.
     instructions: str | None = None
-    #: Keeps what the store could not take, so that it can be stored later.
+    #: Receives messages that could not be stored, so that they can be stored later.
     unstored: UnstoredHandler | None = None
 
     def __post_init__(self) -> None:
@@ -137,11 +137,11 @@ class Agent:
 
     @property
     def asked_model(self) -> str:
-        """The model that is asked."""
+        """The model that is used."""
         return self.model or self.client.default_model
 
     def with_model(self, model: str) -> Agent:
-        """Return the same agent, asking another model."""
+        """Return the same agent with another model."""
         return replace(self, model=model)
 
     def run(
@@ -212,17 +212,17 @@ class Agent:
         interrupt: threading.Event | None = None,
         steering: Callable[[], str | None] = lambda: None,
     ) -> Iterator[TurnEvent]:
-        """Store a user's message and answer it; yield what happens, `Ended` last.
+        """Store a user's message and answer it; yield the events of the turn, `Ended` last.
 
-        Setting *interrupt*, or Ctrl-C, ends the turn: an `Interrupt` at once, also while the model
-        says nothing, a plain event after the next piece. Closing the iterator does, too. A tool
-        that runs is waited for. Nothing that was said is lost.
+        Setting *interrupt*, or Ctrl-C, ends the turn: an `Interrupt` at once, even while the model
+        sends nothing, a plain event after the next piece. Closing the iterator ends it, too. A
+        running tool is waited for. The partial answer is stored.
 
-        *steering* is asked after tools have run what else the user has said meanwhile; that is
-        stored, and goes to the model with their results.
+        *steering* is called after tools have run and returns a message that the user sent
+        meanwhile, if any; it is stored and sent to the model with the results.
 
         Raises:
-            StoreError: the store refused; what was stored before stays stored.
+            StoreError: the store rejected a write; earlier messages remain stored.
         """
         message_id = self.append(session_id, "user", content, external_id=external_id)
         yield Stored(message_id, "user")
@@ -235,7 +235,7 @@ class Agent:
         interrupt: threading.Event | None = None,
         steering: Callable[[], str | None] = lambda: None,
     ) -> Iterator[TurnEvent]:
-        """Answer what the session ends with, as `run_turn` does after the question is stored."""
+        """Answer the last message of the session, as `run_turn` does after storing the question."""
         interrupt = interrupt or threading.Event()
         for _ in range(self.most_steps):
             step = _Step(self, session_id, interrupt)
@@ -274,11 +274,11 @@ class Agent:
         """Store a message and return its id.
 
         Raises:
-            AWAY: it was not stored; `unstored` has it, if there is one.
-            StoreError: the store refused it.
+            STORE_UNAVAILABLE_ERRORS: it was not stored; `unstored` received it, if there is one.
+            StoreError: the store rejected it.
         """
         if self.unstored is not None and external_id is None:
-            # If it was stored after all, it is recognised by this when it is stored later.
+            # By this id the store recognises a message that it has stored already.
             external_id = new_external_id()
         try:
             return self.db.append_message(
@@ -292,7 +292,7 @@ class Agent:
 
 
 class _Step:
-    """One question to the model, and the tools it asks for."""
+    """One request to the model, and the tools it calls."""
 
     def __init__(self, agent: Agent, session_id: str, interrupt: threading.Event) -> None:
         self._agent = agent
@@ -361,14 +361,14 @@ class _Step:
 
     def run_tools(self) -> Iterator[TurnEvent]:
         agent = self._agent
-        surroundings = Surroundings(agent.db, self._session_id, agent.scope, self._interrupt)
+        context = ToolContext(agent.db, self._session_id, agent.scope, self._interrupt)
         while self._calls:
             call = self._calls[0]
             if self._interrupt.is_set():
                 self._answer_calls(_INTERRUPTED)
                 return
             yield ToolStarted(call)
-            result = agent.tool_registry.call(call.name, call.arguments, surroundings)
+            result = agent.tool_registry.call(call.name, call.arguments, context)
             self._store_result(call, result)
             yield ToolFinished(call, result)
 
@@ -383,7 +383,7 @@ class _Step:
             self._store_result(call, result)
 
     def keep_what_was_said(self, finish_reason: str = "interrupted") -> None:
-        """Store an answer that was broken off, and a result for each call that has none."""
+        """Store a partial answer, and a result for each tool call that has none."""
         text, thought = "".join(self._said), "".join(self._thought)
         if text or thought:
             self._said.clear()

@@ -1,1 +1,1 @@
-"""Models: the port, and the clients behind it."""
+"""Clients of language models, and the port that they implement."""

@@ -1,7 +1,7 @@
-"""What an OpenAI-compatible endpoint answers, as the events of one reply. No I/O.
+"""Parses the answer of an OpenAI-compatible endpoint into the events of one reply. No I/O.
 
-Endpoints differ: pieces or one whole answer, tool calls by index or without, usage at the end, in
-every piece or not at all. All of them end up as the same events.
+Endpoints differ: streamed pieces or one whole answer, tool calls with or without an index, usage at
+the end, in every piece or not at all. All of them result in the same events.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from hermes_sessions.agent.clients.port import (
     Usage,
 )
 
-# Tool calls out of their fragments.
-#
-# The protocol numbers the calls of a reply and sends each in fragments. Endpoints also send whole
-# calls, leave the numbers or the ids out, or give every call the number 0.
+# ── tool calls ────────────────────────────────────────────────────────────────────────────────
+# The protocol numbers the calls of a reply and sends each in fragments. Some endpoints send whole
+# calls, omit the numbers or the ids, or give every call the number 0.
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class _Call:
 
 
 class ToolCalls:
-    """The calls of one reply, in the order in which they began."""
+    """The tool calls of one reply, in the order in which they began."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -75,7 +74,7 @@ class ToolCalls:
             call.fragments.append(arguments)
 
     def _begun(self, index: object, call_id: str) -> _Call | None:
-        """Return the call that a fragment with this number and id belongs to, if it has begun."""
+        """Return the call that a fragment with this number and id continues, if there is one."""
         for call in reversed(self._calls):
             if index is not None:
                 if call.index == index:
@@ -85,16 +84,16 @@ class ToolCalls:
         return None
 
     def finished(self) -> tuple[ToolCall, ...]:
-        """Return the calls, each with an id of its own.
+        """Return the calls, each with a unique id.
 
-        Raises ModelGarbled for a call that names no function.
+        Raises ModelGarbled for a call without the name of a tool.
         """
         finished: list[ToolCall] = []
         taken: set[str] = set()
         for call in self._calls:
             if not call.name:
                 if call.arguments.strip():
-                    raise ModelGarbled("The endpoint sent a tool call that names no tool.")
+                    raise ModelGarbled("The endpoint sent a tool call without a name.")
                 continue
             call_id = call.id if call.id and call.id not in taken else self._new_id()
             taken.add(call_id)
@@ -103,7 +102,7 @@ class ToolCalls:
 
 
 def _begins_another(call: _Call, call_id: str, name: str, arguments: str) -> bool:
-    """Tell a new call under a number that is taken from a fragment that repeats what is known."""
+    """Tell whether a fragment with a known number starts a new call or repeats known fields."""
     if not name or not call.name:
         return False
     if call_id and call.id and call_id != call.id:
@@ -118,10 +117,9 @@ def _arguments(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-# Server-sent events out of bytes, wherever the bytes are cut.
-#
-# Own code because lines end at ``\n``, ``\r`` and ``\r\n`` alone: what splits text at Unicode's
-# line separators breaks JSON that contains one.
+# ── server-sent events ────────────────────────────────────────────────────────────────────────
+# Lines end at ``\n``, ``\r`` and ``\r\n`` only. Libraries that also split at Unicode line
+# separators break JSON that contains one, so this parser is our own.
 
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -129,12 +127,12 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-#: One event of a reply is a few bytes; whoever sends this much without an end sends something else.
+#: An event of a reply is a few bytes. More than this without an end is not an event.
 MAX_EVENT_BYTES = 32 * 1024**2
 
 
 class EventSource:
-    """Takes bytes in any portions and returns the data of the events that are complete."""
+    """Parses server-sent events from bytes that arrive in any portions."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -145,7 +143,7 @@ class EventSource:
     def feed(self, portion: bytes) -> list[str]:
         """Return the data of every event that ``portion`` completes.
 
-        Raises ModelGarbled when an event has no end.
+        Raises ModelGarbled if an event is too long.
         """
         buffer = self._rest + portion
         if self._at_start:
@@ -154,7 +152,7 @@ class EventSource:
                 return []
             buffer = buffer.removeprefix(BYTE_ORDER_MARK)
             self._at_start = False
-        # A carriage return at the end may be half of a line's end.
+        # A carriage return at the end may be the first half of a line end.
         usable = len(buffer) - buffer.endswith(b"\r")
         events: list[str] = []
         begin = 0
@@ -164,12 +162,12 @@ class EventSource:
         self._rest = buffer[begin:]
         if len(self._rest) + self._size > MAX_EVENT_BYTES:
             raise ModelGarbled(
-                f"The endpoint sent more than {MAX_EVENT_BYTES // 1024**2} MB without an end."
+                f"The endpoint sent an event of more than {MAX_EVENT_BYTES // 1024**2} MB."
             )
         return events
 
     def end(self) -> list[str]:
-        """Return what the end of the bytes completes: servers forget the last blank line."""
+        """Return the last events: some servers omit the final blank line."""
         events: list[str] = []
         self._take(self._rest.removesuffix(b"\r"), events)
         self._take(b"", events)
@@ -189,18 +187,18 @@ class EventSource:
 
 
 _DONE = "[DONE]"
-REPLY_CUT_OFF = "The endpoint broke off before its answer was complete."
+REPLY_CUT_OFF = "The endpoint closed the connection before its answer was complete."
 
 
 def reply_events(portions: Iterable[bytes], new_id: Callable[[], str]) -> Iterator[Event]:
-    """Yield the events of the reply whose bytes come in ``portions``, however they are cut.
+    """Yield the events of the reply in ``portions``, which may be cut anywhere.
 
-    ``new_id`` names tool calls that came without an id. Bytes after the end are not asked for.
+    ``new_id`` makes ids for tool calls without one. Reading stops at the end of the reply.
 
     Raises:
-        ModelUnavailable: the bytes end before the reply does, or an error came amid them.
-        ModelRefused: an error came that says the request cannot be answered.
-        ModelGarbled: it is no reply.
+        ModelUnavailable: the bytes end before the reply does, or contain an error.
+        ModelRefused: an error says that the request cannot be answered.
+        ModelGarbled: the bytes are not a reply.
     """
     builder = ReplyBuilder(new_id)
     source = portions.__iter__()
@@ -212,14 +210,14 @@ def reply_events(portions: Iterable[bytes], new_id: Callable[[], str]) -> Iterat
         try:
             yield from _streamed(begun, source, builder)
         except ModelUnavailable:
-            # A line that is lost after the last word costs the usage, and no part of the answer.
+            # Losing the line after the last piece loses the usage only, no part of the answer.
             if not builder.has_ended:
                 raise
     yield builder.reply()
 
 
 def _beginning(source: Iterator[bytes]) -> bytes:
-    """Return the first portions, enough to tell one answer from a stream."""
+    """Return the first portions, enough to tell a whole answer from a stream."""
     begun = b""
     for portion in source:
         begun += portion
@@ -253,15 +251,15 @@ def _streamed(begun: bytes, source: Iterator[bytes], builder: ReplyBuilder) -> I
         if data.strip() == _DONE:
             builder.is_complete = True
         else:
-            # The last line may have been cut: then it is no nonsense, but an end.
+            # The last line may be incomplete because the connection broke.
             chunk = _parsed_or_none(data)
             if chunk is None:
                 raise ModelUnavailable(REPLY_CUT_OFF)
             yield from builder.add(chunk)
     if builder.is_untouched and seen.strip() and not _looks_like_events(seen):
         raise ModelGarbled(
-            f"The endpoint answered something that is no reply: {shortened(_text(seen))}. "
-            f"Its address usually ends in /v1."
+            f"The endpoint sent something that is not a reply: {shortened(_text(seen))}. "
+            f"Check its base URL, which usually ends in /v1."
         )
 
 
@@ -271,7 +269,7 @@ def _chain(begun: bytes, source: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _looks_like_events(seen: bytes) -> bool:
-    """Tell whether these are the first bytes of events, perhaps of one that was cut."""
+    """Tell whether these bytes begin like server-sent events, perhaps in the middle of one."""
     line = seen.lstrip()
     fields = (b"data:", b"event:", b"id:", b"retry:", b":")
     return any(line.startswith(name) or name.startswith(line) for name in fields)
@@ -293,15 +291,15 @@ def _parsed(text: str) -> Mapping[str, Any]:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ModelGarbled(
-            f"The endpoint sent something that is no JSON: {shortened(text)}"
+            f"The endpoint sent something that is not JSON: {shortened(text)}"
         ) from error
     if not isinstance(value, dict):
-        raise ModelGarbled(f"The endpoint sent something that is no reply: {shortened(text)}")
+        raise ModelGarbled(f"The endpoint sent something that is not a reply: {shortened(text)}")
     return value
 
 
 class ReplyBuilder:
-    """Puts a reply together from its chunks, or from one whole answer."""
+    """Builds a reply from its chunks, or from one whole answer."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._text: list[str] = []
@@ -311,14 +309,14 @@ class ReplyBuilder:
         self._model: str | None = None
         self._finish_reason: str | None = None
         self._has_choice = False
-        #: Whether the endpoint said that this was all.
+        #: Whether the endpoint marked the end of the reply.
         self.is_complete = False
         #: Whether nothing has been added yet.
         self.is_untouched = True
 
     @property
     def has_ended(self) -> bool:
-        """Whether the endpoint said that, or why, the answer ends."""
+        """Whether the endpoint ended the answer or gave a reason for its end."""
         return self.is_complete or self._finish_reason is not None
 
     def add(self, chunk: Mapping[str, Any]) -> Iterator[Event]:
@@ -326,7 +324,7 @@ class ReplyBuilder:
 
         Raises:
             ModelUnavailable, ModelRefused: the chunk is an error.
-            ModelGarbled: the chunk is nothing that belongs to a reply.
+            ModelGarbled: the chunk is not part of a reply.
         """
         failure = error_in_chunk(chunk)
         if failure is not None:
@@ -343,7 +341,7 @@ class ReplyBuilder:
         if isinstance(chunk.get("model"), str):
             self._model = chunk["model"]
         for choice in choices if isinstance(choices, list) else ():
-            # We ask for one answer; a second one would be mixed into the first.
+            # We ask for one choice; a second one would be mixed into it.
             if isinstance(choice, dict) and choice.get("index", 0) in {0, None}:
                 yield from self._add_choice(choice)
 
@@ -375,8 +373,8 @@ class ReplyBuilder:
     def reply(self) -> Reply:
         """Return the whole reply.
 
-        Raises ModelUnavailable when the endpoint never said that this was all, and ModelGarbled
-        when it said so without an answer.
+        Raises ModelUnavailable if the endpoint did not complete it, and ModelGarbled if it is
+        empty.
         """
         if not self.has_ended:
             raise ModelUnavailable(REPLY_CUT_OFF)
@@ -393,7 +391,7 @@ class ReplyBuilder:
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:
-    """Return the tokens under whichever names the endpoint gives them."""
+    """Return the usage, which endpoints report under different names."""
     read = _mapping(usage.get("prompt_tokens_details") or usage.get("input_tokens_details"))
     written = _mapping(usage.get("completion_tokens_details") or usage.get("output_tokens_details"))
     return Usage(
@@ -433,7 +431,7 @@ def _first(*values: int | None) -> int | None:
 
 
 def _content(content: object) -> tuple[str, str]:
-    """Return text and thoughts of a content that is text, or a list of parts."""
+    """Return the text and the reasoning of a content, which is text or a list of parts."""
     if not isinstance(content, list):
         return _string(content), ""
     text: list[str] = []

@@ -1,4 +1,4 @@
-"""Where an endpoint is and which key it gets: checked once, and never shown with the key."""
+"""The URL and the API key of an endpoint: validated once, and never shown with the key."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hermes_sessions.errors import ConfigError
 if TYPE_CHECKING:
     import httpx
 
-#: Servers that want no key get ``none`` or ``x``, which would blot out half of a message.
+#: Shorter keys are placeholders like ``none`` or ``x``, which must not be redacted in messages.
 _SHORTEST_SECRET = 8
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class EndpointAddress:
-    """The address of an endpoint, and its key."""
+    """The URL of an endpoint, and its API key."""
 
     def __init__(self, base_url: str, api_key: str | None) -> None:
-        """Check both.
+        """Validate both.
 
         Raises ConfigError, which never shows the key.
         """
@@ -30,23 +30,23 @@ class EndpointAddress:
         self._key = (api_key or "").strip()
         if not all(0x21 <= ord(character) <= 0x7E for character in self._key):
             raise ConfigError(
-                "The key of the model contains blanks or characters that no key has. Correct "
+                "The API key of the model contains blanks or other invalid characters. Correct "
                 "HERMES_API_KEY, OPENAI_API_KEY or model.api_key."
             )
 
     @property
     def shown(self) -> str:
-        """Host and port, for people."""
+        """Host and port, for messages."""
         host = self._parts.hostname or ""
         host = f"[{host}]" if ":" in host else host
         return host if self._parts.port is None else f"{host}:{self._parts.port}"
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What every request carries."""
+        """The headers of every request."""
         headers = {
             "Accept": "text/event-stream, application/json",
-            # Compressing servers hold pieces back.
+            # Servers that compress hold pieces back.
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
             "User-Agent": "hermes-sessions",
@@ -56,11 +56,11 @@ class EndpointAddress:
         return headers
 
     def url(self, path: str) -> str:
-        """Return the address of something at the endpoint."""
+        """Return the URL of a path at the endpoint."""
         return urlunsplit(self._parts._replace(path=f"{self._parts.path}/{path}"))
 
     def open_http(self) -> httpx.Client:
-        """Return what sends requests: no shared connections, and no proxy to this machine."""
+        """Return an HTTP client without shared connections, and without a proxy for localhost."""
         import httpx
 
         return httpx.Client(
@@ -69,38 +69,38 @@ class EndpointAddress:
         )
 
     def unreachable(self, error: Exception) -> ModelError:
-        """Return what it means that no request came through."""
+        """Return the error for a request that did not reach the endpoint."""
         import ssl
 
         import httpx
 
         if _is_caused_by(error, ssl.SSLCertVerificationError):
             return ModelRefused(
-                f"The certificate of {self.shown} is not trusted. If it is your own, name its "
-                f"authority in SSL_CERT_FILE; otherwise do not send your key there."
+                f"The TLS certificate of {self.shown} is not trusted. If the server is yours, set "
+                f"SSL_CERT_FILE to its certificate authority; otherwise do not send your key there."
             )
         if isinstance(error, httpx.ConnectTimeout):
-            reason = "no connection in time (model.connect_timeout)"
+            reason = "connection timed out (model.connect_timeout)"
         elif isinstance(error, httpx.ConnectError):
-            reason = "no connection"
+            reason = "connection failed"
         else:
-            reason = "the connection broke"
+            reason = "connection lost"
         system = _system_error(error)
         detail = f": {system}" if system else ""
         return ModelUnavailable(
-            f"{self.shown} cannot be reached: {reason}{detail}. Is the address in HERMES_BASE_URL "
-            f"or model.base_url right, and the network up?"
+            f"Cannot reach {self.shown}: {reason}{detail}. Check HERMES_BASE_URL or "
+            f"model.base_url, and your network."
         )
 
     def without_key(self, text: str) -> str:
-        """Return ``text`` with the key blotted out; what is shorter than a key is a word."""
+        """Return ``text`` with the key redacted; short placeholders are not keys."""
         return text.replace(self._key, "…") if len(self._key) >= _SHORTEST_SECRET else text
 
 
 def _checked(base_url: str) -> SplitResult:
     wrong = ConfigError(
-        f'The address of the model, "{shown(base_url)}", is none. It looks like '
-        f"https://host/v1 or http://localhost:8080/v1. Correct --base-url, HERMES_BASE_URL, "
+        f'The URL of the model, "{shown(base_url)}", is not a valid URL. Examples: '
+        f"https://host/v1, http://localhost:8080/v1. Correct --base-url, HERMES_BASE_URL, "
         f"OPENAI_BASE_URL or model.base_url."
     )
     text = base_url.strip()
@@ -113,7 +113,7 @@ def _checked(base_url: str) -> SplitResult:
         raise wrong from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
         raise wrong
-    # People copy the address of the call itself.
+    # People copy the full URL of the API call.
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
     return parts._replace(path=path, fragment="")
 
@@ -131,5 +131,5 @@ def _is_caused_by(error: BaseException, kind: type[BaseException]) -> bool:
 
 
 def _system_error(error: BaseException) -> str | None:
-    """Return what the system says, which holds nothing of the request."""
+    """Return the operating system's message, which contains nothing of the request."""
     return next((cause.strerror for cause in _causes(error) if isinstance(cause, OSError)), None)

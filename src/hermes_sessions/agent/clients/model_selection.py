@@ -1,9 +1,9 @@
-"""Which model answers: flags, then the environment, then the configuration, then the local one.
+"""Selects the model: flags first, then environment variables, configuration, and the local model.
 
-Each of address, key and name is taken from the first place that has it, with exceptions that keep
-what belongs together: a key in the configuration never goes to another address than the one beside
-it; `OPENAI_API_KEY` and `OPENAI_MODEL`, which shells often hold for other programs, step back
-behind what stands beside the address; a key in the environment without an address is OpenAI's.
+URL, key and name each come from the first source that has them, with exceptions for settings that
+belong together. A key in the configuration is only sent to the URL in the configuration.
+`OPENAI_API_KEY` and `OPENAI_MODEL`, which many shells set for other programs, yield to a key or
+name from the source of the URL. A key in the environment without a URL is a key for OpenAI.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from hermes_sessions.agent.pricing import Pricing
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-#: Asked at OpenAI when nobody names a model.
+#: The default model at OpenAI.
 OPENAI_MODEL: Final = "gpt-5-mini"
-#: Names that ask for the local model.
+#: Names of the local model.
 LOCAL_NAMES: Final = frozenset({"local", LOCAL_MODEL})
 
 HOW_TO_CHANGE_MODEL: Final = (
@@ -36,7 +36,7 @@ HOW_TO_CHANGE_MODEL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _ModelSource:
-    """What one place says."""
+    """The settings of one source."""
 
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
@@ -45,7 +45,7 @@ class _ModelSource:
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """The model that answers. ``base_url`` is None for the local one."""
+    """The selected model. ``base_url`` is None for the local one."""
 
     settings: ModelSettings
     base_url: str | None = None
@@ -59,7 +59,7 @@ class ChosenModel:
 
     @property
     def context_length(self) -> int | None:
-        """How many tokens it takes: as configured, else as the catalogue has it, else None."""
+        """The context length in tokens: as configured, else from the catalogue, else None."""
         if self.base_url is None:
             return CONTEXT_LENGTH
         if self.settings.context_length is not None or self.model is None:
@@ -71,7 +71,7 @@ class ChosenModel:
 
     @property
     def pricing(self) -> Pricing:
-        """What its calls cost."""
+        """The prices of its calls."""
         from hermes_sessions.agent.pricing import Pricing
 
         if self.base_url is None:
@@ -80,18 +80,16 @@ class ChosenModel:
 
     @property
     def description(self) -> str:
-        """One line for people: what answers, and how to have something else answer."""
+        """One line for users: the model, and how to use another one."""
         if self.base_url is None:
-            return (
-                f"{LOCAL_MODEL} answers, a tiny local model. For a better one set HERMES_BASE_URL."
-            )
+            return f"{LOCAL_MODEL}, a tiny local model. For a better one, set HERMES_BASE_URL."
         host = urlsplit(self.base_url).netloc.rpartition("@")[2]
-        return f"{self.model or 'The model'} at {host} answers. For another set HERMES_MODEL."
+        return f"{self.model or 'The model'} at {host}. For another one, set HERMES_MODEL."
 
     def open(self) -> ModelClient:
         """Return a client of the model; nothing is sent or loaded yet.
 
-        Raises ConfigError when address or key cannot be right, or a package is missing.
+        Raises ConfigError if the URL or the key is not valid, or a package is missing.
         """
         if self.base_url is None:
             return LocalClient()
@@ -115,7 +113,7 @@ class ChosenModel:
             )
         except ModuleNotFoundError as error:
             raise ConfigError(
-                f"Talking to a model over the network needs the package {error.name}. Install "
+                f"Using a model over the network needs the package {error.name}. Install "
                 f"hermes-sessions[chat]."
             ) from error
 
@@ -127,9 +125,9 @@ def choose_model(
     model: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> ChosenModel:
-    """Return the model that answers. ``base_url`` and ``model`` are the flags; no I/O.
+    """Return the selected model. ``base_url`` and ``model`` are the flags; no I/O.
 
-    Raises ConfigError when a model is asked for by name and there is nowhere to ask for it.
+    Raises ConfigError if a model is named but no URL is known for it.
     """
     variables = process_environment() if environ is None else environ
     flags = _ModelSource(base_url or None, None, model or None)
@@ -149,14 +147,14 @@ def choose_model(
     if name in LOCAL_NAMES and named_by is not None and named_by.base_url is None:
         if not _stands_before(beside, named_by, places):
             return ChosenModel(settings)
-        name = None  # another place with more say has named an address
+        name = None  # a source of higher priority has set the URL
     if address is None:
-        # A name alone in OPENAI_MODEL or in the file may be meant for another program.
+        # A name alone in OPENAI_MODEL or in the file may be for another program.
         if file.api_key or named_by is flags or named_by is hermes:
-            asked = f' to ask for the model "{name}"' if name else " to send the key to"
+            asked = f' for the model "{name}"' if name else " to send the key to"
             raise ConfigError(
-                f"There is no address{asked}. Set HERMES_BASE_URL (and HERMES_API_KEY), or "
-                f"model.base_url in config.yaml, like {OPENAI_URL}; or ask for the model `local`."
+                f"There is no URL{asked}. Set HERMES_BASE_URL (and HERMES_API_KEY), or "
+                f"model.base_url in config.yaml, like {OPENAI_URL}; or use the model `local`."
             )
         return ChosenModel(settings)
     if name is None and address == OPENAI_URL:
@@ -178,7 +176,7 @@ def _first_with_model(*places: _ModelSource | None) -> _ModelSource | None:
 def _stands_before(
     beside: _ModelSource | None, named_by: _ModelSource, places: tuple[_ModelSource, ...]
 ) -> bool:
-    """Tell whether an address was given, and by a place with more say than the name's."""
+    """Tell whether the URL comes from a source of higher priority than the name."""
     if beside is None or beside.base_url is None:
         return False
     order = [id(place) for place in places]

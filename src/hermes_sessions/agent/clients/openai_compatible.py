@@ -1,8 +1,8 @@
-"""Any endpoint that speaks OpenAI's chat completions, over HTTP.
+"""The client of endpoints that implement OpenAI's chat completions over HTTP.
 
-A call opens a connection of its own. That costs a handshake and buys an interrupt: the socket of
-the call is known from the moment it is connected, and shutting it down wakes a thread that waits
-in a read. Closing alone would not, and a shared connection could not be shut.
+Every call opens its own connection. That costs a handshake and makes calls interruptible: shutting
+down the socket of a call wakes the thread that reads it. Closing alone would not wake it, and a
+shared connection could not be shut down.
 
 httpx is imported when the first client is made.
 """
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hermes_sessions.agent.clients.chat_stream import REPLY_CUT_OFF, reply_events
 from hermes_sessions.agent.clients.endpoint_address import EndpointAddress
@@ -41,14 +42,9 @@ from hermes_sessions.agent.clients.port import (
 if TYPE_CHECKING:
     import httpx
 
-import re
-from collections.abc import Collection, Mapping
-from typing import Literal
-
-# What is asked of an endpoint, and what is left out for those that do not know it. No I/O.
-#
-# "OpenAI-compatible" is a matter of degree. A parameter that an endpoint rejects by name and that
-# an answer does not depend on is left out of the next attempt, and from then on.
+# ── the request ───────────────────────────────────────────────────────────────────────────────
+# "OpenAI-compatible" is a matter of degree. A parameter that an endpoint rejects by name, and that
+# the answer does not depend on, is left out of the next attempt and of all later requests.
 
 
 UnsupportedOption = Literal["stream_options", "max_tokens", "temperature", "tools", "stream"]
@@ -70,7 +66,7 @@ _NO_STREAM = re.compile(r"\bstream(?:ing)?\b.*not support|not support.*\bstream"
 
 
 def request_body(request: Request, conceded: Collection[UnsupportedOption]) -> dict[str, Any]:
-    """Return the body of a request, without what the endpoint does not know."""
+    """Return the body of a request, without options that the endpoint does not support."""
     body: dict[str, Any] = {"model": request.model, "messages": list(request.messages)}
     if "stream" not in conceded:
         body["stream"] = True
@@ -79,7 +75,7 @@ def request_body(request: Request, conceded: Collection[UnsupportedOption]) -> d
     if request.tools and "tools" not in conceded:
         body["tools"] = list(request.tools)
     if request.max_tokens is not None:
-        # The newer name means the same; the older one is the one that most servers know.
+        # Newer servers call it max_completion_tokens; most servers know the older name.
         name = "max_completion_tokens" if "max_tokens" in conceded else "max_tokens"
         body[name] = request.max_tokens
     if request.temperature is not None and "temperature" not in conceded:
@@ -88,7 +84,7 @@ def request_body(request: Request, conceded: Collection[UnsupportedOption]) -> d
 
 
 def find_unsupported_option(message: str, body: Mapping[str, Any]) -> UnsupportedOption | None:
-    """Return what to leave out of ``body`` because a refusal names it, or None."""
+    """Return the option to leave out of ``body`` because an error names it, or None."""
     text = message.lower()
     if "stream_options" in body and "stream_options" in text:
         return "stream_options"
@@ -108,15 +104,15 @@ _MOST_OF_AN_ERROR = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long to wait for an endpoint, in seconds."""
+    """The timeouts of an endpoint, in seconds."""
 
-    #: For a connection.
+    #: For the connection.
     connect: float = 10.0
-    #: For the beginning of the answer.
+    #: For the first bytes of the answer.
     first_byte: float = 180.0
-    #: For the next bytes of an answer that has begun.
+    #: For the next bytes of the answer.
     piece: float = 180.0
-    #: For the beginning of the last attempt, counted from the first.
+    #: For the start of the last attempt, counted from the first.
     retry: float = 60.0
 
 
@@ -126,18 +122,18 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClockAndRandom:
-    """Time and randomness, so that a test need not wait."""
+    """Time and randomness, which tests replace."""
 
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], float] = time.time
     random: Callable[[], float] = random.random
-    #: Waits some seconds, or less when the event is set; tells whether it is.
+    #: Waits some seconds, or until the event is set; tells whether it is.
     wait: Callable[[threading.Event, float], bool] = threading.Event.wait
     new_id: Callable[[], str] = _new_id
 
 
 class OpenAICompatibleClient:
-    """A client of one endpoint. Thread-safe; every call has a connection of its own."""
+    """A client of one endpoint. Thread-safe; every call has its own connection."""
 
     def __init__(
         self,
@@ -150,9 +146,9 @@ class OpenAICompatibleClient:
     ) -> None:
         """Make a client; nothing is sent yet.
 
-        Without ``model`` the endpoint is asked which one it has, when that is first needed.
+        Without ``model``, the endpoint is asked for its model on first use.
 
-        Raises ConfigError when address or key cannot be right.
+        Raises ConfigError if the URL or the key is not valid.
         """
         self._address = EndpointAddress(base_url, api_key)
         self._model = model
@@ -161,29 +157,29 @@ class OpenAICompatibleClient:
         self._http = self._address.open_http()
         self._lock = threading.Lock()
         self._calls: set[ModelCall] = set()
-        #: What to leave out, by model.
+        #: Options to leave out, by model.
         self._unsupported: dict[str, frozenset[UnsupportedOption]] = {}
         self._is_closed = False
 
     @property
     def name(self) -> str:
-        """What answers, for people."""
+        """The model, for messages."""
         return f"{self._model or 'the model'} at {self._address.shown}"
 
     @property
     def default_model(self) -> str:
-        """The model that is asked when none is named.
+        """The model of requests that name none.
 
         Raises:
-            ModelRefused: none was named, and the endpoint has several or none.
-            ModelUnavailable, ModelGarbled: the endpoint cannot say which it has.
+            ModelRefused: none is configured, and the endpoint has several or none.
+            ModelUnavailable, ModelGarbled: the endpoint cannot list its models.
         """
         if self._model is None:
             models = self.models()
             if len(models) != 1:
-                listed = ", ".join(models[:20]) or "none that it tells"
+                listed = ", ".join(models[:20]) or "no models listed"
                 raise ModelRefused(
-                    f"Name the model to ask: set HERMES_MODEL or model.default. The endpoint has: "
+                    f"Choose a model: set HERMES_MODEL or model.default. The endpoint has: "
                     f"{listed}."
                 )
             (self._model,) = models
@@ -202,18 +198,19 @@ class OpenAICompatibleClient:
         try:
             return sorted(str(entry["id"]) for entry in json.loads(content)["data"])
         except (ValueError, LookupError, TypeError) as error:
-            raise ModelGarbled("The endpoint does not tell which models it has.") from error
+            raise ModelGarbled("The endpoint does not list its models.") from error
 
     def stream(self, request: Request) -> ReplyStream:
-        """Ask, and return the iterator over the events of the reply; its ``close`` interrupts.
+        """Send a request and return the iterator over the events of the reply; its ``close``
+        interrupts.
 
-        A call that fails before its first piece is tried again, within the bound of `retrying`.
+        A call that fails before its first piece is retried; see `endpoint_errors.retry_delay`.
         """
         call = ModelCall()
         return ReplyStream(call, self._events(request, call))
 
     def close(self) -> None:
-        """End the calls that are going on and refuse others; a second call does nothing."""
+        """End running calls and reject new ones; further calls have no effect."""
         with self._lock:
             self._is_closed = True
             calls = list(self._calls)
@@ -267,7 +264,7 @@ class OpenAICompatibleClient:
         content = None
         if body is not None:
             try:
-                # Lone surrogates are no text for anybody else; what is stored keeps them.
+                # Lone surrogates cannot be sent; the store keeps them.
                 content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
             except (TypeError, ValueError, RecursionError) as error:
                 raise ModelRefused(f"The conversation cannot be sent as JSON: {error}") from error
@@ -288,7 +285,7 @@ class OpenAICompatibleClient:
     def _answer(
         self, request: httpx.Request, call: ModelCall, body: dict[str, Any] | None = None
     ) -> httpx.Response:
-        """Return a response that is no error, its head read; raise what an error means."""
+        """Return a successful response, its headers read; raise the error of any other."""
         import httpx
 
         if self._is_closed or call.is_shut.is_set():
@@ -303,8 +300,8 @@ class OpenAICompatibleClient:
         except httpx.TransportError as error:
             raise self._address.unreachable(error) from error
         if response.is_success:
-            # From here on the silence between two portions counts. The transport reads this when
-            # it begins to read the body.
+            # From here on the timeout between two portions applies. The transport reads it when it
+            # starts to read the body.
             request.extensions["timeout"]["read"] = self._patience.piece
             return response
         with closing(response):
@@ -325,16 +322,16 @@ class OpenAICompatibleClient:
             yield from response.iter_bytes()
         except httpx.TimeoutException as error:
             raise ModelUnavailable(
-                f"The endpoint fell silent for {self._patience.piece:g} seconds in the middle of "
+                f"The endpoint sent nothing for {self._patience.piece:g} seconds in the middle of "
                 f"its answer (model.piece_timeout)."
             ) from error
         except httpx.DecodingError as error:
-            raise ModelGarbled("The endpoint sent bytes that cannot be unpacked.") from error
+            raise ModelGarbled("The endpoint sent bytes that cannot be decompressed.") from error
         except (httpx.TransportError, httpx.StreamError) as error:
             raise ModelUnavailable(REPLY_CUT_OFF) from error
 
     def _beginning(self, response: httpx.Response) -> bytes:
-        """Return the first part of an error, as much of it as comes."""
+        """Return the beginning of an error's body, as much as arrives."""
         text = b""
         try:
             for portion in self._portions(response):
@@ -342,12 +339,12 @@ class OpenAICompatibleClient:
                 if len(text) > _MOST_OF_AN_ERROR:
                     break
         except ModelError:
-            pass  # the status says enough
+            pass  # the status is enough
         return text
 
     @contextmanager
     def _in_progress(self, call: ModelCall) -> Iterator[None]:
-        """Keep the call where `close` finds it, and the key out of its errors."""
+        """Register the call for `close`, and redact the key in its errors."""
         with self._lock:
             self._calls.add(call)
         try:
@@ -361,7 +358,7 @@ class OpenAICompatibleClient:
 
 
 class _OptionUnsupported(Exception):
-    """The endpoint does not know a part of the request that can be left out."""
+    """The endpoint does not support an option that can be left out."""
 
     def __init__(self, what: UnsupportedOption) -> None:
         self.what = what

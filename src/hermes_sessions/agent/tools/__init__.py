@@ -1,1 +1,1 @@
-"""Tools an agent may call: the registry, and those that come with it."""
+"""The tools of an agent: the registry, and the built-in ones."""

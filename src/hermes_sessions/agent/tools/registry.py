@@ -1,7 +1,7 @@
 """The registry of tools.
 
-A tool is a function from arguments to text. Whatever goes wrong in it becomes text that the model
-reads, so that a call always has a result; only interrupting the program gets through.
+A tool is a function from arguments to text. An error in a tool becomes text that the model reads,
+so that a call always has a result; only an interruption of the program is raised.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ logger = Logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Where a tool is called: in which session of which store, and on whose behalf."""
+class ToolContext:
+    """The context of a tool call: the store, the session, and the user it is made for."""
 
     db: SessionDB
     session_id: str
     scope: Scope = OWNER
-    #: Set when the turn is interrupted: a tool that takes long looks at it and returns.
+    #: Set when the turn is interrupted; a slow tool should check it and return.
     interrupt: threading.Event = field(default_factory=threading.Event)
 
 
-#: Gets the arguments the model gave, checked to be an object, and returns text or what JSON holds.
-Run = Callable[[Mapping[str, Any], Surroundings], Any]
+#: The former name of `ToolContext`, for tools of other packages.
+Surroundings = ToolContext
+
+#: Receives the arguments of the model as a dict; returns text, or a value that JSON can hold.
+Run = Callable[[Mapping[str, Any], ToolContext], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Tool:
     run: Run
 
     def as_schema(self) -> dict[str, Any]:
-        """Return the tool as providers take it."""
+        """Return the tool in the form that providers expect."""
         return {
             "type": "function",
             "function": {
@@ -71,37 +74,35 @@ class ToolRegistry:
         """Add a tool.
 
         Raises:
-            InvalidInput: its name is taken.
+            InvalidInput: another tool has its name.
         """
         if tool.name in self._tools:
-            raise InvalidInput(f"There is a tool {tool.name!r} already. Remove it first.")
+            raise InvalidInput(f"There is already a tool {tool.name!r}. Remove it first.")
         self._tools[tool.name] = tool
 
     def remove(self, name: str) -> None:
-        """Forget a tool; nothing happens when there is none of this name."""
+        """Remove a tool; no-op if there is none of this name."""
         self._tools.pop(name, None)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """Return all tools as providers take them."""
+        """Return all tools in the form that providers expect."""
         return [tool.as_schema() for tool in self]
 
-    def call(self, name: str, arguments: str, surroundings: Surroundings) -> str:
-        """Run a tool with the arguments a model gave; return the text of its result, or of what
-        went wrong.
-        """
+    def call(self, name: str, arguments: str, context: ToolContext) -> str:
+        """Run a tool with the arguments of the model; return its result, or the error, as text."""
         tool = self._tools.get(name)
         if tool is None:
-            return _failure(f"There is no tool {name!r}. Known are: {', '.join(self._tools)}.")
+            return _failure(f"There is no tool {name!r}. Available: {', '.join(self._tools)}.")
         try:
             given = json.loads(arguments) if arguments.strip() else {}
         except ValueError as error:
-            return _failure(f"The arguments are no JSON: {error}.")
+            return _failure(f"The arguments are not valid JSON: {error}.")
         if not isinstance(given, dict):
             return _failure("The arguments must be a JSON object.")
         try:
-            result = tool.run(given, surroundings)
+            result = tool.run(given, context)
             return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        except Exception as error:  # noqa: BLE001 - a tool of anybody's must not end the turn
+        except Exception as error:  # noqa: BLE001 - a third-party tool must not end the turn
             logger.warning("the tool %s failed: %s", name, error)
             return _failure(f"{type(error).__name__}: {error}")
 
