@@ -1,4 +1,4 @@
-"""Talking to a model in a terminal, as a person does it."""
+"""A chat in a terminal, as a user sees it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settings(model: ScriptedModel) -> dict[str, str]:
         "HERMES_API_KEY": "secret",
         "HERMES_MODEL": "scripted-1",
         "TERM": "xterm",
-        "PROMPT_TOOLKIT_NO_CPR": "1",  # nobody answers where the cursor is
+        "PROMPT_TOOLKIT_NO_CPR": "1",  # no terminal reports the cursor position
     }
 
 
@@ -174,7 +174,7 @@ class TestOnce:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
         assert process.returncode == 130
-        assert "Interrupted. What was said is kept." in err
+        assert "Interrupted. The text so far is kept." in err
         assert said(hermes) == ["Hi", "Half of it"]
 
     def test_a_session_that_has_become_too_long(self, hermes: Hermes, model: ScriptedModel) -> None:
@@ -191,7 +191,7 @@ class TestOnce:
         )
         result = hermes.run("-c", "my project", "-q", "And?", environ=settings(model))
         assert (result.code, result.out) == (0, "It is this.\n")
-        assert "too long for the model: it is summarised" in result.err
+        assert "too long for the model. Summarising it." in result.err
         with hermes.db() as db:
             session = db.get_session_by_title("my project #2")
             assert session is not None
@@ -229,7 +229,7 @@ class TestConversation:
             db.append_message("old", "user", "Where were we?")
             db.append_message("old", "assistant", "At the ledger.")
         with Terminal(hermes, "-c", "my", "project", **settings(model)) as terminal:
-            appears(terminal, "Going on with old (my project): 1 question, 2 messages.\n❯")
+            appears(terminal, "Continuing old (my project): 1 question, 2 messages.\n❯")
             assert "Previous Conversation" in terminal.shown
             assert "At the ledger." in terminal.shown
             terminal.keys("\x04")
@@ -248,9 +248,9 @@ class TestConversation:
             db.append_message("other", "user", "Who are you?")
         (hermes.home / "config.yaml").write_text("display:\n  resume_display: minimal\n")
         with Terminal(hermes, "-r", "old", **settings(model)) as terminal:
-            appears(terminal, "Going on with old: 1 question, 1 message.\n❯")
+            appears(terminal, "Continuing old: 1 question, 1 message.\n❯")
             assert "Where were we?" not in terminal.shown
-            type_in(terminal, "/resume other\r", "Going on with other.")
+            type_in(terminal, "/resume other\r", "Continuing other.")
             assert "Who are you?" not in terminal.shown
             terminal.keys("\x04")
             assert terminal.finish() == 0
@@ -262,7 +262,7 @@ class TestConversation:
             begin(terminal)
             terminal.keys("one\r")
             appears(terminal, "Half of it\n… ❯")
-            type_in(terminal, "\x03", "Interrupted. What was said is kept.")
+            type_in(terminal, "\x03", "Interrupted. The text so far is kept.")
             type_in(terminal, "two\r", "Whole.")
             terminal.keys("/quit\r")
             assert terminal.finish() == 0
@@ -275,7 +275,7 @@ class TestConversation:
             terminal.keys("one\r")
             appears(terminal, "❯ one\n… ❯")
             model.wait_for_requests(1)
-            type_in(terminal, "\x03", "Interrupted. What was said is kept.")
+            type_in(terminal, "\x03", "Interrupted. The text so far is kept.")
             type_in(terminal, "two\r", "Whole.")
             terminal.keys("\x04")
             assert terminal.finish() == 0
@@ -329,7 +329,7 @@ class TestConversation:
             type_in(terminal, " mine\r", "Title: mine")
             terminal.keys("/resume my\t")
             appears(terminal, "❯ /resume my project")
-            type_in(terminal, "\r", "Going on with old.")
+            type_in(terminal, "\r", "Continuing old.")
             terminal.keys("/export h\t")
             appears(terminal, "❯ /export html")
             terminal.keys("\x03\x04")
@@ -363,7 +363,7 @@ class TestConversation:
         model.add(failure(400, "broken"), streamed("Back."))
         with Terminal(hermes, **settings(model)) as terminal:
             begin(terminal)
-            type_in(terminal, "one\r", "What was said is stored; /retry")
+            type_in(terminal, "one\r", "Your message is stored; /retry")
             type_in(terminal, "/retry\r", "Back.")
             terminal.keys("\x04")
             assert terminal.finish() == 0
@@ -395,23 +395,23 @@ class TestConversation:
                 ("/help\r", "/compress [focus]"),
                 ("/titel x\r", "Did you mean /title?"),
                 (TITLED, "Title: mine"),
-                ("/status\r", "begins with your first message"),
-                ("/usage\r", "Nothing was used yet"),
+                ("/status\r", "starts with your first message"),
+                ("/usage\r", "No tokens used yet"),
                 ("one\r", "First."),
                 ("/status\r", "Messages: 2"),
                 ("/usage\r", "Cost: unknown"),
-                ("/undo\r", "Took back 1 exchange, from: one"),
-                ("/undo\r", "There is nothing to take back"),
+                ("/undo\r", "Undid 1 exchange, from: one"),
+                ("/undo\r", "There is nothing to undo"),
                 ("two\r", "Second."),
-                ("/model other-0\r", "other-0 is asked"),
+                ("/model other-0\r", "Using other-0"),
                 ("/status\r", "Model: other-0 at"),
                 ("/branch\r", "(mine #2)"),
                 ("/sessions\r", "about the ledger"),
                 ("/search ledger\r", "1 match."),
                 ("/stop\r", "Nothing is running"),
-                ("/model other-1\r", "other-1 is asked"),
+                ("/model other-1\r", "Using other-1"),
                 ("three\r", "Third."),
-                ("/resume old\r", "Going on with old."),
+                ("/resume old\r", "Continuing old."),
                 ("/new Next\r", "A new session"),
                 ("/title\r", "not stored yet: Next"),
             ):
@@ -426,7 +426,7 @@ class TestConversation:
             begin(terminal)
             type_in(terminal, "one\r", "First.")
             type_in(terminal, "two\r", "Second.")
-            type_in(terminal, f"/undo {'9' * 30}\r", "Took back 2 exchanges, from: one")
+            type_in(terminal, f"/undo {'9' * 30}\r", "Undid 2 exchanges, from: one")
             terminal.keys("\x04")
             assert terminal.finish() == 0
         assert said(hermes) == []
@@ -519,7 +519,7 @@ class TestConversation:
         with Terminal(hermes, **settings(model)) as terminal:
             begin(terminal)
             type_in(terminal, "one\r", "First.")
-            type_in(terminal, "two " + "x" * 3300 + "\r", "it is summarised.")
+            type_in(terminal, "two " + "x" * 3300 + "\r", "Summarising it.")
             type_in(terminal, "three\r", "Third.")
             terminal.keys("\x04")
             assert terminal.finish() == 0
@@ -547,12 +547,16 @@ class TestConversation:
         model.add(streamed("First."))
         with Terminal(hermes, **settings(model)) as terminal:
             begin(terminal)
-            type_in(terminal, "/handoff telegram\r", "There is nothing to hand over yet.")
+            type_in(terminal, "/handoff telegram\r", "There is nothing to hand off yet.")
             type_in(terminal, "one\r", "First.")
-            type_in(terminal, "/handoff\r", "Say where to: /handoff telegram")
-            type_in(terminal, "/handoff Telegram\r", "It goes on in the home channel of telegram")
-            type_in(terminal, "/handoff telegram\r", "It is being handed over already.")
-            type_in(terminal, "/status\r", "Handed to telegram: pending")
+            type_in(terminal, "/handoff\r", "Say which platform: /handoff telegram")
+            type_in(
+                terminal,
+                "/handoff Telegram\r",
+                "The session continues in the home channel of telegram",
+            )
+            type_in(terminal, "/handoff telegram\r", "This session is being handed off already.")
+            type_in(terminal, "/status\r", "Handed off to telegram: pending")
             terminal.keys("\x04")
             assert terminal.finish() == 0
         with hermes.db() as db:
@@ -574,7 +578,7 @@ class TestConversation:
                 (f"{here}/c.jsonl", "c.jsonl"),
             ):
                 type_in(terminal, f"/export {asked}\r", f"Wrote {here}/{name}.")
-            type_in(terminal, f"/export {here}/a.md\r", "is there already.")
+            type_in(terminal, f"/export {here}/a.md\r", "exists already.")
             type_in(terminal, f"/export {hermes.store}-wal\r", "Error:")
             type_in(terminal, "/export ~nobody/x.md\r", "cannot be written: No such file")
             type_in(terminal, f"/export {'x' * 300}\r", "cannot be written: File name too long.")
@@ -625,5 +629,5 @@ def test_the_model_on_this_machine_is_not_called_another(
         commands.run(TypedCommand(MODEL, "gpt-4o"), Interrupt())
     for name in ("", "local"):
         commands.run(TypedCommand(MODEL, name), Interrupt())
-        assert "smollm2-135m answers" in capsys.readouterr().err
+        assert "Model: smollm2-135m, a tiny local model" in capsys.readouterr().err
     assert talk.conversation.agent is asked

@@ -1,4 +1,4 @@
-"""What means a chat."""
+"""Arguments that start a chat."""
 
 from __future__ import annotations
 

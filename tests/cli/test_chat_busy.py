@@ -1,4 +1,4 @@
-"""Typing while an answer comes."""
+"""Typing while an answer arrives."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class TestAtTheTerminal:
             terminal.keys("one\r")
             appears(terminal, "Half of it\n… ❯")
             type_in(terminal, "no, two\r", "Another matter.")
-            assert "❯ no, two\nHalf of it\nInterrupted. What was said is kept.\n" in terminal.shown
+            assert (
+                "❯ no, two\nHalf of it\nInterrupted. The text so far is kept.\n" in terminal.shown
+            )
             leave(terminal)
         assert said(hermes) == ["one", "Half of it", "no, two", "Another matter."]
 
@@ -54,7 +56,7 @@ class TestAtTheTerminal:
             appears(terminal, "First\n… ❯")
             for text in ("two", "three"):
                 terminal.keys(f"{text}\r")
-                appears(terminal, f"❯ {text}\nQueued: it is said after this answer.\nFirst\n… ❯")
+                appears(terminal, f"❯ {text}\nQueued: sent after this answer.\nFirst\n… ❯")
             gate.open()
             terminal.wait_until(lambda shown: shown.endswith("Second.\n❯"), "Second.")
             leave(terminal)
@@ -71,7 +73,7 @@ class TestAtTheTerminal:
             appears(terminal, "First\n… ❯")
             for number, text in enumerate("ABCDEF", 1):
                 terminal.keys(f"/queue {text}\r")
-                appears(terminal, f"❯ /queue {text}\nQueued, as number {number}.")
+                appears(terminal, f"❯ /queue {text}\nQueued as number {number}.")
             gate.open()
             terminal.wait_until(lambda shown: shown.endswith("To F.\n❯"), "To F.")
             leave(terminal)
@@ -86,12 +88,12 @@ class TestAtTheTerminal:
             appears(terminal, "Half of it\n… ❯")
             for number in (1, 2):
                 terminal.keys("/queue more\r")
-                queued = f"as number {number}. /stop drops what is queued."
+                queued = f"as number {number}. /stop drops queued messages."
                 appears(terminal, f"{queued}\nHalf of it\n… ❯")
             terminal.keys("/stop\r")
             appears(terminal, "Dropped 2 queued messages.")
             terminal.wait_until(
-                lambda shown: "What was said is kept." in shown and shown.endswith("\n❯"), "idle"
+                lambda shown: "The text so far is kept." in shown and shown.endswith("\n❯"), "idle"
             )
             type_in(terminal, "two\r", "Whole.")
             leave(terminal)
@@ -107,9 +109,9 @@ class TestAtTheTerminal:
             terminal.keys("/title another\r")
             appears(terminal, "Title: another\nFirst\n… ❯")
             terminal.keys("/undo\r")
-            appears(terminal, "/undo waits for the answer.\nFirst\n… ❯")
+            appears(terminal, "/undo runs after this answer.\nFirst\n… ❯")
             gate.open()
-            appears(terminal, "Took back 1 exchange, from: one")
+            appears(terminal, "Undid 1 exchange, from: one")
             terminal.wait_until(lambda shown: shown.endswith("\n❯"), "idle")
             leave(terminal)
         assert said(hermes) == []
@@ -124,7 +126,7 @@ class TestAtTheTerminal:
             terminal.keys("one\r")
             appears(terminal, "Looking.\n… ❯")
             terminal.keys("in French\r")
-            appears(terminal, "Queued: it is said after the next tool call, or after this answer.")
+            appears(terminal, "Queued: sent after the next tool call, or after this answer.")
             gate.open()
             terminal.wait_until(lambda shown: shown.endswith("In French, then.\n❯"), "the answer")
             leave(terminal)
@@ -140,7 +142,7 @@ class TestAtTheTerminal:
             appears(terminal, "Half of it\n… ❯")
             terminal.keys("/queue two\r")
             # Ctrl-D is for the prompt that comes after this, not for whatever is there before it.
-            appears(terminal, "as number 1. /stop drops what is queued.\nHalf of it\n… ❯")
+            appears(terminal, "as number 1. /stop drops queued messages.\nHalf of it\n… ❯")
             leave(terminal)
             assert "Dropped 1 queued message." in terminal.shown
             assert "hermes -c mine" in terminal.shown

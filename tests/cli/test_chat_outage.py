@@ -36,7 +36,7 @@ def model() -> Iterator[ScriptedModel]:
 
 @pytest.fixture
 def impatient(hermes: Hermes) -> Hermes:
-    """A store that nobody waits for long."""
+    """A store with short timeouts."""
     hermes.home.mkdir(mode=0o700)
     config = "sessiondb:\n  sqlite:\n    lock_timeout: 0.3\n"
     (hermes.home / "config.yaml").write_text(config)
@@ -70,12 +70,12 @@ def test_until_the_store_is_back(impatient: Hermes, model: ScriptedModel) -> Non
         begin(chat)
         type_in(chat, "hi\r", "Hello.")
         with locked(impatient.store):
-            type_in(chat, "one\r", "What was said is kept in a file here", "[read-only] ❯")
-            type_in(chat, "two\r", "What was said is kept in a file here", "[read-only] ❯")
+            type_in(chat, "one\r", "Your message is kept in a file", "[read-only] ❯")
+            type_in(chat, "two\r", "Your message is kept in a file", "[read-only] ❯")
             assert chat.shown.count("Not stored:") == 2
             assert len(waiting(impatient)) == 1
         type_in(chat, "three\r", "All three.")
-        appears(chat, "The store is back: 2 messages that waited are stored.")
+        appears(chat, "The store is back: 2 waiting messages were stored.")
         chat.keys("\x04")
         assert chat.finish() == 0
     assert said(impatient) == ["hi", "Hello.", "one", "two", "three", "All three."]
@@ -90,7 +90,7 @@ def test_on_a_plain_terminal(impatient: Hermes, model: ScriptedModel) -> None:
         begin(chat, "> ")
         type_in(chat, "hi\r", "Hello.", "> ")
         with locked(impatient.store):
-            type_in(chat, "one\r", "What was said is kept in a file here", "[read-only] > ")
+            type_in(chat, "one\r", "Your message is kept in a file", "[read-only] > ")
             type_in(chat, "/status\r", "Store: read-only: ", "[read-only] > ")
         type_in(chat, "two\r", "Both.", "> ")
         chat.keys("\x04")
@@ -103,15 +103,15 @@ def test_until_the_next_start(impatient: Hermes, model: ScriptedModel) -> None:
     with Terminal(impatient, **settings(model)) as chat:
         begin(chat)
         with locked(impatient.store):
-            type_in(chat, "one\r", "What was said is kept in a file here", "[read-only] ❯")
+            type_in(chat, "one\r", "Your message is kept in a file", "[read-only] ❯")
             chat.keys("\x04")
             assert chat.finish() == 0
-        assert "1 message waits in a file here to be stored" in chat.shown
+        assert "1 message waits in a file" in chat.shown
     document = impatient.call("status", "--json").json
     assert (document["state"], document["waiting"]["chat"]) == ("degraded", 1)
     result = impatient.run("-q", "two", env=impatient.environ(**settings(model)))
     assert result.code == 0
-    assert "1 message that waited is stored." in result.err
+    assert "1 waiting message was stored." in result.err
     assert sorted(map(str, said(impatient))) == ["Hello.", "one", "two"]
     assert waiting(impatient) == []
 
@@ -121,7 +121,7 @@ def test_a_chat_that_is_killed(impatient: Hermes, model: ScriptedModel) -> None:
     with Terminal(impatient, **settings(model)) as chat:
         begin(chat)
         with locked(impatient.store):
-            type_in(chat, "one\r", "What was said is kept in a file here", "[read-only] ❯")
+            type_in(chat, "one\r", "Your message is kept in a file", "[read-only] ❯")
             chat.process.kill()
             chat.process.wait()
     assert len(waiting(impatient)) == 1
@@ -139,7 +139,7 @@ def test_what_can_be_kept_nowhere_is_in_the_line_again(
         begin(chat)
         with locked(impatient.store):
             chat.keys("one\r")
-            appears(chat, "It could not be kept in a file, either")
+            appears(chat, "It could not be written to a file, either")
             chat.wait_until(lambda shown: shown.rstrip("\n").endswith("[read-only] ❯ one"), "❯ one")
         type_in(chat, "\r", "Now it is.")
         chat.keys("\x04")
@@ -178,7 +178,7 @@ def test_an_answer_that_the_server_did_not_take(
         gate.open()
         out, err = process.communicate()
         assert (process.returncode, out) == (3, " forty-two.\n")
-        assert "1 message waits in a file here to be stored" in err
+        assert "1 message waits in a file" in err
         document = hermes.call("status", "--json").json
         assert (document["state"], document["waiting"]["chat"]) == ("down", 1)
         proxy.lost_requests = 0.0

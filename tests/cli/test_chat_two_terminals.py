@@ -30,12 +30,12 @@ def test_two_terminals(hermes: Hermes, model: ScriptedModel) -> None:
         begin(first)
         type_in(first, "hi\r", "Hello.")
         with Terminal(hermes, "-c", **settings(model)) as second:
-            appears(second, "Going on with")
+            appears(second, "Continuing")
             first.keys("one\r")
             appears(first, "Half")
             second.keys("two\r")
             appears(second, "Not done: The conversation of session")
-            appears(second, "is held by the chat in /dev/")
+            appears(second, "has been held by the chat in")
             # What was typed is in the line again.
             second.wait_until(lambda shown: shown.rstrip("\n").endswith("❯ two"), "❯ two")
             gate.open()
@@ -56,7 +56,7 @@ def test_a_question_beside_a_chat(hermes: Hermes, model: ScriptedModel) -> None:
         appears(chat, "Half")
         result = hermes.run("-c", "-q", "two", env=environ)
         assert (result.code, result.out) == (1, "")
-        assert "is held by the chat in /dev/" in result.err
+        assert "has been held by the chat in /dev/" in result.err
         gate.open()
         chat.wait_until(lambda shown: shown.endswith("half.\n❯"), "half.")
         leave(chat)
@@ -91,6 +91,6 @@ def test_a_plain_terminal(hermes: Hermes, model: ScriptedModel) -> None:
         with hermes.db() as db:
             (session,) = db.list_sessions_rich()
             db.take_lease(session["id"], "the gateway on host1", ttl=1e9)
-        type_in(terminal, "two\r", "is held by the gateway on host1", ">")
+        type_in(terminal, "two\r", "has been held by the gateway on host1", ">")
         leave(terminal)
     assert said(hermes) == ["hi", "Hello."]

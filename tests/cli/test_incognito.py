@@ -1,4 +1,4 @@
-"""A chat of which nothing is stored: not while it lasts, not at its end, not after a crash."""
+"""An incognito chat stores nothing: not while it runs, not at its end, not after a crash."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def test_a_conversation(
         db.append_message("kept", "user", "stored before")
     with Terminal(hermes, "chat", "--incognito", **environ) as terminal:
         begun(terminal)
-        appears(terminal, "Incognito: nothing of this chat is stored; it is gone when you leave.")
+        appears(terminal, "Incognito: this chat is not stored and is gone when you leave.")
         type_in(terminal, f"/title My {SECRET}\r", f"Title: My {SECRET}", SIGN)
         model.add(streamed(f"Yes, {SECRET}"))
         type_in(terminal, f"I am a {SECRET}\r", f"Yes, {SECRET}", SIGN)
         model.add(streamed(Call("session_search", {"query": "stored before"})), streamed("No"))
         type_in(terminal, "What else?\r", "No", SIGN)
-        type_in(terminal, "/incognito\r", "Incognito: nothing of this chat is stored", SIGN)
+        type_in(terminal, "/incognito\r", "Incognito: this chat is not stored", SIGN)
         type_in(terminal, f"/search {SECRET}\r", "I am a", SIGN)
         type_in(terminal, "/export md out.md\r", "Exporting is not possible", SIGN)
-        type_in(terminal, "/handoff telegram\r", "Handing over is not possible", SIGN)
+        type_in(terminal, "/handoff telegram\r", "Handing off is not possible", SIGN)
         type_in(terminal, "/resume kept\r", "Error", SIGN)
         leaves_nothing(hermes, tmp_path)
         terminal.keys("\x04")
@@ -119,11 +119,13 @@ def test_what_other_chats_left_stays_for_them(
     assert found_in(chat_spool_root(hermes.home), ["waits"]) != []
 
 
-def test_it_begins_anew(hermes: Hermes, model: ScriptedModel, environ: dict[str, str]) -> None:
+def test_it_starts_a_new_chat(
+    hermes: Hermes, model: ScriptedModel, environ: dict[str, str]
+) -> None:
     for option in ("-c", "-r"):
         result = hermes.run("chat", "--incognito", option, "kept", env=hermes.environ(**environ))
         assert result.code == 2
-        assert "--incognito begins a new chat; it cannot go on with a stored one." in result.err
+        assert "--incognito starts a new chat; it cannot continue a stored one." in result.err
 
 
 def test_a_chat_that_is_stored_says_so(
@@ -131,6 +133,6 @@ def test_a_chat_that_is_stored_says_so(
 ) -> None:
     with Terminal(hermes, "chat", **environ) as terminal:
         terminal.wait_until(lambda shown: shown.rstrip("\n").endswith("❯"), "❯")
-        type_in(terminal, "/incognito\r", "This chat is stored as it happens.")
+        type_in(terminal, "/incognito\r", "This chat is stored.")
         terminal.keys("\x04")
         assert terminal.process.wait(60) == 0

@@ -66,7 +66,7 @@ def test_the_walk_at_a_terminal(hermes: Hermes, environ: dict[str, str]) -> None
         terminal.wait_until(lambda shown: shown.rstrip("\n").endswith("\n❯"), "the answer")
         terminal.keys("\x04")
         assert terminal.finish() == 0
-        assert "To go on: hermes --resume 20" in terminal.shown
+        assert "To continue: hermes --resume 20" in terminal.shown
     with hermes.db() as db:
         (session,) = db.list_sessions_rich()
     assert (session["message_count"], bool(session["title"])) == (2, True)
@@ -74,7 +74,7 @@ def test_the_walk_at_a_terminal(hermes: Hermes, environ: dict[str, str]) -> None
         terminal.wait_until(lambda shown: shown.rstrip("\n").endswith("\n❯"), "the prompt")
         assert "Previous Conversation" in terminal.shown
         assert "● You" in terminal.shown
-        assert "Going on with 20" in terminal.shown
+        assert "Continuing 20" in terminal.shown
         terminal.keys("/quit\r")
         assert terminal.finish() == 0
     with hermes.db() as db:

@@ -1,7 +1,7 @@
-"""What was typed after ``hermes``, when it means a chat.
+"""The arguments of ``hermes`` that start a chat.
 
 ``hermes``, ``hermes -c``, ``hermes -c my project --model x`` and ``hermes chat -r 2025`` are one
-command: names of sessions may have several words without quotes, and ``chat`` may be left out.
+command: names of sessions may have several words without quotes, and ``chat`` may be omitted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-#: Options whose value is everything up to the next option: the name of a session.
+#: Options whose value, the name of a session, extends to the next option.
 _NAMED: Final = {
     "-c": "--continue",
     "--continue": "--continue",
@@ -25,13 +25,13 @@ _VALUED: Final = {
 }
 #: Options that only a chat has.
 _FLAGS: Final = ("--incognito",)
-#: Options of the top level, which may stand before a command.
+#: Top-level options, which may stand before a command.
 _GLOBAL: Final = ("--plain",)
 
 
 def as_chat(arguments: Sequence[str], commands: Collection[str], *, on_terminal: bool) -> list[str]:
-    """Return *arguments* with ``chat`` and with each option's value in one word, when they mean a
-    chat; unchanged otherwise. Without any, they do only *on a terminal*.
+    """Return *arguments* of a chat with ``chat`` and with each option's value in one word; return
+    other arguments unchanged. No arguments start a chat only *on a terminal*.
     """
     before: list[str] = []
     options: list[str] = []

@@ -1,9 +1,13 @@
-"""``hermes chat``: options, and what they open."""
+"""``hermes chat``."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from contextlib import closing, nullcontext
+import termios
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -17,23 +21,15 @@ from hermes_sessions.errors import InvalidInput, NotFound, StoreError
 if TYPE_CHECKING:
     from hermes_sessions.storage.sessiondb import SessionDB
 
-import signal
-import termios
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
-
-# The keyboard between two prompts: what is typed then is neither echoed nor lost.
-
-
+#: The index of the local modes in the result of `termios.tcgetattr`.
 _LOCAL_MODES = 3
 
 
 @contextmanager
 def buffered_keys() -> Iterator[None]:
-    """Have keys wait for the next prompt, each by itself; only Ctrl-C acts at once.
+    """Buffer keys for the next prompt without showing them; only Ctrl-C acts at once.
 
-    Otherwise the terminal would gather them into lines, and take Ctrl-D for the end of one.
+    Otherwise the terminal would collect them into lines, and Ctrl-D would end one.
     """
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
@@ -43,33 +39,30 @@ def buffered_keys() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(termios.error):  # the terminal is gone
+        with suppress(termios.error):  # the terminal was closed
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
 
-# A chat whose terminal is closed, or that is told to end: what was said is kept.
-
-
 class TerminationRequested(SystemExit):
-    """The process was told to end."""
+    """The process received SIGHUP or SIGTERM."""
 
 
 @contextmanager
 def raise_on_termination() -> Iterator[None]:
-    """Let SIGHUP and SIGTERM unwind the block once, instead of ending the process on the spot.
+    """Let the first SIGHUP or SIGTERM unwind the block instead of ending the process at once.
 
     Raises TerminationRequested within the block, with the exit code of the signal.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGTERM)}
 
     def unwind(number: int, _frame: FrameType | None) -> None:
-        # Whoever insists has to wait no longer.
+        # A second signal ends the process at once.
         for each in before:
             signal.signal(each, signal.SIG_DFL)
         raise TerminationRequested(128 + number)
 
     for number, handler in before.items():
-        # What somebody chose to ignore, as nohup does, stays ignored.
+        # A signal that is ignored, as under nohup, stays ignored.
         if handler is not signal.SIG_IGN:
             signal.signal(number, unwind)
     try:
@@ -79,25 +72,25 @@ def raise_on_termination() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@click.command(short_help="Talk to a model; also as hermes alone.")
-@click.option("-q", "--query", metavar="TEXT", help="Ask once, print the answer, and leave.")
+@click.command(short_help="Chat with a model; the same as hermes without a command.")
+@click.option("-q", "--query", metavar="TEXT", help="Ask one question, print the answer and exit.")
 @click.option(
     "-c",
     "--continue",
     "continued",
     metavar="[SESSION]",
-    help="Go on with a session: an id, its beginning, or a title; without one, the latest.",
+    help="Continue a session: an id, the start of one, or a title; without a value, the latest.",
 )
 @click.option(
     "-r",
     "--resume",
     "resumed",
     metavar="SESSION",
-    help="Go on with this session: an id, its beginning, or a title.",
+    help="Continue this session: an id, the start of one, or a title.",
 )
-@click.option("-m", "--model", metavar="NAME", help="The model to ask.")
+@click.option("-m", "--model", metavar="NAME", help="The model to use.")
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint.")
-@click.option("--incognito", is_flag=True, help="Store nothing of it; it is gone when you leave.")
+@click.option("--incognito", is_flag=True, help="Store nothing; the chat is gone when you leave.")
 @pass_console
 def chat(
     console: Console,
@@ -109,12 +102,12 @@ def chat(
     base_url: str | None,
     incognito: bool,
 ) -> None:
-    """Talk to a model; everything is stored as it happens, unless it is --incognito.
+    """Chat with a model. Every message is stored at once, unless you use --incognito.
 
-    Ctrl-C interrupts an answer and keeps what was said, Ctrl-D leaves. /help shows the commands.
-    The names of sessions may have several words without quotes.
+    Ctrl-C interrupts an answer and keeps its text, Ctrl-D leaves. /help shows the commands.
+    Names of sessions may have several words without quotes.
     """
-    # Loaded when somebody talks: other commands start faster without.
+    # Imported here so that other commands start faster.
     from hermes_sessions.agent.clients.model_selection import choose_model
     from hermes_sessions.cli.chat.controller import CLOSED, ChatController
     from hermes_sessions.cli.chat.prompt import can_prompt
@@ -126,12 +119,12 @@ def chat(
     if is_conversation and console.as_json:
         raise click.UsageError("--json is for one question: hermes chat --json -q 'Why?'")
     if incognito and (continued is not None or resumed is not None):
-        raise click.UsageError("--incognito begins a new chat; it cannot go on with a stored one.")
+        raise click.UsageError("--incognito starts a new chat; it cannot continue a stored one.")
     settings = load_settings()
     chosen = choose_model(settings.model, base_url=base_url, model=model, environ=console.environ)
     question = sys.stdin.read() if query is None and not is_conversation else query
     if question is not None and not question.strip():
-        raise InvalidInput("There is nothing to ask. Give a question: hermes chat -q 'Why?'")
+        raise InvalidInput("The question is empty. Example: hermes chat -q 'Why?'")
     with _opened(console, is_conversation=is_conversation, incognito=incognito) as db:
         session_id = _wanted(db, continued, resumed)
         if chosen.is_local:
@@ -169,8 +162,8 @@ def chat(
 
 
 def _opened(console: Console, *, is_conversation: bool, incognito: bool) -> SessionDB:
-    """Open the store. Without it nothing is begun that could be lost: a chat needs its history.
-    An incognito one has a store of its own, in memory.
+    """Open the store, which a chat needs for its history. An incognito chat has its own store in
+    memory.
     """
     if incognito:
         from hermes_sessions.cli.chat.incognito import open_in_memory
@@ -181,17 +174,17 @@ def _opened(console: Console, *, is_conversation: bool, incognito: bool) -> Sess
     except StoreError:
         if is_conversation:
             console.tell(
-                "No conversation can begin or go on without the store; nothing was said, so "
-                "nothing is lost. To see what is wrong: hermes doctor"
+                "A chat cannot start without the store. Nothing is lost. To find the cause: "
+                "hermes doctor"
             )
         raise
 
 
 def _wanted(db: SessionDB, continued: str | None, resumed: str | None) -> str | None:
-    """Return the session to go on with, None to start a new one.
+    """Return the session to continue, None to start a new one.
 
     Raises:
-        NotFound, InvalidInput: no session is meant, or several are; the message names the nearest.
+        NotFound, InvalidInput: no session matches, or several do; the message names similar ones.
     """
     name = resumed if resumed is not None else continued
     if name is None:
@@ -199,7 +192,7 @@ def _wanted(db: SessionDB, continued: str | None, resumed: str | None) -> str | 
     if name.strip():
         session_id = find_session(db, name.strip())["id"]
     elif resumed is not None:
-        raise click.UsageError("--resume needs a session: an id, its beginning, or a title.")
+        raise click.UsageError("--resume needs a session: an id, the start of one, or a title.")
     else:
         latest = db.list_sessions_rich(source="cli", limit=1, include_archived=True)
         if not latest:

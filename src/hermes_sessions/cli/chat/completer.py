@@ -1,4 +1,4 @@
-"""Completing what is typed after a slash: commands, sessions to go on with, forms of a file."""
+"""Completion of slash commands and their arguments."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from hermes_sessions.agent.slash_commands import commands_for
 
 
 class Suggestion(NamedTuple):
-    """What can be written, and what it is."""
+    """A suggested text, and its description."""
 
     text: str
     about: str = ""
 
 
 class CommandCompleter(Completer):
-    """Completes the first line, when it is a command."""
+    """Completes the first line if it is a command."""
 
     def __init__(self, arguments: Callable[[str], Iterable[Suggestion]]) -> None:
-        """*arguments* gives what can follow a command, by its name without the slash."""
+        """*arguments* yields suggestions for the argument of a command, given its name."""
         self._arguments = arguments
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
-        """Yield what can stand for the word, or the rest of the line, before the cursor."""
+        """Yield completions of the word, or of the rest of the line, before the cursor."""
         del complete_event
         line = document.text_before_cursor
         if not line.startswith("/") or "\n" in line:

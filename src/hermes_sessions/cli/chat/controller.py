@@ -1,4 +1,4 @@
-"""Talking to a model: what is said goes to it, what comes is shown, titles and room are seen to."""
+"""A chat with a model: sends messages, shows answers, compacts and titles the session."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 CLOSED: Final = "cli_close"
 _PROMPT: Final = "You are Hermes, a helpful assistant in a terminal. Be concise and accurate."
-#: How long the end waits for a title that is being made.
+#: The longest wait for a title when the chat ends, in seconds.
 _TITLE_SECONDS: Final = 3.0
 
 
 class ChatController:
-    """One chat: asking once, or all that a conversation needs besides reading what is typed."""
+    """One chat: a single question, or a conversation except for reading its input."""
 
     def __init__(
         self,
@@ -63,15 +63,16 @@ class ChatController:
         keeps_questions: bool = True,
         is_incognito: bool = False,
     ) -> None:
-        """Refuse a question that cannot be stored unless *keeps_questions*; see `OutageHandler`.
-        *is_incognito* says that *db* is in memory, and that nothing may reach a disk.
+        """*keeps_questions* says whether questions that cannot be stored are spooled or rejected;
+        see `OutageHandler`. *is_incognito* says that *db* is in memory and nothing may be written
+        to disk.
         """
         self.is_incognito = is_incognito
         self._console = console
         self._db = db
         self._chosen = chosen
         self._settings = settings
-        # The small local model calls no tools, and its prompt is short.
+        # The small local model calls no tools and needs a short prompt.
         tools = ToolRegistry() if chosen.is_local else default_tools()
         prompt = _PROMPT if chosen.is_local else f"{_PROMPT} {SYSTEM_PROMPT_SENTENCE}"
         origin = Origin("cli", system_prompt=prompt, holder=_this_chat())
@@ -91,21 +92,21 @@ class ChatController:
         self.conversation = Conversation(agent, origin, session_id, clock=console.clock)
         self._view = TurnView(console)
         self._titling: threading.Thread | None = None
-        #: Sessions that were given a title here, or need none.
+        #: Sessions that got a title here, or need none.
         self._titled: set[str] = set()
 
     # ── one question ──────────────────────────────────────────────────────────────────────────
 
     def ask_once(self, text: str) -> None:
-        """Ask one question and print the answer alone, as text or JSON, to standard output.
+        """Ask one question and print only the answer, as text or JSON, to standard output.
 
         Raises:
-            InvalidInput: nothing was asked.
+            InvalidInput: the question is empty.
             ModelError: the model failed; the question is stored.
-            KeyboardInterrupt: somebody interrupted; what was said is stored.
+            KeyboardInterrupt: the user interrupted; the partial answer is stored.
         """
         if not text.strip():
-            raise InvalidInput("There is nothing to ask. Give a question: hermes chat -q 'Why?'")
+            raise InvalidInput("The question is empty. Example: hermes chat -q 'Why?'")
         try:
             ended = self._answered(text.strip(), Interrupt())
         except STORE_UNAVAILABLE_ERRORS:
@@ -129,8 +130,8 @@ class ChatController:
     # ── a conversation ────────────────────────────────────────────────────────────────────────
 
     def greet(self) -> None:
-        """Say which model answers, and which session goes on."""
-        self._tell(self._chosen.description)
+        """Print the model and the session that continues."""
+        self._tell(f"Model: {self._chosen.description}")
         if self.is_incognito:
             self._tell(ON)
         session_id = self.conversation.session_id
@@ -142,10 +143,10 @@ class ChatController:
         named = f"{session_id} ({one_line(title)})" if title else session_id
         asked = sum(message["role"] == "user" for message in messages)
         said = f"{counted(asked, 'question')}, {counted(len(messages), 'message')}"
-        self._tell(f"Going on with {named}: {said}." if messages else f"{named} is empty so far.")
+        self._tell(f"Continuing {named}: {said}." if messages else f"{named} has no messages yet.")
 
     def recall(self, session_id: str) -> list[MessageRecord]:
-        """Return the messages of a session that goes on; show the last ones if that is wanted."""
+        """Return the messages of a continued session; show the last ones if so configured."""
         messages = self._db.get_messages(session_id)
         if self._settings.display.resume_display == "full":
             self._console.print(recap(messages, self._console.style))
@@ -154,8 +155,8 @@ class ChatController:
     def say(
         self, text: str, interrupt: Interrupt, steering: Callable[[], str | None] = lambda: None
     ) -> bool:
-        """Say something and show the answer; a failure is told, and what was said is stored, or
-        kept while the store is away. Return False when it is neither.
+        """Send a message and show the answer, or the error. The message is stored, or spooled
+        while the store is unavailable; return False if it is neither.
 
         See `Agent.run_turn`.
         """
@@ -166,13 +167,13 @@ class ChatController:
             return self.outage.failed(error)
         self.outage.worked()
         if ended is not None and ended.error is not None:
-            kept = "It is in this chat" if self.is_incognito else "What was said is stored"
-            self._tell(f"Error: {ended.error} {kept}; /retry asks again.")
+            kept = "is in this chat" if self.is_incognito else "is stored"
+            self._tell(f"Error: {ended.error} Your message {kept}; /retry asks again.")
         self._make_room(interrupt)
         return True
 
     def _catch_up(self, text: str) -> None:
-        """Store what waits before this is said; while the store is away, this waits, too.
+        """Store spooled messages first; spool this one, too, while the store is unavailable.
 
         Raises as `OutageHandler.catch_up`.
         """
@@ -186,8 +187,8 @@ class ChatController:
         self.outage.keep(session_id, message, fence, self.conversation.agent.asked_model)
 
     def retry(self, interrupt: Interrupt) -> Ended | None:
-        """Ask the last question again and show the answer; return how that ended, None when
-        Ctrl-C ended it, or the store was away, which is told.
+        """Ask the last question again and show the answer; return how the turn ended. None if
+        Ctrl-C ended it, or if the store was unavailable, which is shown.
         """
         try:
             self.outage.catch_up(self.conversation)
@@ -199,13 +200,13 @@ class ChatController:
         return ended
 
     def goodbye(self) -> None:
-        """End the session, and say how to come back to it."""
+        """End the session and print how to resume it."""
         self._finish()
         try:
             self.outage.catch_up(self.conversation)
             session = self.conversation.leave(CLOSED)
         except (*STORE_UNAVAILABLE_ERRORS, ConversationHeld, StaleFence) as error:
-            self._tell(f"The end of the session was not stored: {error}")
+            self._tell(f"The end of the session could not be stored: {error}")
             self.outage.report_pending()
             return
         if self.is_incognito:
@@ -215,24 +216,24 @@ class ChatController:
             return
         said = counted(session["message_count"], "message")
         self._tell(f"Stored: {session['id']}, {said}.")
-        # In one piece, whatever the window does to it: it is there to be copied.
-        self._console.tell(f"To go on: {resume_line('--resume', session['id'])}")
+        # Not wrapped, so that it can be copied.
+        self._console.tell(f"To continue: {resume_line('--resume', session['id'])}")
         if session["title"]:
-            self._console.tell(f"      or: {resume_line('-c', session['title'])}")
+            self._console.tell(f"         or: {resume_line('-c', session['title'])}")
 
-    # ── answering ─────────────────────────────────────────────────────────────────────────────
+    # ── answers ───────────────────────────────────────────────────────────────────────────────
 
     def _answered(
         self, text: str, interrupt: Interrupt, steering: Callable[[], str | None] = lambda: None
     ) -> Ended | None:
-        """Say something, in a summary of the session when it has become too long; return how that
-        ended, None when Ctrl-C ended it.
+        """Send a message, after compacting a session that is too long; return how the turn ended,
+        None if Ctrl-C ended it.
         """
         events = self.conversation.say(text, interrupt=interrupt, steering=steering)
         ended = self._view.show(events)
         error = ended.error if ended is not None else None
         if isinstance(error, ModelRefused) and error.too_long:
-            self._tell("The session is too long for the model: it is summarised.")
+            self._tell("The session is too long for the model. Summarising it.")
             with self.conversation.held(interrupt):
                 self.conversation.compress(interrupt=interrupt)
                 ended = self._view.show(self.conversation.answer(interrupt=interrupt))
@@ -243,12 +244,12 @@ class ChatController:
         model = self.conversation.agent.model
         length = replace(self._chosen, model=model).context_length
         if length is not None and is_nearly_full(self._used(), length):
-            self._tell("The session is nearly as long as the model can read: it is summarised.")
+            self._tell("The session has nearly reached the context limit. Summarising it.")
             self.conversation.compress(interrupt=interrupt)
 
     def _used(self) -> int:
-        """Return how many tokens the session took for the last answer, roughly where the endpoint
-        does not count; 0 when there was none.
+        """Return the tokens that the last answer used, estimated if the endpoint reports none;
+        0 without an answer.
         """
         usage, session_id = self._view.usage, self.conversation.session_id
         if usage is None or session_id is None:
@@ -272,7 +273,7 @@ class ChatController:
         try:
             title_session(self._db, session_id, client, agent.model, agent.pricing)
         except HermesSessionsError:
-            # A title is a convenience; the session is found by its id and its text.
+            # A title is a convenience: the session can be found by its id and its text.
             return
 
     def _tell(self, text: str) -> None:
@@ -286,7 +287,7 @@ class ChatController:
 
 
 def _this_chat() -> str:
-    """Return what somebody is told who wants to write to the session while it is answered here."""
+    """Return the holder of this chat's leases, as other processes show it."""
     process = f"process {os.getpid()} on {socket.gethostname()}"
     try:
         return f"the chat in {os.ttyname(sys.stdin.fileno())} ({process})"

@@ -1,7 +1,7 @@
-"""A chat of which nothing is stored: its sessions are in memory, and so is what was typed.
+"""The incognito chat: its sessions and its input history are in memory only.
 
-Nothing of it reaches a disk through this program: no store, no spool, no input history, no file. It
-is gone when the process is, however that ends.
+This program writes nothing of it to disk: no store, no spool, no input history, no file. It is gone
+when the process ends, even after a crash.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
     from hermes_sessions.cli.console import Console
 
 SIGN: Final = "[incognito] "
-ON: Final = "Incognito: nothing of this chat is stored; it is gone when you leave."
-OFF: Final = "This chat is stored as it happens. hermes chat --incognito begins one that is not."
+ON: Final = "Incognito: this chat is not stored and is gone when you leave."
+OFF: Final = "This chat is stored. hermes chat --incognito starts one that is not."
 LEFT: Final = "Nothing was stored."
 
 
 def open_in_memory(console: Console) -> SessionDB:
-    """Open a store that is nobody else's, and gone with the process."""
+    """Open a private store in memory."""
     return SessionDB.from_url("sqlite://", clock=console.clock)
 
 
 def require_stored(what: str, *, incognito: bool) -> None:
-    """Refuse *what* would bring something of an incognito chat to somewhere else.
+    """Reject the action *what*, which would copy messages out of an incognito chat.
 
     Raises:
-        InvalidInput: the chat is one.
+        InvalidInput: the chat is incognito.
     """
     if incognito:
-        raise InvalidInput(f"{what} is not possible in an incognito chat: nothing leaves it.")
+        raise InvalidInput(f"{what} is not possible in an incognito chat.")
 
 
 class IncognitoOutageHandler(OutageHandler):
-    """In the place of what keeps messages in a file: it keeps none, and takes up none that other
-    chats left, which are for the store that there is otherwise.
+    """An outage handler without a spool: it writes no messages, and leaves the messages of other
+    chats to their own store.
     """
 
     def __init__(self, console: Console) -> None:
@@ -49,28 +49,28 @@ class IncognitoOutageHandler(OutageHandler):
 
     @property
     def sign(self) -> str:
-        """What stands before the prompt."""
+        """The mark before the prompt."""
         return SIGN
 
     def keep(self, *_what: object) -> None:
-        """Keep nothing."""
+        """Do nothing: messages may not be written to disk."""
 
     def store_leftovers(self) -> None:
-        """Take up nothing."""
+        """Do nothing: earlier messages belong to another store."""
 
     def catch_up(self, conversation: Conversation) -> None:
-        """Nothing waits."""
+        """Do nothing: no messages wait."""
 
     def worked(self) -> None:
-        """Nothing to note."""
+        """Do nothing: the store in memory has no health to watch."""
 
     def failed(self, error: StoreError) -> bool:
-        """Say that it was not taken; it cannot be kept anywhere."""
-        self._tell(f"Not taken: {error}")
+        """Tell the user that the message was not accepted; it cannot be spooled."""
+        self._tell(f"Not accepted: {error}")
         return False
 
     def report_pending(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no messages wait."""
 
     def close(self) -> None:
-        """There is no file."""
+        """Do nothing: there is no file."""

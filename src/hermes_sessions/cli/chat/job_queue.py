@@ -1,7 +1,7 @@
-"""What is to be said and done in a chat, one after the other, while the keyboard stays free.
+"""The queue of messages and commands in a chat, which run one after the other.
 
-The agent works in a thread of its own, so that a line can be typed while an answer comes: it waits
-its turn, or interrupts.
+The agent works in its own thread, so that the user can type while it answers: a new line waits in
+the queue or interrupts the answer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hermes_sessions.agent.slash_commands import TypedCommand
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to say, or a command that has to wait for the answer."""
+    """A message to send, or a command that waits for the answer."""
 
     text: str = ""
     command: TypedCommand | None = None
-    #: Whether what is said right after it belongs to the same turn.
+    #: Whether a message sent right after it joins the same turn.
     is_open: bool = False
 
 
@@ -30,35 +30,35 @@ Do = Callable[[Job, Interrupt], None]
 
 
 class JobQueue(Protocol):
-    """Does jobs, one after the other."""
+    """Runs jobs one after the other."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether a job is being done or waits."""
+        """Whether a job runs or waits."""
 
     def add(self, job: Job) -> int:
-        """Do a job after those that wait; return how many there are before it."""
+        """Add a job at the end; return how many jobs are before it."""
 
     def follow(self, text: str) -> None:
-        """Interrupt what is being done and say this next, together with what waits to be said
-        for the same reason.
+        """Interrupt the running job and send this message next, together with messages that
+        interrupted it before.
         """
 
     def take_open(self) -> str | None:
-        """Return what waits next to be said and `Job.is_open`, which then waits no longer."""
+        """Remove the next job if it is an open message; return its text, or None."""
 
     def interrupt(self) -> bool:
-        """Interrupt what is being done; return whether there was anything."""
+        """Interrupt the running job; return whether there was one."""
 
     def drop(self) -> int:
-        """Forget what waits; return how many jobs that were."""
+        """Remove all waiting jobs; return how many there were."""
 
     def close(self) -> None:
-        """Interrupt, forget what waits, and return when nothing is being done any more."""
+        """Interrupt, remove waiting jobs, and return when no job runs any more."""
 
 
 class ImmediateJobQueue:
-    """Does each job when it comes, for a terminal that cannot show two things at a time."""
+    """Runs each job at once, for a terminal without a prompt below the output."""
 
     is_busy = False
 
@@ -91,19 +91,19 @@ class ImmediateJobQueue:
 
 
 class BackgroundJobQueue:
-    """Does jobs in a thread of its own."""
+    """Runs jobs in its own thread."""
 
     def __init__(self, do: Do, on_change: Callable[[], None] = lambda: None) -> None:
-        """*on_change* is called, in that thread, whenever it begins or ends to be busy."""
+        """*on_change* is called in that thread whenever it becomes busy or idle."""
         self._do = do
         self._on_change = on_change
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._interrupt: Interrupt | None = None
         self._is_closed = False
-        #: What no job may raise, and one raised; nothing is done after that.
+        #: The unexpected error of a job; no job runs after it.
         self.failure: BaseException | None = None
-        #: Called with it, in the thread of the turns.
+        #: Called with that error, in the thread of the jobs.
         self.on_failure: Callable[[BaseException], None] = lambda _: None
         self._thread = threading.Thread(target=self._work, name="turns", daemon=True)
         self._thread.start()
@@ -115,7 +115,7 @@ class BackgroundJobQueue:
             return self._interrupt is not None or bool(self._waiting)
 
     def add(self, job: Job) -> int:
-        """See `JobQueue.add`. Jobs that are `Job.is_open` and stand side by side become one."""
+        """See `JobQueue.add`. Adjacent open messages are joined into one job."""
         with self._changed:
             if job.is_open and self._waiting and self._waiting[-1].is_open:
                 self._waiting.append(_joined(self._waiting.pop(), job.text))
@@ -179,7 +179,7 @@ class BackgroundJobQueue:
             self._on_change()
             try:
                 self._do(job, interrupt)
-            except BaseException as error:  # noqa: BLE001 - raised again where somebody sees it
+            except BaseException as error:  # noqa: BLE001 - raised again in the main thread
                 self.failure = error
                 self.on_failure(error)
                 return

@@ -1,4 +1,4 @@
-"""A chat while the store is away: what is said is kept in a file, and stored when it is back."""
+"""A chat while the store is unavailable: messages go to a file and are stored later."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from hermes_sessions.config.settings import Settings
     from hermes_sessions.storage.sessiondb import SessionDB
 
-_LATER: Final = "it is stored when the store is back, or by: hermes doctor --fix"
+_LATER: Final = "It is stored when the store is back, or by: hermes doctor --fix"
 
 
 class OutageHandler:
-    """Looks after what one chat could not store. One thread at a time may use it, and any may
-    read `sign`.
-    """
+    """Spools the messages that a chat cannot store. Not thread-safe, except for reading `sign`."""
 
     def __init__(
         self,
@@ -39,32 +37,32 @@ class OutageHandler:
         *,
         keeps_questions: bool,
     ) -> None:
-        """Without *keeps_questions*, whoever asks is told that a question was not taken, and asks
-        again: only what a model said is kept.
+        """Without *keeps_questions*, a question that cannot be stored is rejected, and the user can
+        ask again: only the model's messages are spooled.
         """
         self._console = console
         self._db = db
         self._origin = origin
         self._keeps_questions = keeps_questions
-        self._keeping = ChatSpool(chat_spool_directory(settings.home, settings.sessiondb))
+        self._spool = ChatSpool(chat_spool_directory(settings.home, settings.sessiondb))
         self.health = HealthWatch(_first(db))
         self._kept = 0
         self._not_kept: OSError | None = None
 
     @property
     def sign(self) -> str:
-        """What stands before the prompt while the store is not healthy."""
+        """The mark before the prompt while the store is not healthy."""
         state = self.health.now.state
         return "" if state is State.HEALTHY else f"[{state.value}] "
 
     def keep(
         self, session_id: str, message: Mapping[str, Any], fence: int | None, model: str
     ) -> None:
-        """Keep a message that could not be stored. Whether that worked, `failed` tells."""
+        """Spool a message that could not be stored; `failed` reports the result."""
         if message["role"] == "user" and not self._keeps_questions:
             return
         try:
-            self._keeping.keep(
+            self._spool.keep(
                 SpooledMessage(
                     session_id,
                     self._origin.source,
@@ -79,50 +77,50 @@ class OutageHandler:
             self._not_kept = error
         else:
             self._kept += 1
-        self.health.waits(self._keeping.waiting)
+        self.health.waits(self._spool.waiting)
 
     def store_leftovers(self) -> None:
-        """At the start: store what chats kept that are gone, and say so."""
+        """At the start, store the spooled messages of chats that have ended, and say so."""
         try:
-            self._keeping.adopt()
+            self._spool.adopt()
         except OSError as error:
-            self._tell(f"What earlier chats kept cannot be read: {error}")
+            self._tell(f"Cannot read the spooled messages of earlier chats: {error}")
         try:
-            if self._keeping.waiting:
-                self._tell_stored(self._keeping.store_all(self._db))
+            if self._spool.waiting:
+                self._tell_stored(self._spool.store_all(self._db))
         except (HermesSessionsError, OSError) as error:
-            number = counted(self._keeping.waiting, "message")
-            self._tell(f"{number} from earlier could not be stored yet: {error}")
-        self.health.waits(self._keeping.waiting)
+            number = counted(self._spool.waiting, "message")
+            self._tell(f"{number} from earlier chats could not be stored yet: {error}")
+        self.health.waits(self._spool.waiting)
 
     def catch_up(self, conversation: Conversation) -> None:
-        """Before something is said: store what waits, so that the order is kept, and say so.
+        """Store spooled messages before the next one is sent, so that their order is kept.
 
         Raises:
-            AWAY: the store is still away, or what waits cannot be read.
-            ConversationHeld, StaleFence: somebody else is at work there.
+            STORE_UNAVAILABLE_ERRORS: the store is unavailable, or the spool cannot be read.
+            ConversationHeld, StaleFence: another process runs a turn in the conversation.
         """
-        if not self._keeping.waiting:
+        if not self._spool.waiting:
             return
         conversation.release_leftover_lease()
         try:
-            number = self._keeping.store_all(self._db)
+            number = self._spool.store_all(self._db)
         except OSError as error:
             if isinstance(error, STORE_UNAVAILABLE_ERRORS):
                 raise
-            raise StoreIOError(f"What waits in {self._keeping.directory}: {error}") from error
+            raise StoreIOError(f"Cannot use {self._spool.directory}: {error}") from error
         self.worked()
         conversation.switch_to_spooled_session()
         self._tell_stored(number)
 
     def worked(self) -> None:
-        """Note that the store took something."""
+        """Note that the store accepted a write."""
         self.health.worked()
-        self.health.waits(self._keeping.waiting)
+        self.health.waits(self._spool.waiting)
 
     def failed(self, error: StoreError) -> bool:
-        """Say that the store did not take what was said, and what became of it; return whether
-        nothing is lost.
+        """Tell the user that the store is unavailable and where the message is; return whether it
+        is safe.
         """
         self.health.failed(error)
         kept, self._kept = self._kept, 0
@@ -130,37 +128,37 @@ class OutageHandler:
         self._tell(f"Not stored: {error}")
         if not_kept is not None:
             self._tell(
-                f"It could not be kept in a file, either ({not_kept.strerror or not_kept}). Copy "
-                f"what is worth it."
+                f"It could not be written to a file, either ({not_kept.strerror or not_kept}). "
+                f"Copy what you want to keep."
             )
         elif kept:
-            self._tell(f"What was said is kept in a file here; {_LATER}")
+            self._tell(f"Your message is kept in a file on this machine. {_LATER}")
         return not_kept is None
 
     def report_pending(self) -> None:
-        """Say what still waits."""
-        waiting = self._keeping.waiting
+        """Tell the user how many messages still wait."""
+        waiting = self._spool.waiting
         if waiting:
             wait = "waits" if waiting == 1 else "wait"
             self._tell(
-                f"{counted(waiting, 'message')} {wait} in a file here to be stored, at the next "
-                f"start of hermes, or by: hermes doctor --fix"
+                f"{counted(waiting, 'message')} {wait} in a file on this machine. To store: start "
+                f"hermes again, or run: hermes doctor --fix"
             )
 
     def close(self) -> None:
-        """Let go of the file; what waits in it is stored at the next start."""
-        self._keeping.close()
+        """Release the file; messages left in it are stored at the next start."""
+        self._spool.close()
 
     def _tell_stored(self, number: int) -> None:
         if number:
-            waited = f"{counted(number, 'message')} that waited {'is' if number == 1 else 'are'}"
+            waited = f"{counted(number, 'waiting message')} {'was' if number == 1 else 'were'}"
             self._tell(f"The store is back: {waited} stored.")
-        refused = self._keeping.refused
+        refused = self._spool.refused
         if refused:
-            self._keeping.refused = 0
+            self._spool.refused = 0
             self._tell(
-                f"{counted(refused, 'message')} that waited cannot be stored; see *.refused in "
-                f"{self._keeping.directory}"
+                f"{counted(refused, 'waiting message')} cannot be stored; see *.refused in "
+                f"{self._spool.directory}"
             )
 
     def _tell(self, text: str) -> None:
@@ -169,5 +167,5 @@ class OutageHandler:
 
 def _first(db: SessionDB) -> Health:
     if db.store.provider.read_only:
-        return Health(State.READ_ONLY, "The store was opened for reading only.")
+        return Health(State.READ_ONLY, "The store was opened read-only.")
     return HEALTHY

@@ -1,4 +1,4 @@
-"""Reading what somebody types: line by line, or at a prompt with history and completion."""
+"""Reads the user's input: plain lines, or a prompt with history and completion."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 _SIGN: Final = "❯ "
 _PLAIN_SIGN: Final = "> "
 _FURTHER: Final = "  "
-#: Rows of an unfinished answer that are shown above the prompt, at most.
+#: The most rows of an unfinished answer above the prompt.
 _LEAST_ROWS: Final = 3
 
 
 class LineReader(Protocol):
-    """Something that can be asked for a line."""
+    """A source of lines."""
 
     def ask(self) -> str:
-        """Return what was typed.
+        """Return the next line.
 
         Raises:
             EOFError: the input has ended.
-            KeyboardInterrupt: the line was given up.
+            KeyboardInterrupt: the user cancelled the line.
         """
 
     def give_back(self, text: str) -> None:
-        """Have what was typed, and could not be used, typed again, where that is possible and
-        nothing else is being typed. Any thread may.
+        """Offer a text that could not be used for editing again, if the prompt is empty.
+        Thread-safe.
         """
 
 
 def read_lines(prompt: LineReader) -> Iterator[str]:
-    """Yield what is typed until the input ends; a line that was given up is asked for anew."""
+    """Yield lines until the input ends; after a cancelled line, ask again."""
     while True:
         try:
             text = prompt.ask()
@@ -52,18 +52,18 @@ def read_lines(prompt: LineReader) -> Iterator[str]:
 
 
 class StdinReader:
-    """Standard input, line by line, for what is no full terminal."""
+    """Standard input line by line, without a full terminal."""
 
     def __init__(self, state: Callable[[], str] = lambda: "") -> None:
-        """*state* gives what stands before the sign."""
+        """*state* returns the text before the prompt sign."""
         self._state = state
 
     def ask(self) -> str:
-        """See `LineReader.ask`. A backslash at the end goes on in the next line."""
+        """See `LineReader.ask`. A backslash at the end continues in the next line."""
         try:
             return self._read()
         except (EOFError, KeyboardInterrupt):
-            sys.stderr.write("\n")  # what follows begins on a line of its own
+            sys.stderr.write("\n")  # later output begins on its own line
             raise
 
     def _read(self) -> str:
@@ -80,14 +80,14 @@ class StdinReader:
             parts.append(line[:-1])
 
     def give_back(self, text: str) -> None:
-        """See `LineReader.give_back`. It stands above."""
+        """See `LineReader.give_back`. The text is still visible above, so nothing to do."""
 
 
 class Prompt:
-    """The line at the bottom of a terminal, which stays while an answer comes.
+    """The prompt at the bottom of a terminal, which stays while an answer arrives.
 
-    Enter sends; Alt-Enter, or a backslash at the end, goes on. Ctrl-C interrupts the answer, or
-    gives up the line when there is none.
+    Enter sends; Alt-Enter, or a backslash at the end, starts a new line. Ctrl-C interrupts the
+    answer or, without one, cancels the line.
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Prompt:
         arguments: Callable[[str], Iterable[Suggestion]],
         state: Callable[[], str] = lambda: "",
     ) -> None:
-        """*arguments* gives what can follow a command, for completion; *state* what stands before
-        the sign.
+        """*arguments* yields suggestions for the argument of a command; *state* returns the text
+        before the prompt sign.
         """
         self._state = state
         self._screen = screen
@@ -110,11 +110,11 @@ class Prompt:
         self._sign = _PLAIN_SIGN if console.style.ascii_only else _SIGN
         self._ellipsis = console.style.ellipsis
         self._session = _session(home, interrupt, arguments)
-        #: What the line begins with.
+        #: The initial text of the line.
         self._given_back = ""
 
     def ask(self) -> str:
-        """See `LineReader.ask`. What was typed stays to be seen above what follows."""
+        """See `LineReader.ask`. The typed line remains visible above later output."""
         parts: list[str] = []
         while True:
             with self._screen.beside(self._session.app):
@@ -122,14 +122,14 @@ class Prompt:
             parts.append(line.removesuffix("\\"))
             if not line.endswith("\\"):
                 break
-        # Somebody may have pasted what would act on the terminal; what is said stays as it is.
+        # Pasted text may contain control sequences: print it safely, return it unchanged.
         shown = f"\n{_FURTHER}".join(piece("\n".join(parts)).split("\n"))
         self._screen.write_above_prompt(f"{self._sign}{shown}\n")
         return "\n".join(parts)
 
     def give_back(self, text: str) -> None:
         """See `LineReader.give_back`."""
-        # Either the loop is there by now, or `_begin` comes later.
+        # Either the event loop runs now, or `_begin` is called later.
         self._given_back = text
         self._soon(self._take_back)
 
@@ -143,11 +143,11 @@ class Prompt:
             self._session.default_buffer.insert_text(text)
 
     def end(self, error: BaseException) -> None:
-        """Have whoever waits in `ask` get this error instead of a line; any thread may."""
+        """Make a waiting `ask` raise this error; thread-safe."""
         self._soon(_leave, self._session.app, error)
 
     def _soon(self, do: Callable[..., None], *arguments: object) -> None:
-        """Do something in the thread that asks, if it does."""
+        """Call a function in the thread that waits in `ask`, if one does."""
         loop = self._session.app.loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(do, *arguments)
@@ -177,14 +177,14 @@ def _leave(application: Any, error: BaseException) -> None:
 
 
 def can_prompt(console: Console) -> bool:
-    """Whether this is a terminal on which a prompt can stay below what is written."""
+    """Tell whether this terminal can keep a prompt below the output."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     if console.plain or console.environ.get("TERM") == "dumb":
         return False
     if not all(stream.isatty() for stream in streams):
         return False
     try:
-        import prompt_toolkit  # noqa: F401 - part of an extra
+        import prompt_toolkit  # noqa: F401 - installed with an extra
     except ModuleNotFoundError:
         return False
     return True
@@ -224,7 +224,7 @@ def _session(
 
 
 def _history_file(home: Path | None) -> Path | None:
-    """Return a private file for what was typed; None where there can be none, or none is to be."""
+    """Return the private file of the input history; None if there is none."""
     if home is None:
         return None
     path = home / "chat_history"

@@ -1,8 +1,8 @@
-"""A terminal on which an answer appears above a line that is being typed.
+"""A terminal on which an answer appears above the line that the user is typing.
 
-Whole lines go to the terminal, and stay in its history. The line that is not complete yet is shown
-right above the prompt and moves on with every piece. Everything that is written to standard output
-or standard error meanwhile, by any thread, takes this way.
+Complete lines go to the terminal and its scrollback. The incomplete line is shown right above the
+prompt and updated with every piece. Everything that any thread writes to standard output or
+standard error meanwhile is shown in the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RESET: Final = "\x1b[0m"
 
 
 class Screen:
-    """The terminal, shared by a prompt and by whoever writes."""
+    """The terminal, shared by a prompt and other writers."""
 
     def __init__(self, terminal: TextIO) -> None:
         self._terminal = terminal
@@ -31,18 +31,18 @@ class Screen:
 
     @property
     def unfinished(self) -> str:
-        """The line that is not complete yet."""
+        """The incomplete line."""
         with self._lock:
             return self._unwritten.rpartition("\n")[2]
 
     def write(self, text: str) -> None:
-        """Show text, now or as soon as the prompt lets it pass; any thread may."""
+        """Show text now, or as soon as the prompt allows; thread-safe."""
         with self._lock:
             self._unwritten += text
         self.refresh()
 
     def refresh(self) -> None:
-        """Show what has changed."""
+        """Show changes."""
         with self._lock:
             application = self._application
             if application is None:
@@ -53,20 +53,20 @@ class Screen:
             loop.call_soon_threadsafe(self._refresh_beside, application)
 
     def write_above_prompt(self, lines: str) -> None:
-        """Show whole lines above the line that is not complete yet."""
+        """Show complete lines above the incomplete line."""
         with self._lock:
             written, end, rest = self._unwritten.rpartition("\n")
             self._unwritten = f"{written}{end}{lines}{rest}"
         self.refresh()
 
     def finish_line(self) -> None:
-        """End the line that is not complete yet, if there is one."""
+        """End the incomplete line, if there is one."""
         if self.unfinished:
             self.write("\n")
 
     @contextmanager
     def beside(self, application: Any) -> Iterator[None]:
-        """Let *application*, which has the prompt, draw below what is written."""
+        """Let *application*, which owns the prompt, draw below the output."""
         with self._lock:
             self._application = application
         try:
@@ -78,7 +78,7 @@ class Screen:
 
     @contextmanager
     def captures_output(self) -> Iterator[None]:
-        """Show what is written to the standard streams in the block."""
+        """Show everything that is written to the standard streams in the block."""
         streams = sys.stdout, sys.stderr
         sys.stdout = sys.stderr = _Stream(self, self._terminal)
         try:
@@ -88,9 +88,9 @@ class Screen:
             sys.stdout, sys.stderr = streams
 
     def _refresh_beside(self, application: Any) -> None:
-        """In the application's own thread."""
+        """Refresh in the thread of the application."""
         if not application.is_running:
-            return  # what is left is written when the prompt is gone
+            return  # the rest is written when the prompt has ended
         if "\n" in self._unwritten:
             from prompt_toolkit.application import run_in_terminal
 
@@ -108,7 +108,7 @@ class Screen:
 
 
 class _Stream:
-    """Stands for a standard stream. Lines of the thread that made it are shown aside."""
+    """A replacement of a standard stream. Lines of the thread that made it are shown separately."""
 
     def __init__(self, screen: Screen, terminal: TextIO) -> None:
         self._screen = screen
@@ -118,7 +118,7 @@ class _Stream:
         self.errors = terminal.errors
 
     def write(self, text: str) -> int:
-        # What is said about a line that was typed must not end up in the middle of an answer.
+        # Replies to a typed line must not appear in the middle of an answer.
         is_aside = threading.get_ident() == self._thread and text.endswith("\n")
         (self._screen.write_above_prompt if is_aside else self._screen.write)(text)
         return len(text)
@@ -137,10 +137,10 @@ class _Stream:
 
 
 def rows(line: str, columns: int, most: int) -> list[str]:
-    """Return a line in rows of so many columns, the last *most* of them; colours stay."""
+    """Split a line into rows of *columns*; return the last *most* of them, with their colours."""
     line = line.expandtabs(4)
     if line.isascii() and "\x1b" not in line:
-        # A paragraph grows by thousands of pieces; only what is seen is looked at each time.
+        # A paragraph grows by thousands of pieces; only the visible end is processed each time.
         first = max(0, -(-len(line) // columns) - most) * columns
         return [line[at : at + columns] for at in range(first, len(line), columns)]
     found: list[str] = []

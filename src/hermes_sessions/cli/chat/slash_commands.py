@@ -278,7 +278,7 @@ class TerminalCommands:
         agent = self._held.agent
         if self._chosen.is_local:
             self._require_local(name)
-            self._tell(self._chosen.description)
+            self._tell(f"Model: {self._chosen.description}")
         elif name:
             self._held.agent = agent.with_model(name)
             self._tell(f"Using {one_line(name)} from now on.")

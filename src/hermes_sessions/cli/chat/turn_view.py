@@ -1,4 +1,4 @@
-"""Showing a turn in a terminal as it happens."""
+"""Shows a turn in the terminal while it runs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LONGEST_ARGUMENTS = 80
 
 
 class TurnView:
-    """What is seen of turns: the answer on standard output, the rest on standard error."""
+    """The output of turns: the answer on standard output, the rest on standard error."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._is_line_open = False
         self._is_thought_open = False
-        #: What was answered, where it is not shown as it comes.
+        #: The answer, if it is not printed piece by piece.
         self.answer: list[str] = []
         #: The tokens of the last call of this turn, None before it.
         self.usage: Usage | None = None
 
     def show(self, events: Iterator[TurnEvent]) -> Ended | None:
-        """Show a turn; return how it ended, None when Ctrl-C ended it."""
+        """Show a turn; return how it ended, None if Ctrl-C ended it."""
         ended: Ended | None = None
         self.usage = None
         try:
@@ -43,9 +43,9 @@ class TurnView:
         finally:
             self._end_line()
         if ended is None or ended.how == "interrupted":
-            self._console.tell("Interrupted. What was said is kept.")
+            self._console.tell("Interrupted. The text so far is kept.")
         elif ended.how == "too many steps":
-            self._console.tell("The model called tools again and again, so the turn was ended.")
+            self._console.tell("Stopped the turn: the model called tools too many times.")
         return ended
 
     def _show_one(self, event: TurnEvent) -> None:
@@ -82,7 +82,7 @@ class TurnView:
 
 
 def waiting_line(event: RetryWait) -> str:
-    """Return what is said while an endpoint is given time."""
+    """Return the line that is shown while an endpoint is retried."""
     seconds = f"{event.seconds:.1f}" if event.seconds < 1 else f"{event.seconds:.0f}"
     return one_line(
         f"{event.reason} Waiting {seconds} s, then attempt {event.attempt} of {event.attempts}."

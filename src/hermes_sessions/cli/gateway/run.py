@@ -111,9 +111,9 @@ class _Start:
             return await self._run(adapters, waits=waits)
 
     async def _run(self, adapters: Mapping[str, Adapter], *, waits: bool) -> bool:
-        from hermes_sessions.gateway.waiting import Waiting, is_waited_for
+        from hermes_sessions.gateway.database_wait import WaitingGateway, should_wait
 
-        waiting = Waiting(adapters)
+        waiting = WaitingGateway(adapters)
         self._run_file.look = waiting.status
         while not self._signals.told.is_set():
             try:
@@ -128,7 +128,7 @@ class _Start:
                     await waiting.end()
                     return await self._serve(db, adapters)
             except StoreError as error:
-                if not waits or not is_waited_for(error, self._settings):
+                if not waits or not should_wait(error, self._settings):
                     raise
                 self._run_file.look = waiting.status
                 pause = asyncio.create_task(asyncio.sleep(waiting.failed(error)))
